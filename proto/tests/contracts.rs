@@ -1,0 +1,344 @@
+//! What must hold for every method of every contract: who may call it, how it is reached, and that a repeat is harmless.
+#![expect(clippy::expect_used, reason = "a helper that cannot go on fails its test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onsale_proto::{DESCRIPTORS, EventPayload as _, auth::v1::Role, events::v1};
+use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, Value};
+
+const QUEUE: &str = "onsale.queue.v1";
+const INVENTORY: &str = "onsale.inventory.v1";
+const CLAIM: &str = "onsale.claim.v1";
+const PAYMENT: &str = "onsale.payment.v1";
+const TICKETING: &str = "onsale.ticketing.v1";
+const NOTIFICATION: &str = "onsale.notification.v1";
+
+/// Package, service and methods of the design; server streams are those that begin with `Watch`.
+const DESIGNED: [(&str, &str, &[&str]); 17] = [
+    (
+        QUEUE,
+        "QueueService",
+        &[
+            "JoinQueue",
+            "WatchQueue",
+            "GetPosition",
+            "Heartbeat",
+            "LeaveQueue",
+            "ListNeighbors",
+            "GetQueueSnapshot",
+        ],
+    ),
+    (
+        QUEUE,
+        "QueueAdminService",
+        &[
+            "OpenQueue",
+            "PauseQueue",
+            "ResumeQueue",
+            "CloseQueue",
+            "UpdateQueuePolicy",
+            "GetQueueStats",
+            "WatchQueueStats",
+            "BlockCustomer",
+            "UnblockCustomer",
+        ],
+    ),
+    (QUEUE, "QueueInternalService", &["ValidateTurn", "CompleteTurn"]),
+    (
+        INVENTORY,
+        "EventService",
+        &["CreateEvent", "GetEvent", "ListEvents", "UpdateEvent", "ActivateEvent", "EndEvent"],
+    ),
+    (INVENTORY, "InventoryService", &["GetAvailability", "WatchAvailability"]),
+    (INVENTORY, "QuotaService", &["CreateQuota", "InviteToQuota", "ListQuotas", "AcceptInvitation"]),
+    (INVENTORY, "InventoryInternalService", &["ReserveUnits", "CommitHold", "ReleaseHold"]),
+    (CLAIM, "ClaimService", &["CreateClaim", "GetClaim", "ListClaims", "ReleaseClaim"]),
+    (CLAIM, "ClaimInternalService", &["ConfirmClaim"]),
+    (PAYMENT, "PaymentService", &["CreatePayment", "GetPayment", "WatchPayment", "RefundPayment"]),
+    (PAYMENT, "PaymentInternalService", &["HandleWebhook"]),
+    (TICKETING, "TicketService", &["ListTickets", "GetTicket", "TransferTicket", "CheckInTicket"]),
+    (TICKETING, "GenerationService", &["CreateGeneration", "GetGeneration", "WatchGeneration"]),
+    (TICKETING, "TicketInternalService", &["IssueTickets", "VoidTickets"]),
+    (
+        NOTIFICATION,
+        "NotificationService",
+        &["RegisterDevice", "UnregisterDevice", "GetPreferences", "UpdatePreferences"],
+    ),
+    (NOTIFICATION, "NotificationAdminService", &["ListDeadLetters", "RetryDeadLetter", "GetDelivery"]),
+    (NOTIFICATION, "NotificationInternalService", &["EnqueueNotifications"]),
+];
+
+/// REST paths that the design promises by name.
+const DESIGNED_PATHS: [(&str, &str); 6] = [
+    ("post", "/api/v1/queue/{event_id}/join"),
+    ("get", "/api/v1/queue/{event_id}/position"),
+    ("delete", "/api/v1/queue/{event_id}"),
+    ("post", "/api/v1/queue/{event_id}/sold-out"),
+    ("post", "/api/v1/events/{event_id}/claims"),
+    ("post", "/api/v1/claims/{claim_id}/payments"),
+];
+
+/// Topics of the design.
+const DESIGNED_TOPICS: [&str; 16] = [
+    "event.created",
+    "event.activated",
+    "event.ended",
+    "inventory.sold_out",
+    "inventory.available",
+    "quota.invitation",
+    "queue.turn_granted",
+    "queue.expired",
+    "queue.position_update",
+    "order.completed",
+    "claim.released",
+    "payment.confirmed",
+    "payment.failed",
+    "payment.refunded",
+    "ticket.generated",
+    "generation.completed",
+];
+
+/// Methods that change something without a `request_id`, each with the reason why a repeat is harmless all the same.
+const WITHOUT_REQUEST_ID: [(&str, &str); 4] = [
+    ("onsale.queue.v1.QueueService.WatchQueue", "only marks the entry as seen"),
+    ("onsale.queue.v1.QueueService.GetPosition", "only marks the entry as seen"),
+    ("onsale.queue.v1.QueueService.Heartbeat", "only marks the entry as seen"),
+    (
+        "onsale.payment.v1.PaymentInternalService.HandleWebhook",
+        "the provider's event id in the body is the key",
+    ),
+];
+
+/// Methods that begin with `List` and need no pages, each with the reason.
+const WITHOUT_PAGES: [(&str, &str); 1] =
+    [("onsale.queue.v1.QueueService.ListNeighbors", "a window of at most 20 on either side of the caller")];
+
+fn pool() -> DescriptorPool {
+    DescriptorPool::decode(DESCRIPTORS).expect("the build wrote a descriptor set")
+}
+
+fn methods(pool: &DescriptorPool) -> Vec<MethodDescriptor> {
+    pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()).collect()
+}
+
+fn is_internal(method: &MethodDescriptor) -> bool {
+    method.parent_service().name().ends_with("InternalService")
+}
+
+/// The method's option of this name; none when it is not given.
+fn option(method: &MethodDescriptor, name: &str) -> Option<DynamicMessage> {
+    let extension = method.parent_pool().get_extension_by_name(name)?;
+    let options = method.options();
+    if !options.has_extension(&extension) {
+        return None;
+    }
+    options.get_extension(&extension).as_message().cloned()
+}
+
+fn roles(method: &MethodDescriptor) -> Vec<Role> {
+    let Some(access) = option(method, "onsale.auth.v1.access") else { return Vec::new() };
+    let listed = access.get_field_by_name("roles").map(|roles| roles.into_owned());
+    let listed = listed.as_ref().and_then(Value::as_list).unwrap_or_default();
+    listed.iter().filter_map(Value::as_enum_number).filter_map(|number| Role::try_from(number).ok()).collect()
+}
+
+struct Binding {
+    verb: String,
+    path: String,
+    body: String,
+}
+
+/// The method's REST bindings: the main one, then the additional ones.
+fn bindings(method: &MethodDescriptor) -> Vec<Binding> {
+    let Some(rule) = option(method, "google.api.http") else { return Vec::new() };
+    let additional = rule.get_field_by_name("additional_bindings").map(|rules| rules.into_owned());
+    let additional = additional.as_ref().and_then(Value::as_list).unwrap_or_default();
+    let additional = additional.iter().filter_map(Value::as_message);
+    std::iter::once(&rule).chain(additional).filter_map(binding).collect()
+}
+
+fn binding(rule: &DynamicMessage) -> Option<Binding> {
+    let text = |name: &str| {
+        let value = rule.get_field_by_name(name)?;
+        value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let verb = ["get", "put", "post", "delete", "patch"].into_iter().find(|verb| text(verb).is_some())?;
+    Some(Binding { verb: verb.to_owned(), path: text(verb)?, body: text("body").unwrap_or_default() })
+}
+
+/// Names of the variables in a path template.
+fn variables(path: &str) -> Vec<&str> {
+    path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).collect()
+}
+
+fn idempotency(method: &MethodDescriptor) -> &'static str {
+    match method.options().get_field_by_name("idempotency_level").and_then(|level| level.as_enum_number()) {
+        Some(1) => "NO_SIDE_EFFECTS",
+        Some(2) => "IDEMPOTENT",
+        _ => "",
+    }
+}
+
+/// Fails with all offenders at once, so that one run shows all there is to do.
+#[track_caller]
+fn assert_none(offenders: Vec<String>, what: &str) {
+    assert!(offenders.is_empty(), "{what}:\n  {}", offenders.join("\n  "));
+}
+
+fn offenders(broken: impl Fn(&MethodDescriptor) -> bool) -> Vec<String> {
+    let methods = methods(&pool());
+    methods.iter().filter(|method| broken(method)).map(|method| method.full_name().to_owned()).collect()
+}
+
+#[test]
+fn contracts_have_every_designed_method_and_streams_are_watches() {
+    let pool = pool();
+    let mut missing = Vec::new();
+    for (package, service, methods) in DESIGNED {
+        let found = pool.get_service_by_name(&format!("{package}.{service}"));
+        let found: BTreeSet<String> = found
+            .into_iter()
+            .flat_map(|s| s.methods().map(|m| m.name().to_owned()).collect::<Vec<_>>())
+            .collect();
+        missing.extend(
+            methods.iter().filter(|m| !found.contains(**m)).map(|m| format!("{package}.{service}.{m}")),
+        );
+    }
+    assert_none(missing, "methods of the design that no contract has");
+    assert_none(
+        offenders(|m| m.is_server_streaming() != m.name().starts_with("Watch")),
+        "methods that stream without being a watch, or the other way round",
+    );
+}
+
+#[test]
+fn no_method_takes_a_stream_as_browsers_could_not_call_it() {
+    assert_none(offenders(MethodDescriptor::is_client_streaming), "methods with client streaming");
+}
+
+#[test]
+fn every_method_says_who_may_call_it() {
+    let unusable = |method: &MethodDescriptor| {
+        let roles = roles(method);
+        let mixed = roles.contains(&Role::Anyone) && roles.len() > 1;
+        roles.is_empty() || roles.contains(&Role::Unspecified) || mixed
+    };
+    assert_none(offenders(unusable), "methods without a usable access option");
+}
+
+#[test]
+fn internal_methods_are_for_services_only_and_have_no_rest_path() {
+    let open =
+        |m: &MethodDescriptor| is_internal(m) && (roles(m) != [Role::Service] || !bindings(m).is_empty());
+    assert_none(offenders(open), "internal methods that somebody outside could call");
+}
+
+#[test]
+fn public_methods_have_a_rest_path_and_a_caller_outside_the_mesh() {
+    let closed = |m: &MethodDescriptor| {
+        !is_internal(m) && (bindings(m).is_empty() || roles(m).iter().all(|role| *role == Role::Service))
+    };
+    assert_none(offenders(closed), "public methods that nobody outside can call");
+}
+
+#[test]
+fn no_two_rest_bindings_collide() {
+    let pool = pool();
+    let mut taken: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for method in methods(&pool) {
+        for Binding { verb, path, .. } in bindings(&method) {
+            // Two templates that differ only in the names of their variables match the same paths.
+            let shape = variables(&path)
+                .into_iter()
+                .fold(path.clone(), |shape, name| shape.replace(&format!("{{{name}}}"), "*"));
+            taken.entry(format!("{verb} {shape}")).or_default().push(method.full_name().to_owned());
+        }
+    }
+    let collisions = taken.into_iter().filter(|(_, methods)| methods.len() > 1);
+    assert_none(
+        collisions.map(|(path, methods)| format!("{path}: {methods:?}")).collect(),
+        "colliding paths",
+    );
+}
+
+#[test]
+fn rest_bindings_fill_fields_that_exist_and_carry_a_body_where_http_has_one() {
+    let broken = |method: &MethodDescriptor| {
+        bindings(method).iter().any(|Binding { verb, path, body }| {
+            let unknown = variables(path).iter().any(|name| method.input().get_field_by_name(name).is_none());
+            let body_expected = if matches!(verb.as_str(), "get" | "delete") { "" } else { "*" };
+            unknown || body != body_expected || !path.starts_with("/api/v1/")
+        })
+    };
+    assert_none(offenders(broken), "methods with a broken REST binding");
+}
+
+#[test]
+fn designed_rest_paths_exist() {
+    let pool = pool();
+    let found: BTreeSet<(String, String)> =
+        methods(&pool).iter().flat_map(bindings).map(|binding| (binding.verb, binding.path)).collect();
+    let missing = DESIGNED_PATHS.into_iter().filter(|(v, p)| !found.contains(&((*v).into(), (*p).into())));
+    assert_none(missing.map(|(verb, path)| format!("{verb} {path}")).collect(), "paths no method has");
+}
+
+#[test]
+fn reads_are_gets_and_changes_are_not() {
+    let broken = |method: &MethodDescriptor| {
+        let is_get = bindings(method).iter().any(|binding| binding.verb == "get");
+        let only_marks_seen = WITHOUT_REQUEST_ID.iter().any(|(name, _)| *name == method.full_name());
+        !is_internal(method) && !only_marks_seen && is_get != (idempotency(method) == "NO_SIDE_EFFECTS")
+    };
+    assert_none(offenders(broken), "methods whose HTTP verb and idempotency disagree");
+}
+
+#[test]
+fn every_method_says_what_a_repeat_does() {
+    assert_none(offenders(|m| idempotency(m).is_empty()), "methods without idempotency_level");
+}
+
+#[test]
+fn every_change_has_a_request_id() {
+    let broken = |method: &MethodDescriptor| {
+        let changes = idempotency(method) != "NO_SIDE_EFFECTS";
+        let excepted = WITHOUT_REQUEST_ID.iter().any(|(name, _)| *name == method.full_name());
+        let first = method.input().get_field(1);
+        let has_request_id = first.is_some_and(|field| field.name() == "request_id");
+        (changes && !excepted) != has_request_id
+    };
+    assert_none(offenders(broken), "changes without request_id as field 1, or reads and exceptions with one");
+}
+
+#[test]
+fn every_list_has_pages() {
+    let broken = |method: &MethodDescriptor| {
+        let excepted = WITHOUT_PAGES.iter().any(|(name, _)| *name == method.full_name());
+        let has = |name| method.input().get_field_by_name(name).is_some();
+        let next = method.output().get_field_by_name("next_page_token").is_some();
+        method.name().starts_with("List") && !excepted && !(has("page_size") && has("page_token") && next)
+    };
+    assert_none(offenders(broken), "lists without pages");
+}
+
+#[test]
+fn every_designed_topic_has_one_payload() {
+    let pool = pool();
+    let topic_option = pool.get_extension_by_name("onsale.events.v1.topic").expect("declared in topic.proto");
+    let mut topics: Vec<String> = Vec::new();
+    for message in pool.all_messages() {
+        let options = message.options();
+        if options.has_extension(&topic_option) {
+            topics.extend(options.get_extension(&topic_option).as_str().map(str::to_owned));
+        }
+    }
+    topics.sort();
+    let mut designed = DESIGNED_TOPICS.map(str::to_owned).to_vec();
+    designed.sort();
+    assert_eq!(topics, designed);
+}
+
+#[test]
+fn payloads_know_their_topic_and_their_type() {
+    assert_eq!(v1::OrderCompleted::TOPIC, "order.completed");
+    assert_eq!(v1::OrderCompleted::TYPE, "onsale.events.v1.OrderCompleted");
+}
