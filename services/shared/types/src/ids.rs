@@ -1,0 +1,220 @@
+//! Typed ids: a UUID that says whose it is, so that no function can be handed a customer where it wants an event.
+
+/// Why a text is not an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseIdError {
+    /// Only the hyphenated form of 36 characters is taken: one id, one spelling (letters in either case).
+    #[error("{id} is not a UUID in hyphenated form")]
+    Form {
+        /// Which kind of id was wanted.
+        id: &'static str,
+    },
+    /// The nil UUID is what a forgotten field looks like; it is nobody's id.
+    #[error("{id} is the nil UUID")]
+    Nil {
+        /// Which kind of id was wanted.
+        id: &'static str,
+    },
+}
+
+/// Makes one typed id. A macro, because more than ten types have the same body and differ only in name.
+macro_rules! typed_id {
+    ($(#[$doc:meta])+ $name:ident) => {
+        $(#[$doc])+
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(uuid::Uuid);
+
+        impl $name {
+            /// A new id. Version 7: later ids sort after earlier ones, which keeps database indexes dense.
+            #[must_use]
+            pub fn generate() -> Self {
+                Self(uuid::Uuid::now_v7())
+            }
+
+            /// Reads the hyphenated form, letters in either case; refuses every other form and the nil UUID.
+            pub fn parse(text: &str) -> Result<Self, $crate::ids::ParseIdError> {
+                let form = $crate::ids::ParseIdError::Form { id: stringify!($name) };
+                // The other forms that `Uuid` reads (simple, braced, URN) all have another length.
+                if text.len() != uuid::fmt::Hyphenated::LENGTH {
+                    return Err(form);
+                }
+                let uuid = uuid::Uuid::try_parse(text).map_err(|_malformed| form)?;
+                if uuid.is_nil() {
+                    return Err($crate::ids::ParseIdError::Nil { id: stringify!($name) });
+                }
+                Ok(Self(uuid))
+            }
+
+            /// Takes a UUID that our own store gave back; input from outside goes through `parse`.
+            #[must_use]
+            pub const fn from_uuid(uuid: uuid::Uuid) -> Self {
+                Self(uuid)
+            }
+
+            /// The UUID, for a store or a wire format.
+            #[must_use]
+            pub const fn as_uuid(&self) -> uuid::Uuid {
+                self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(&self.0.hyphenated(), formatter)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(formatter, concat!(stringify!($name), "({})"), self.0.hyphenated())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::ids::ParseIdError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::parse(text)
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
+                Self::parse(&text).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+pub(crate) use typed_id;
+
+typed_id! {
+    /// A match or show that goes on sale.
+    EventId
+}
+typed_id! {
+    /// A priced part of a venue.
+    SectorId
+}
+typed_id! {
+    /// Units kept out of the public sale for a group.
+    QuotaId
+}
+typed_id! {
+    /// Someone who buys.
+    CustomerId
+}
+typed_id! {
+    /// Someone who creates and steers events.
+    OrganizerId
+}
+typed_id! {
+    /// A customer's place in an event's queue.
+    EntryId
+}
+typed_id! {
+    /// Units set aside for a claim.
+    HoldId
+}
+typed_id! {
+    /// A customer's right to buy held units.
+    ClaimId
+}
+typed_id! {
+    /// A payment, from its begin to its end.
+    PaymentId
+}
+typed_id! {
+    /// The making of an event's tickets.
+    GenerationId
+}
+typed_id! {
+    /// One ticket.
+    TicketId
+}
+typed_id! {
+    /// One notification to be delivered.
+    JobId
+}
+typed_id! {
+    /// A customer's device that takes notifications.
+    DeviceId
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const FORM: ParseIdError = ParseIdError::Form { id: "EventId" };
+
+    #[test]
+    fn an_id_is_read_back_from_what_it_prints() {
+        let id = EventId::generate();
+        assert_eq!(EventId::parse(&id.to_string()), Ok(id));
+        assert_eq!(EventId::parse(&id.to_string().to_uppercase()), Ok(id));
+        assert_eq!(EventId::from_uuid(id.as_uuid()), id);
+        assert_eq!(format!("{id:?}"), format!("EventId({id})"));
+    }
+
+    #[test]
+    fn only_the_hyphenated_form_is_read() {
+        let uuid = EventId::generate().as_uuid();
+        for text in [
+            uuid.simple().to_string(),
+            uuid.braced().to_string(),
+            uuid.urn().to_string(),
+            format!(" {uuid}"),
+            format!("{uuid} "),
+            String::new(),
+            "01890000-0000-7000-8000-00000000000g".to_owned(),
+            "018900000-000-7000-8000-000000000000".to_owned(),
+            "é1890000-0000-7000-8000-0000000000".to_owned(),
+        ] {
+            assert_eq!(EventId::parse(&text), Err(FORM), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_nil_uuid_is_nobodys_id() {
+        assert_eq!(EventId::parse(&Uuid::nil().to_string()), Err(ParseIdError::Nil { id: "EventId" }));
+    }
+
+    #[test]
+    fn ids_made_later_sort_later() {
+        let ids: Vec<_> = std::iter::repeat_with(EventId::generate).take(1_000).collect();
+        assert!(ids.is_sorted());
+    }
+
+    #[test]
+    fn an_id_is_a_string_in_json_and_is_checked_on_the_way_in() {
+        let id = HoldId::generate();
+        let json = serde_json::to_string(&id).unwrap();
+        assert_eq!(json, format!("\"{id}\""));
+        assert_eq!(serde_json::from_str::<HoldId>(&json).unwrap(), id);
+        assert!(serde_json::from_str::<HoldId>(&format!("\"{}\"", Uuid::nil())).is_err());
+        assert!(serde_json::from_str::<HoldId>("7").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_parse_panic(text: String) {
+            let _ = EventId::parse(&text);
+        }
+
+        #[test]
+        fn every_uuid_but_nil_is_read_back(bits in 1_u128..) {
+            let uuid = Uuid::from_u128(bits);
+            prop_assert_eq!(EventId::parse(&uuid.to_string()), Ok(EventId::from_uuid(uuid)));
+        }
+    }
+}

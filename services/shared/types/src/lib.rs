@@ -1,0 +1,19 @@
+//! Words that every service and its stores share: typed ids, money, time, pages of lists. Pure: no I/O, no runtime, no
+//! wire format, and no rule of any one domain.
+
+mod clock;
+mod ids;
+mod money;
+mod page;
+mod request;
+mod timestamp;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use ids::{
+    ClaimId, CustomerId, DeviceId, EntryId, EventId, GenerationId, HoldId, JobId, OrganizerId, ParseIdError,
+    PaymentId, QuotaId, SectorId, TicketId,
+};
+pub use money::{Currency, Money, MoneyError, ParseCurrencyError};
+pub use page::{PageLimits, PageQuery, PageSize, PageSizeError, PageToken, ParsePageTokenError};
+pub use request::RequestId;
+pub use timestamp::Timestamp;
