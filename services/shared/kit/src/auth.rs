@@ -1,0 +1,97 @@
+//! Who is calling, and whether they may.
+//!
+//! A token is a JWT signed with Ed25519 by an issuer from the settings. The server verifies it once per call (and
+//! remembers the verdict), compares its roles with those the contract asks for, and leaves the [`Identity`] with the
+//! request, where a handler finds it with [`identity`]. What a caller may reach *within* a method (their own claim,
+//! their own event) is the handler's first line, not decided here.
+
+use std::sync::Arc;
+
+use onsale_proto::r#type::v1::ErrorReason;
+use onsale_types::Timestamp;
+
+use crate::{
+    contract::RoleSet,
+    error::{Kind, Reason, ServiceError, to_status},
+};
+
+pub use self::{
+    config::{AuthConfig, GrantedRole, IssuerConfig, MeshConfig},
+    jwt::TokenFault,
+    keys::{KeyError, KeySet, SigningKey},
+    service_tokens::{MESH, ServiceTokens},
+    verifier::Verifier,
+};
+
+mod config;
+mod jwt;
+mod keys;
+mod service_tokens;
+mod verifier;
+
+/// What a verified token says about its bearer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Who it is, unique within the issuer. For a service: its name.
+    pub subject: String,
+    /// What they may be, limited to what the issuer may grant.
+    pub roles: RoleSet,
+    /// Who says so.
+    pub issuer: Arc<str>,
+    /// Only when the issuer has verified it.
+    pub email: Option<String>,
+    /// The language they prefer, e.g. `hr`.
+    pub locale: Option<String>,
+    /// How they like to be called.
+    pub display_name: Option<String>,
+    /// When the token ends.
+    pub expiry: Timestamp,
+}
+
+/// The caller of this request. An error when the method is open to anyone and the call had no token.
+pub fn identity<T>(request: &tonic::Request<T>) -> Result<&Identity, AuthError> {
+    request.extensions().get::<Arc<Identity>>().map(Arc::as_ref).ok_or(AuthError::TokenMissing)
+}
+
+/// Why a caller was turned away.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthError {
+    /// There is no token.
+    #[error("the call needs a token")]
+    TokenMissing,
+    /// There is one, and it is not good.
+    #[error("the token is not accepted: {0}")]
+    TokenInvalid(TokenFault),
+    /// It is good, but its roles are not enough.
+    #[error("none of the caller's roles may call this method")]
+    RoleMissing,
+}
+
+impl From<TokenFault> for AuthError {
+    fn from(fault: TokenFault) -> Self {
+        Self::TokenInvalid(fault)
+    }
+}
+
+impl ServiceError for AuthError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::TokenMissing | Self::TokenInvalid(_) => Kind::Unauthenticated,
+            Self::RoleMissing => Kind::Forbidden,
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        match self {
+            Self::TokenMissing => ErrorReason::TokenMissing.into(),
+            Self::TokenInvalid(_) => ErrorReason::TokenInvalid.into(),
+            Self::RoleMissing => ErrorReason::RoleMissing.into(),
+        }
+    }
+}
+
+impl From<AuthError> for tonic::Status {
+    fn from(error: AuthError) -> Self {
+        to_status(&error)
+    }
+}

@@ -1,0 +1,199 @@
+//! Decides about tokens, and remembers the good ones: an Ed25519 check costs more than the rest of an empty call.
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use http::{HeaderMap, header::AUTHORIZATION};
+use onsale_proto::auth::v1::Role;
+use onsale_types::{Clock, Timestamp};
+use quick_cache::{Weighter, sync::Cache};
+
+use super::{
+    AuthConfig, AuthError, GrantedRole, Identity, IssuerConfig, KeyError, MESH, TokenFault,
+    jwt::{Claims, TOKEN_BYTES_MAX, Unverified},
+    keys::KeySet,
+};
+use crate::contract::RoleSet;
+
+/// Verifies the tokens of the issuers in the settings.
+pub struct Verifier {
+    issuers: HashMap<String, Issuer>,
+    clock: Arc<dyn Clock>,
+    /// Only tokens that passed every check are in here, so that forgeries cannot push good ones out.
+    verified: Cache<Box<[u8]>, Arc<Identity>, TokenWeight>,
+}
+
+struct Issuer {
+    name: Arc<str>,
+    audiences: Vec<String>,
+    keys: KeySet,
+    roles_claim: String,
+    roles_mapping: HashMap<String, Role>,
+    roles_always: RoleSet,
+    roles_granted: RoleSet,
+    leeway: Duration,
+}
+
+impl Verifier {
+    /// Verifies tokens of the issuers in `config` and of the mesh.
+    pub fn new(config: &AuthConfig, clock: Arc<dyn Clock>) -> Result<Self, KeyError> {
+        let mut issuers = HashMap::from([(MESH.to_owned(), Issuer::mesh(config)?)]);
+        for issuer in &config.issuers {
+            issuers.insert(issuer.issuer.clone(), Issuer::new(issuer)?);
+        }
+        let bytes_max = config.token_cache_bytes_max;
+        let items_estimate = usize::try_from(bytes_max / TokenWeight::TYPICAL).unwrap_or(usize::MAX);
+        Ok(Self { issuers, clock, verified: Cache::with_weighter(items_estimate, bytes_max, TokenWeight) })
+    }
+
+    /// Whether the caller may call a method open to `allowed`, and who it is. A method that is open to anyone needs no
+    /// token; but one that is there must be good, so that nobody acts under a name that is not theirs.
+    pub fn authorize(
+        &self,
+        headers: &HeaderMap,
+        allowed: RoleSet,
+    ) -> Result<Option<Arc<Identity>>, AuthError> {
+        let is_open = allowed.contains(Role::Anyone);
+        match bearer(headers)? {
+            None if is_open => Ok(None),
+            None => Err(AuthError::TokenMissing),
+            Some(token) => {
+                let identity = self.verify(token)?;
+                if is_open || allowed.intersects(identity.roles) {
+                    Ok(Some(identity))
+                } else {
+                    Err(AuthError::RoleMissing)
+                }
+            }
+        }
+    }
+
+    /// Who the bearer of `token` is.
+    pub fn verify(&self, token: &str) -> Result<Arc<Identity>, TokenFault> {
+        let now = self.clock.now();
+        if let Some(identity) = self.verified.get(token.as_bytes()) {
+            self.check_expiry(&identity, now)?;
+            return Ok(identity);
+        }
+        let unverified = Unverified::parse(token)?;
+        let issuer = self.issuers.get(unverified.issuer()?).ok_or(TokenFault::UnknownIssuer)?;
+        let claims = unverified.verify(&issuer.keys)?;
+        claims.check_audience(&issuer.audiences)?;
+        claims.check_not_before(now.checked_add(issuer.leeway).unwrap_or(now))?;
+        let identity = Arc::new(issuer.identity(&claims));
+        self.check_expiry(&identity, now)?;
+        self.verified.insert(token.as_bytes().into(), Arc::clone(&identity));
+        Ok(identity)
+    }
+
+    fn check_expiry(&self, identity: &Identity, now: Timestamp) -> Result<(), TokenFault> {
+        let leeway = self.issuers.get(&*identity.issuer).map_or(Duration::ZERO, |issuer| issuer.leeway);
+        let end = identity.expiry.checked_add(leeway).unwrap_or(identity.expiry);
+        if now < end { Ok(()) } else { Err(TokenFault::Expired) }
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Verifier").field("issuers", &self.issuers.keys()).finish_non_exhaustive()
+    }
+}
+
+impl Issuer {
+    fn new(config: &IssuerConfig) -> Result<Self, KeyError> {
+        let mapping = config.roles_mapping.iter().map(|(value, role)| (value.clone(), Role::from(*role)));
+        let service = RoleSet::of(&[Role::Service]);
+        let granted = roles(&config.roles_granted);
+        Ok(Self {
+            name: config.issuer.as_str().into(),
+            audiences: config.audiences.clone(),
+            keys: KeySet::parse(config.jwks.as_str())?,
+            roles_claim: config.roles_claim.clone(),
+            roles_mapping: mapping.collect(),
+            roles_always: roles(&config.roles_always),
+            // The settings refuse SERVICE here already; this is the second lock on the same door.
+            roles_granted: if granted.intersects(service) { RoleSet::EMPTY } else { granted },
+            leeway: config.leeway,
+        })
+    }
+
+    fn mesh(config: &AuthConfig) -> Result<Self, KeyError> {
+        Ok(Self {
+            name: MESH.into(),
+            audiences: vec![MESH.to_owned()],
+            keys: config.mesh.keys()?,
+            roles_claim: "roles".to_owned(),
+            roles_mapping: HashMap::new(),
+            roles_always: RoleSet::EMPTY,
+            roles_granted: RoleSet::of(&[Role::Service]),
+            leeway: config.mesh.leeway,
+        })
+    }
+
+    fn identity(&self, claims: &Claims) -> Identity {
+        let email_is_verified = claims.flag("email_verified");
+        Identity {
+            subject: claims.subject.clone(),
+            roles: self.roles_of(claims),
+            issuer: Arc::clone(&self.name),
+            email: claims.text("email").filter(|_| email_is_verified),
+            locale: claims.text("locale"),
+            display_name: claims.text("name"),
+            expiry: claims.expiry,
+        }
+    }
+
+    /// The roles of the claim, those every token of the issuer has, and of all these only what the issuer may grant.
+    fn roles_of(&self, claims: &Claims) -> RoleSet {
+        let mut found = self.roles_always;
+        for value in claims.texts(&self.roles_claim) {
+            let role = if self.roles_mapping.is_empty() {
+                GrantedRole::from_name(value).map(Role::from)
+            } else {
+                self.roles_mapping.get(value).copied()
+            };
+            // A value that is none of our roles is somebody else's business.
+            if let Some(role) = role {
+                found.insert(role);
+            }
+        }
+        found.intersection(self.roles_granted)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct TokenWeight;
+
+impl TokenWeight {
+    /// An identity beside its token, roughly.
+    const IDENTITY: u64 = 512;
+    /// A token and its identity, roughly; only to size the cache's tables.
+    const TYPICAL: u64 = 1024;
+}
+
+impl Weighter<Box<[u8]>, Arc<Identity>> for TokenWeight {
+    fn weight(&self, token: &Box<[u8]>, _: &Arc<Identity>) -> u64 {
+        u64::try_from(token.len()).unwrap_or(u64::MAX).saturating_add(Self::IDENTITY)
+    }
+}
+
+fn roles(granted: &[GrantedRole]) -> RoleSet {
+    RoleSet::of(&granted.iter().copied().map(Role::from).collect::<Vec<_>>())
+}
+
+/// The token of the `authorization` header.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, TokenFault> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(TokenFault::Duplicated);
+    }
+    if value.len() > TOKEN_BYTES_MAX {
+        return Err(TokenFault::TooLong);
+    }
+    let (scheme, token) =
+        value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or(TokenFault::Malformed)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(TokenFault::Malformed);
+    }
+    Ok(Some(token))
+}

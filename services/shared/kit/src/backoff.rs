@@ -1,0 +1,301 @@
+//! Waiting between attempts: exponential with full jitter, and always with an end.
+//!
+//! Full jitter: before attempt n + 1 the wait is drawn evenly from zero to `initial × multiplier^(n−1)`, capped at
+//! `max`. Callers that failed together come back spread over the whole span instead of in step, which is what lets an
+//! overloaded neighbour recover. It must never decide *whether* an attempt may be repeated: the caller knows that.
+
+use std::{future::Future, time::Duration};
+
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use serde::Deserialize;
+
+use crate::deadline::Deadline;
+
+/// How long to wait between attempts, and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackoffConfig {
+    /// The longest wait after the first failure.
+    #[serde(with = "humantime_serde")]
+    pub initial: Duration,
+    /// No wait is longer than this.
+    #[serde(with = "humantime_serde")]
+    pub max: Duration,
+    /// By how much the longest wait grows from failure to failure; 0 counts as 1.
+    pub multiplier: u32,
+    /// Attempts in all, the first included; 0 counts as 1.
+    pub attempts_max: u32,
+}
+
+impl BackoffConfig {
+    /// The longest time that all waits together can take.
+    #[must_use]
+    pub fn total_max(&self) -> Duration {
+        let mut total = Duration::ZERO;
+        let mut ceiling = self.initial.min(self.max);
+        for attempt in 1..self.attempts_max {
+            if ceiling == self.max {
+                // From here on every wait is the same; `attempts_max` may be large, so no loop over it.
+                let left = self.attempts_max.saturating_sub(attempt);
+                return total.saturating_add(ceiling.saturating_mul(left));
+            }
+            total = total.saturating_add(ceiling);
+            ceiling = self.grown(ceiling);
+        }
+        total
+    }
+
+    fn grown(&self, ceiling: Duration) -> Duration {
+        // A first wait of zero could never grow: a microsecond is the smallest step we draw from.
+        ceiling.max(Duration::from_micros(1)).saturating_mul(self.multiplier.max(1)).min(self.max)
+    }
+}
+
+/// The waits of one piece of work. Make a new one for each.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    config: BackoffConfig,
+    /// The longest the next wait can be.
+    ceiling: Duration,
+    /// How many waits are still to be given out.
+    waits_left: u32,
+    random: SmallRng,
+}
+
+impl Backoff {
+    /// Begins with all attempts still ahead.
+    #[must_use]
+    pub fn new(config: BackoffConfig) -> Self {
+        Self::with_random(config, rand::make_rng())
+    }
+
+    /// As [`Backoff::new`], with waits that are the same in every run.
+    #[must_use]
+    pub fn seeded(config: BackoffConfig, seed: u64) -> Self {
+        Self::with_random(config, SmallRng::seed_from_u64(seed))
+    }
+
+    fn with_random(config: BackoffConfig, random: SmallRng) -> Self {
+        let ceiling = config.initial.min(config.max);
+        Self { config, ceiling, waits_left: config.attempts_max.saturating_sub(1), random }
+    }
+
+    /// How long to wait before the next attempt; `None` when there is to be no further one.
+    pub fn next_delay(&mut self) -> Option<Duration> {
+        self.waits_left = self.waits_left.checked_sub(1)?;
+        let ceiling_micros = u64::try_from(self.ceiling.as_micros()).unwrap_or(u64::MAX);
+        let delay = Duration::from_micros(self.random.random_range(0..=ceiling_micros));
+        self.ceiling = self.config.grown(self.ceiling);
+        Some(delay)
+    }
+
+    /// Forgets past failures: for loops that run for ever and had a success.
+    pub fn reset(&mut self) {
+        self.ceiling = self.config.initial.min(self.config.max);
+        self.waits_left = self.config.attempts_max.saturating_sub(1);
+    }
+}
+
+/// What a failure says about another attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Another attempt would fail the same way, or may not be made.
+    Never,
+    /// Another attempt may help, after the backoff's wait.
+    Later,
+    /// As `Later`, and not before this much time has passed: the far side said so.
+    After(Duration),
+}
+
+/// Runs `attempt` until it succeeds, `classify` says never, the attempts are used up, or the next one would begin after
+/// `deadline`; then the last error is the answer. A running attempt is not cut short: it knows its own deadline.
+pub async fn retry<T, E, F>(
+    deadline: Deadline,
+    mut backoff: Backoff,
+    classify: impl Fn(&E) -> Retry,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    loop {
+        let error = match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let wait_min = match classify(&error) {
+            Retry::Never => return Err(error),
+            Retry::Later => Duration::ZERO,
+            Retry::After(wait_min) => wait_min,
+        };
+        let Some(delay) = backoff.next_delay() else { return Err(error) };
+        let delay = delay.max(wait_min);
+        if delay >= deadline.remaining() {
+            return Err(error);
+        }
+        tokio::time::sleep(delay).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CONFIG: BackoffConfig = BackoffConfig {
+        initial: Duration::from_millis(10),
+        max: Duration::from_millis(100),
+        multiplier: 2,
+        attempts_max: 5,
+    };
+
+    fn configs() -> impl Strategy<Value = BackoffConfig> {
+        (0_u64..5_000_000, 0_u64..60_000_000, 0_u32..20, 0_u32..50).prop_map(
+            |(initial, max, multiplier, attempts_max)| BackoffConfig {
+                initial: Duration::from_micros(initial),
+                max: Duration::from_micros(max),
+                multiplier,
+                attempts_max,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn no_wait_is_above_the_maximum_and_the_waits_end(config in configs(), seed: u64) {
+            let mut backoff = Backoff::seeded(config, seed);
+            let mut waits = 0;
+            let mut total = Duration::ZERO;
+            while let Some(delay) = backoff.next_delay() {
+                prop_assert!(delay <= config.max);
+                waits += 1;
+                total += delay;
+                prop_assert!(waits < config.attempts_max);
+            }
+            prop_assert_eq!(waits, config.attempts_max.saturating_sub(1));
+            prop_assert!(total <= config.total_max());
+            prop_assert_eq!(backoff.next_delay(), None);
+        }
+
+        #[test]
+        fn the_nth_wait_is_under_its_own_ceiling(seed: u64) {
+            let mut backoff = Backoff::seeded(CONFIG, seed);
+            for ceiling_millis in [10, 20, 40, 80] {
+                prop_assert!(backoff.next_delay().unwrap() <= Duration::from_millis(ceiling_millis));
+            }
+        }
+    }
+
+    #[test]
+    fn waits_are_spread_over_the_whole_span() {
+        let config = BackoffConfig { multiplier: 1, attempts_max: 2_001, ..CONFIG };
+        let mut backoff = Backoff::seeded(config, 7);
+        let waits: Vec<_> = std::iter::from_fn(|| backoff.next_delay()).collect();
+        let low = waits.iter().filter(|wait| **wait < Duration::from_millis(5)).count();
+        assert!((900..1_100).contains(&low), "{low} of 2000 waits in the lower half");
+    }
+
+    #[test]
+    fn the_longest_total_is_the_sum_of_the_ceilings() {
+        assert_eq!(CONFIG.total_max(), Duration::from_millis(10 + 20 + 40 + 80));
+        let endless = BackoffConfig { attempts_max: u32::MAX, ..CONFIG };
+        assert!(endless.total_max() > Duration::from_secs(1_000_000));
+    }
+
+    #[test]
+    fn a_reset_gives_all_attempts_back() {
+        let mut backoff = Backoff::seeded(CONFIG, 1);
+        while backoff.next_delay().is_some() {}
+        backoff.reset();
+        assert!(backoff.next_delay().unwrap() <= CONFIG.initial);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retry_ends_with_the_first_success() {
+        let attempts = Cell::new(0);
+        let result = retry(
+            Deadline::after(Duration::from_secs(9)),
+            Backoff::new(CONFIG),
+            |_| Retry::Later,
+            || {
+                attempts.set(attempts.get() + 1);
+                std::future::ready(if attempts.get() < 3 { Err("not yet") } else { Ok(attempts.get()) })
+            },
+        );
+        assert_eq!(result.await, Ok(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retry_ends_when_the_attempts_are_used_up() {
+        let attempts = Cell::new(0);
+        let result: Result<(), _> = retry(
+            Deadline::after(Duration::from_secs(9)),
+            Backoff::new(CONFIG),
+            |_| Retry::Later,
+            || {
+                attempts.set(attempts.get() + 1);
+                std::future::ready(Err("down"))
+            },
+        )
+        .await;
+        assert_eq!((result, attempts.get()), (Err("down"), 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retry_does_not_repeat_what_may_not_be_repeated() {
+        let attempts = Cell::new(0);
+        let result: Result<(), _> = retry(
+            Deadline::after(Duration::from_secs(9)),
+            Backoff::new(CONFIG),
+            |_| Retry::Never,
+            || {
+                attempts.set(attempts.get() + 1);
+                std::future::ready(Err("refused"))
+            },
+        )
+        .await;
+        assert_eq!((result, attempts.get()), (Err("refused"), 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retry_answers_at_once_when_the_next_attempt_would_be_too_late() {
+        let begin = tokio::time::Instant::now();
+        let attempts = Cell::new(0);
+        let wait = Duration::from_secs(2);
+        let result: Result<(), _> = retry(
+            Deadline::after(Duration::from_secs(1)),
+            Backoff::new(CONFIG),
+            |_| Retry::After(wait),
+            || {
+                attempts.set(attempts.get() + 1);
+                std::future::ready(Err("down"))
+            },
+        )
+        .await;
+        assert_eq!((result, attempts.get()), (Err("down"), 1));
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retry_waits_at_least_as_long_as_the_far_side_asked() {
+        let begin = tokio::time::Instant::now();
+        let attempts = Cell::new(0);
+        let wait = Duration::from_secs(1);
+        let config = BackoffConfig { attempts_max: 2, ..CONFIG };
+        let result: Result<(), _> = retry(
+            Deadline::after(Duration::from_secs(9)),
+            Backoff::new(config),
+            |_| Retry::After(wait),
+            || {
+                attempts.set(attempts.get() + 1);
+                std::future::ready(Err("busy"))
+            },
+        )
+        .await;
+        assert_eq!((result, attempts.get()), (Err("busy"), 2));
+        assert!(begin.elapsed() >= wait);
+    }
+}

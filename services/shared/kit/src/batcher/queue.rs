@@ -1,0 +1,164 @@
+//! What waits in a batcher's queue, and the promise that each of them is answered.
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{BatcherConfig, SubmitError};
+use crate::deadline::Deadline;
+
+/// An item in the queue.
+#[derive(Debug)]
+pub(super) struct Queued<T, R, E> {
+    pub(super) item: T,
+    pub(super) reply: Reply<R, E>,
+    pub(super) deadline: Option<Deadline>,
+    pub(super) arrival: Instant,
+}
+
+/// The caller's end of an item. Dropped without an answer, it answers by itself, so that no caller can be forgotten.
+#[derive(Debug)]
+pub(super) struct Reply<R, E> {
+    /// Taken when the answer is given.
+    sender: Option<oneshot::Sender<Result<R, SubmitError<E>>>>,
+    /// Whether the processor has seen the item.
+    is_started: bool,
+}
+
+impl<R, E> Reply<R, E> {
+    pub(super) fn new(sender: oneshot::Sender<Result<R, SubmitError<E>>>) -> Self {
+        Self { sender: Some(sender), is_started: false }
+    }
+
+    pub(super) fn send(mut self, answer: Result<R, SubmitError<E>>) {
+        if let Some(sender) = self.sender.take() {
+            // A caller that is gone needs no answer.
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// From here on an item that gets no answer may have taken effect.
+    pub(super) fn start(&mut self) {
+        self.is_started = true;
+    }
+
+    /// Whether the caller no longer waits.
+    fn is_abandoned(&self) -> bool {
+        self.sender.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+}
+
+impl<R, E> Drop for Reply<R, E> {
+    fn drop(&mut self) {
+        if let Some(sender) = self.sender.take() {
+            let error = if self.is_started { SubmitError::Lost } else { SubmitError::ShuttingDown };
+            let _ = sender.send(Err(error));
+        }
+    }
+}
+
+/// The items of a batch beside those who wait for them: same order, same number.
+#[derive(Debug)]
+pub(super) struct Batch<T, R, E> {
+    pub(super) items: Vec<T>,
+    pub(super) callers: Vec<Caller<R, E>>,
+}
+
+/// Who waits for an item, and until when.
+#[derive(Debug)]
+pub(super) struct Caller<R, E> {
+    pub(super) reply: Reply<R, E>,
+    pub(super) deadline: Option<Deadline>,
+}
+
+impl<T, R, E> Batch<T, R, E> {
+    fn new() -> Self {
+        Self { items: Vec::new(), callers: Vec::new() }
+    }
+
+    fn push(&mut self, queued: Queued<T, R, E>) {
+        self.items.push(queued.item);
+        self.callers.push(Caller { reply: queued.reply, deadline: queued.deadline });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Leaves the items somebody still waits for; callers whose deadline has passed are told so.
+    pub(super) fn drop_late(&mut self) {
+        let is_late = |deadline: Option<Deadline>| deadline.is_some_and(|deadline| deadline.is_past());
+        let is_needed = |caller: &Caller<R, E>| !caller.reply.is_abandoned() && !is_late(caller.deadline);
+        if self.callers.iter().all(is_needed) {
+            return;
+        }
+        let items = std::mem::take(&mut self.items);
+        let callers = std::mem::take(&mut self.callers);
+        for (item, caller) in items.into_iter().zip(callers) {
+            if is_late(caller.deadline) {
+                caller.reply.send(Err(SubmitError::Timeout));
+            } else if !caller.reply.is_abandoned() {
+                self.items.push(item);
+                self.callers.push(caller);
+            }
+        }
+    }
+
+    /// The second half, taken off.
+    pub(super) fn split_off_half(&mut self) -> Self {
+        let middle = self.items.len().div_ceil(2);
+        Self { items: self.items.split_off(middle), callers: self.callers.split_off(middle) }
+    }
+
+    /// The latest of the callers' deadlines, at most `latest`.
+    pub(super) fn deadline(&self, latest: Deadline) -> Deadline {
+        let mut furthest = None;
+        for caller in &self.callers {
+            // One caller who waits without end makes the batch worth finishing whatever the others do.
+            let Some(deadline) = caller.deadline else { return latest };
+            furthest = furthest.max(Some(deadline));
+        }
+        furthest.map_or(latest, |furthest| furthest.min(latest))
+    }
+}
+
+/// Waits for the next batch; `None` when there will be no more. Cancelling `shutdown` closes the queue, after which the
+/// items still in it come without linger.
+pub(super) async fn collect<T, R, E>(
+    queue: &mut mpsc::Receiver<Queued<T, R, E>>,
+    config: &BatcherConfig,
+    shutdown: &CancellationToken,
+) -> Option<Batch<T, R, E>> {
+    let first = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {
+            queue.close();
+            queue.recv().await?
+        }
+        first = queue.recv() => first?,
+    };
+    let start = first.arrival.checked_add(config.linger_max).unwrap_or(first.arrival);
+    let mut batch = Batch::new();
+    batch.push(first);
+    loop {
+        while batch.len() < config.batch_max
+            && let Ok(next) = queue.try_recv()
+        {
+            batch.push(next);
+        }
+        if batch.len() >= config.batch_max || Instant::now() >= start || shutdown.is_cancelled() {
+            return Some(batch);
+        }
+        let next = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Some(batch),
+            next = timeout_at(start, queue.recv()) => next,
+        };
+        match next {
+            Ok(Some(next)) => batch.push(next),
+            Ok(None) | Err(_) => return Some(batch),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Answers: what a failed one says about another attempt, and the body of a good one.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Frame;
+use hyper::body::Incoming;
+use onsale_proto::r#type::v1::ErrorReason;
+use pin_project_lite::pin_project;
+use tokio::time::Sleep;
+use tonic::{Code, Status, body::Body};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use super::{backend::InFlight, metrics::CallCount};
+use crate::{
+    deadline::Deadline,
+    error::{Chain, DOMAIN, Reason},
+};
+
+/// Says when to come back, in milliseconds; below zero: not at all. As in gRPC's retry design.
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// A status made on this side of the wire.
+pub(super) fn local_status(code: Code, reason: ErrorReason, message: impl Into<String>) -> Status {
+    let details = ErrorDetails::with_error_info(Reason::from(reason).as_str(), DOMAIN, []);
+    Status::with_error_details(code, message, details)
+}
+
+pub(super) fn deadline_exceeded() -> Status {
+    let message = "the deadline passed before the neighbour answered";
+    local_status(Code::DeadlineExceeded, ErrorReason::DeadlineExceeded, message)
+}
+
+/// The transport broke, whatever it calls it: the neighbour cannot be reached.
+pub(super) fn broken(error: &hyper::Error) -> Status {
+    let message = format!("the connection broke: {}", Chain(error));
+    local_status(Code::Unavailable, ErrorReason::DependencyUnavailable, message)
+}
+
+/// The status of an answer that has no more than that; `None` when it may have a message.
+pub(super) fn status<B>(response: &Response<B>) -> Option<Status> {
+    Status::from_header_map(response.headers()).or_else(|| match response.status() {
+        // What proxies on the way answer; the codes are those of gRPC's mapping.
+        StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT => {
+            let message = format!("a proxy answered {}", response.status());
+            Some(local_status(Code::Unavailable, ErrorReason::DependencyUnavailable, message))
+        }
+        _ => None,
+    })
+}
+
+/// What the neighbour says about coming back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pushback {
+    Unsaid,
+    After(Duration),
+    Never,
+}
+
+/// Reads what `status` and its headers say about coming back.
+pub(super) fn pushback(headers: &HeaderMap, status: &Status) -> Pushback {
+    if let Some(value) = headers.get(PUSHBACK) {
+        let millis = value.to_str().ok().and_then(|text| text.parse().ok());
+        // Not a number counts as never, as gRPC has it.
+        return millis.map_or(Pushback::Never, |millis| Pushback::After(Duration::from_millis(millis)));
+    }
+    let delay = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    delay.map_or(Pushback::Unsaid, Pushback::After)
+}
+
+/// Whether only this instance refuses, because it is stopping.
+pub(super) fn is_draining(status: &Status) -> bool {
+    let draining = Reason::from(ErrorReason::Draining).as_str();
+    status.get_details_error_info().is_some_and(|info| info.reason == draining && info.domain == DOMAIN)
+}
+
+/// The answer for the caller: its body ends at the deadline, and is counted when it ends.
+pub(super) fn response(
+    response: Response<Incoming>,
+    deadline: Deadline,
+    in_flight: InFlight,
+    mut count: CallCount,
+) -> Response<Body> {
+    if let Some(status) = status(&response) {
+        count.end(status.code());
+    }
+    let timer = tokio::time::sleep_until(deadline.instant());
+    response.map(|inner| Body::new(AnswerBody { inner, timer, count, in_flight: Some(in_flight) }))
+}
+
+pin_project! {
+    struct AnswerBody {
+        #[pin]
+        inner: Incoming,
+        #[pin]
+        timer: Sleep,
+        count: CallCount,
+        // The call is running until its answer has ended. `None`: it has.
+        in_flight: Option<InFlight>,
+    }
+}
+
+impl http_body::Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = self.project();
+        if this.in_flight.is_none() {
+            return Poll::Ready(None);
+        }
+        let polled = match this.inner.poll_frame(context) {
+            Poll::Ready(polled) => polled,
+            Poll::Pending => {
+                ready!(this.timer.poll(context));
+                this.count.end(Code::DeadlineExceeded);
+                *this.in_flight = None;
+                return Poll::Ready(Some(Err(deadline_exceeded())));
+            }
+        };
+        match polled {
+            Some(Ok(frame)) => {
+                if let Some(trailers) = frame.trailers_ref() {
+                    this.count.end(code(trailers));
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                let status = broken(&error);
+                this.count.end(status.code());
+                *this.in_flight = None;
+                Poll::Ready(Some(Err(status)))
+            }
+            None => {
+                // No trailers: the caller reads this as UNKNOWN too.
+                this.count.end(Code::Unknown);
+                *this.in_flight = None;
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+fn code(trailers: &HeaderMap) -> Code {
+    trailers.get(Status::GRPC_STATUS).map_or(Code::Unknown, |value| Code::from_bytes(value.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pushback: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(
+            http::HeaderName::from_static(PUSHBACK),
+            http::HeaderValue::from_static(pushback),
+        )])
+    }
+
+    #[test]
+    fn the_pushback_header_says_when_or_never() {
+        let status = Status::unavailable("");
+        assert_eq!(pushback(&headers("250"), &status), Pushback::After(Duration::from_millis(250)));
+        assert_eq!(pushback(&headers("-1"), &status), Pushback::Never);
+        assert_eq!(pushback(&headers("soon"), &status), Pushback::Never);
+        assert_eq!(pushback(&HeaderMap::new(), &status), Pushback::Unsaid);
+    }
+
+    #[test]
+    fn retry_info_says_when() {
+        let delay = Duration::from_secs(3);
+        let details = ErrorDetails::with_retry_info(Some(delay));
+        let status = Status::with_error_details(Code::Unavailable, "", details);
+        assert_eq!(pushback(&HeaderMap::new(), &status), Pushback::After(delay));
+    }
+
+    #[test]
+    fn a_proxy_that_cannot_reach_the_neighbour_means_unavailable() {
+        for (http_status, code) in
+            [(503, Some(Code::Unavailable)), (502, Some(Code::Unavailable)), (200, None)]
+        {
+            let response = Response::builder().status(http_status).body(()).unwrap();
+            assert_eq!(status(&response).map(|status| status.code()), code);
+        }
+    }
+
+    #[test]
+    fn only_our_own_draining_reason_is_draining() {
+        assert!(is_draining(&local_status(Code::Unavailable, ErrorReason::Draining, "")));
+        assert!(!is_draining(&local_status(Code::Unavailable, ErrorReason::DependencyUnavailable, "")));
+        let foreign = ErrorDetails::with_error_info("DRAINING", "elsewhere.dev", []);
+        assert!(!is_draining(&Status::with_error_details(Code::Unavailable, "", foreign)));
+    }
+}

@@ -1,0 +1,208 @@
+//! One address of a neighbour: its connection, how busy it is, and whether it is worth trying.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper::{client::conn::http2, rt::Executor};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout},
+};
+use tonic::body::Body;
+
+pub(super) type Sender = http2::SendRequest<Body>;
+
+/// How often a connection is asked whether it still lives, and how long the answer may take. A host that vanished
+/// without a word is noticed after both.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an address is left alone after it could not be reached; doubles with each failure in a row.
+const DOWN_FIRST: Duration = Duration::from_millis(250);
+const DOWN_MAX: Duration = Duration::from_secs(10);
+
+/// With every address down there is nothing to lose; but even then no address is tried more often than this.
+const DOWN_MIN: Duration = Duration::from_millis(50);
+
+/// How long an address that answered UNAVAILABLE gets no calls while there are others.
+const REST: Duration = Duration::from_secs(1);
+
+/// An address could not be reached.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    #[error("failed to connect")]
+    Tcp(#[source] io::Error),
+    #[error("failed to shake hands")]
+    Handshake(#[source] hyper::Error),
+    #[error("failed to connect within {0:?}")]
+    Timeout(Duration),
+}
+
+#[derive(Debug)]
+pub(super) struct Backend {
+    address: SocketAddr,
+    calls: AtomicUsize,
+    condition: Mutex<Condition>,
+}
+
+#[derive(Debug)]
+struct Condition {
+    connection: Connection,
+    /// Failures to connect since the last success.
+    failures: u32,
+    rest_end: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Connection {
+    /// Nobody has needed it yet, or it was closed.
+    Idle,
+    Connecting,
+    Open(Sender),
+    Down {
+        since: Instant,
+        until: Instant,
+    },
+}
+
+/// What an address has to offer at the moment.
+pub(super) enum Offer {
+    /// A connection; `is_rested` is false while calls should rather go elsewhere.
+    Open { sender: Sender, is_rested: bool },
+    /// A connection could be opened.
+    Idle,
+    /// One is being opened.
+    Connecting,
+    /// It could not be reached a moment ago.
+    Down,
+}
+
+/// A running call; ends the count when dropped.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Backend>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Backend {
+    pub(super) fn new(address: SocketAddr) -> Self {
+        let condition = Condition { connection: Connection::Idle, failures: 0, rest_end: None };
+        Self { address, calls: AtomicUsize::new(0), condition: Mutex::new(condition) }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Calls running now.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn begin_call(self: &Arc<Self>) -> InFlight {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        InFlight(Arc::clone(self))
+    }
+
+    /// What there is. `is_last_hope`: every address is down, so the usual pause is cut short.
+    pub(super) fn offer(&self, now: Instant, is_last_hope: bool) -> Offer {
+        let condition = self.lock();
+        match &condition.connection {
+            Connection::Open(sender) if !sender.is_closed() => Offer::Open {
+                sender: sender.clone(),
+                is_rested: condition.rest_end.is_none_or(|end| end <= now),
+            },
+            // Closed by the far side, e.g. because it was old: open another.
+            Connection::Open(_) | Connection::Idle => Offer::Idle,
+            Connection::Connecting => Offer::Connecting,
+            Connection::Down { until, .. } if *until <= now => Offer::Idle,
+            Connection::Down { since, .. } => {
+                let is_due = now.saturating_duration_since(*since) >= DOWN_MIN;
+                if is_last_hope && is_due { Offer::Idle } else { Offer::Down }
+            }
+        }
+    }
+
+    /// Whether it is down, whatever is done about it.
+    pub(super) fn is_down(&self) -> bool {
+        matches!(self.lock().connection, Connection::Down { .. })
+    }
+
+    /// Takes on the opening of a connection; false when somebody else already does.
+    pub(super) fn begin_connect(&self) -> bool {
+        let mut condition = self.lock();
+        let is_needed = match &condition.connection {
+            Connection::Open(sender) => sender.is_closed(),
+            Connection::Idle | Connection::Down { .. } => true,
+            Connection::Connecting => false,
+        };
+        if is_needed {
+            condition.connection = Connection::Connecting;
+        }
+        is_needed
+    }
+
+    /// The end of what [`Backend::begin_connect`] began.
+    pub(super) fn end_connect(&self, result: Result<Sender, ConnectError>) {
+        let mut condition = self.lock();
+        match result {
+            Ok(sender) => {
+                condition.failures = 0;
+                condition.connection = Connection::Open(sender);
+            }
+            Err(_error) => {
+                let doubled = DOWN_FIRST.saturating_mul(2_u32.saturating_pow(condition.failures));
+                condition.failures = condition.failures.saturating_add(1);
+                let since = Instant::now();
+                let until = since.checked_add(doubled.min(DOWN_MAX)).unwrap_or(since);
+                condition.connection = Connection::Down { since, until };
+            }
+        }
+    }
+
+    /// Sends calls elsewhere for a while, if there is an elsewhere.
+    pub(super) fn rest(&self) {
+        self.lock().rest_end = Instant::now().checked_add(REST);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Condition> {
+        // Nothing panics while holding it.
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens a connection. It closes when its sender and all its calls are gone.
+pub(super) async fn connect(address: SocketAddr, time_max: Duration) -> Result<Sender, ConnectError> {
+    let connect = async {
+        let stream = TcpStream::connect(address).await.map_err(ConnectError::Tcp)?;
+        stream.set_nodelay(true).map_err(ConnectError::Tcp)?;
+        http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEPALIVE_INTERVAL)
+            .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(ConnectError::Handshake)
+    };
+    let (sender, connection) =
+        timeout(time_max, connect).await.map_err(|_elapsed| ConnectError::Timeout(time_max))??;
+    // Not in the task set: it does no work of its own, and must outlive the tasks that still call at shutdown.
+    TokioExecutor::new().execute(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%address, %error, "connection broke");
+        }
+    });
+    Ok(sender)
+}

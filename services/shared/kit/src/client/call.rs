@@ -1,0 +1,233 @@
+//! One call: its deadline, its attempts, its end.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use http::{
+    HeaderMap, HeaderValue, Response, Uri,
+    header::{AUTHORIZATION, USER_AGENT},
+    uri::PathAndQuery,
+};
+use hyper::body::Incoming;
+use onsale_proto::r#type::v1::ErrorReason;
+use tonic::{Code, Status, body::Body};
+
+use super::{
+    Shared,
+    answer::{self, Pushback, broken, deadline_exceeded, local_status},
+    backend::InFlight,
+    balance::Picked,
+    metrics::{CallCount, MethodInfo},
+    request::Outgoing,
+};
+use crate::{backoff::Backoff, deadline::Deadline, server::grpc_timeout};
+
+/// How often one attempt looks for another connection because the one it had closed before it could be used.
+const UNSENT_MAX: usize = 8;
+
+const OWN_USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("onsale-kit/", env!("CARGO_PKG_VERSION")));
+
+/// An answer that has begun.
+struct Answer {
+    response: Response<Incoming>,
+    in_flight: InFlight,
+}
+
+/// An attempt that failed.
+struct Failure {
+    status: Status,
+    pushback: Pushback,
+    /// Where, if it came so far.
+    address: Option<SocketAddr>,
+}
+
+impl Failure {
+    fn local(status: Status, address: Option<SocketAddr>) -> Self {
+        Self { status, pushback: Pushback::Unsaid, address }
+    }
+}
+
+impl Shared {
+    /// Makes the call. `current` is the deadline of the call on whose behalf it is made.
+    pub(super) async fn call(
+        self: Arc<Self>,
+        uri: Uri,
+        headers: HeaderMap,
+        body: Body,
+        current: Option<Deadline>,
+    ) -> Result<Response<Body>, Status> {
+        let method = Arc::clone(self.methods.get(uri.path()));
+        let mut count = CallCount::new(Arc::clone(&method));
+        let answered = async {
+            let deadline = self.deadline(&method, &headers, current)?;
+            let outgoing = self.outgoing(&method, &uri, headers, body).await?;
+            // A stream may run for long, but it must begin as soon as any other answer.
+            let begin_by = deadline.min(Deadline::after(self.config.deadline));
+            let attempts = self.attempts(&method, outgoing, deadline, begin_by);
+            let answer = begin_by.bound(attempts).await.unwrap_or_else(|_passed| Err(deadline_exceeded()))?;
+            Ok((answer, deadline))
+        };
+        match answered.await {
+            Ok((answer, deadline)) => {
+                Ok(answer::response(answer.response, deadline, answer.in_flight, count))
+            }
+            Err(status) => {
+                let status: Status = status;
+                count.end(status.code());
+                Err(status)
+            }
+        }
+    }
+
+    /// The earliest of: what the settings allow, what the caller asked for, and what the running call has left.
+    fn deadline(
+        &self,
+        method: &MethodInfo,
+        headers: &HeaderMap,
+        current: Option<Deadline>,
+    ) -> Result<Deadline, Status> {
+        let too_late = || {
+            let message = "too little time is left to make the call";
+            local_status(Code::DeadlineExceeded, ErrorReason::DeadlineExceeded, message)
+        };
+        let span =
+            if method.is_server_streaming { self.config.stream_deadline } else { self.config.deadline };
+        let mut deadline = Deadline::after(span);
+        if let Some(current) = current {
+            deadline = deadline.min(current.for_call().ok_or_else(too_late)?);
+        }
+        if let Ok(Some(asked)) = grpc_timeout::from_headers(headers) {
+            deadline = deadline.min(Deadline::after(asked));
+        }
+        if deadline.is_past() { Err(too_late()) } else { Ok(deadline) }
+    }
+
+    async fn outgoing(
+        &self,
+        method: &MethodInfo,
+        uri: &Uri,
+        mut headers: HeaderMap,
+        body: Body,
+    ) -> Result<Outgoing, Status> {
+        // A caller that set its own token or name keeps it.
+        if let Some(tokens) = &self.tokens
+            && !headers.contains_key(AUTHORIZATION)
+        {
+            headers.insert(AUTHORIZATION, tokens.bearer());
+        }
+        headers.entry(USER_AGENT).or_insert(OWN_USER_AGENT);
+        let uri = self.absolute(uri)?;
+        if method.is_request_single {
+            Outgoing::keep(uri, headers, body, self.config.request_bytes_max).await
+        } else {
+            Ok(Outgoing::once(uri, headers, body))
+        }
+    }
+
+    /// The neighbour's name with the method's path: the name stays the authority whichever address is called.
+    fn absolute(&self, uri: &Uri) -> Result<Uri, Status> {
+        let mut parts = self.origin.clone().into_parts();
+        parts.path_and_query = Some(uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
+        Uri::from_parts(parts).map_err(|error| {
+            let message = format!("failed to build the address of the method: {error}");
+            local_status(Code::Internal, ErrorReason::Internal, message)
+        })
+    }
+
+    /// Attempts the call until one attempt is answered or there is to be no further one.
+    async fn attempts(
+        &self,
+        method: &MethodInfo,
+        mut outgoing: Outgoing,
+        deadline: Deadline,
+        begin_by: Deadline,
+    ) -> Result<Answer, Status> {
+        self.budget.deposit();
+        let mut backoff = None;
+        let mut avoid = None;
+        loop {
+            let failure = match self.attempt(&mut outgoing, deadline, avoid).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let is_worth_it = failure.status.code() == Code::Unavailable && method.is_idempotent;
+            if !is_worth_it || !method.is_request_single {
+                return Err(failure.status);
+            }
+            let backoff = backoff.get_or_insert_with(|| Backoff::new(self.config.retry.backoff));
+            let (Some(delay), Some(asked)) = (backoff.next_delay(), self.wait_asked(&failure)) else {
+                return Err(failure.status);
+            };
+            let delay = delay.max(asked);
+            if delay >= begin_by.remaining() {
+                return Err(failure.status);
+            }
+            // Last of all, so that only a retry that would be made is paid for.
+            if !self.budget.withdraw() {
+                method.count_budget_exhausted();
+                return Err(failure.status);
+            }
+            method.count_retry();
+            tracing::debug!(neighbour = self.name, ?delay, status = %failure.status, "call is retried");
+            tokio::time::sleep(delay).await;
+            avoid = failure.address;
+        }
+    }
+
+    /// How long the neighbour wants us to wait; `None` when it wants no retry at all.
+    fn wait_asked(&self, failure: &Failure) -> Option<std::time::Duration> {
+        match failure.pushback {
+            Pushback::Never => None,
+            Pushback::Unsaid => Some(std::time::Duration::ZERO),
+            Pushback::After(wait) => {
+                // An instance that stops speaks for itself only; another may answer at once.
+                let has_other = failure.address.is_some_and(|address| self.balancer.has_other(address));
+                let is_elsewhere_open = has_other && answer::is_draining(&failure.status);
+                Some(if is_elsewhere_open { std::time::Duration::ZERO } else { wait })
+            }
+        }
+    }
+
+    /// Sends the request once. A request that was not sent, because the connection had closed, goes over another one:
+    /// the neighbour has not seen it, so this is no retry and is safe for every method.
+    async fn attempt(
+        &self,
+        outgoing: &mut Outgoing,
+        deadline: Deadline,
+        avoid: Option<SocketAddr>,
+    ) -> Result<Answer, Failure> {
+        for _ in 0..UNSENT_MAX {
+            let picked = self.balancer.pick(avoid).await;
+            let Picked { backend, mut sender, in_flight } =
+                picked.map_err(|unreachable| Failure::local(unavailable(unreachable.to_string()), None))?;
+            let address = Some(backend.address());
+            let Some(request) = outgoing.attempt(deadline) else { break };
+            let mut error = match sender.try_send_request(request).await {
+                Ok(response) => {
+                    let Some(status) = answer::status(&response) else {
+                        return Ok(Answer { response, in_flight });
+                    };
+                    if status.code() != Code::Unavailable {
+                        return Ok(Answer { response, in_flight });
+                    }
+                    backend.rest();
+                    let pushback = answer::pushback(response.headers(), &status);
+                    return Err(Failure { status, pushback, address });
+                }
+                Err(error) => error,
+            };
+            match error.take_message() {
+                Some(unsent) => outgoing.restore(unsent),
+                None => return Err(Failure::local(broken(error.error()), address)),
+            }
+        }
+        Err(Failure::local(
+            unavailable(format!("connections to {} close as soon as they open", self.name)),
+            None,
+        ))
+    }
+}
+
+fn unavailable(message: String) -> Status {
+    local_status(Code::Unavailable, ErrorReason::DependencyUnavailable, message)
+}

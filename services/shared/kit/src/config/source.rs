@@ -1,0 +1,175 @@
+//! Where settings come from: files and the environment. The only place that reads the process environment.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use figment::{
+    Metadata, Profile, Provider,
+    providers::{Format, Toml},
+    value::{Dict, Map, Tag, Value},
+};
+
+use super::{ConfigError, Problem};
+
+/// Names a file of settings.
+const CONFIG_FILE_VARIABLE: &str = "ONSALE_CONFIG";
+
+/// The environment variables settings are read from.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+}
+
+impl Environment {
+    /// Those of this process. A variable that is not Unicode is skipped.
+    #[must_use]
+    pub fn of_process() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "this is the one place where settings are read")]
+        let all = std::env::vars();
+        Self::from_iter(all)
+    }
+
+    /// The value of `ONSALE_CONFIG`.
+    pub(super) fn config_file(&self) -> Option<PathBuf> {
+        self.variables.get(CONFIG_FILE_VARIABLE).map(PathBuf::from)
+    }
+
+    /// One source per variable, those for all services first. A value has the type of its default: `"007"` stays a
+    /// text where the default is a text.
+    pub(super) fn sources(&self, service: &str, known: &Dict) -> Vec<Source> {
+        let own = format!("ONSALE_{}__", service.to_uppercase().replace('-', "_"));
+        let mut sources = Vec::new();
+        for prefix in ["ONSALE__", own.as_str()] {
+            for (name, text) in &self.variables {
+                if let Some(key) = name.strip_prefix(prefix) {
+                    sources.push(Source::variable(name, key, text, known));
+                }
+            }
+        }
+        sources
+    }
+}
+
+impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(variables: I) -> Self {
+        let ours = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        Self { variables: ours.filter(|(name, _)| name.starts_with("ONSALE_")).collect() }
+    }
+}
+
+/// The sections the kit reads; all others belong to the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Chassis,
+    Service,
+}
+
+const CHASSIS_SECTIONS: [&str; 3] = ["server", "telemetry", "auth"];
+
+/// Some settings and where they are from.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    origin: String,
+    values: Dict,
+}
+
+impl Source {
+    pub(super) fn toml(origin: String, text: &str) -> Result<Self, ConfigError> {
+        let parsed = Toml::string(text).data();
+        let values = parsed.map_err(|error| ConfigError::Syntax {
+            // Only the first line: the others quote the file.
+            message: error.to_string().lines().next().unwrap_or_default().to_owned(),
+            origin: origin.clone(),
+        })?;
+        let values = values.into_iter().next().map(|(_, dict)| dict).unwrap_or_default();
+        Ok(Self { origin, values })
+    }
+
+    pub(super) fn file(path: PathBuf) -> Result<Self, ConfigError> {
+        let origin = path.display().to_string();
+        let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::ReadFile { path, source })?;
+        Self::toml(origin, &text)
+    }
+
+    fn variable(name: &str, key: &str, text: &str, known: &Dict) -> Self {
+        let path: Vec<_> = key.split("__").map(str::to_lowercase).collect();
+        let value = match default_of(known, &path) {
+            Default::Text => Value::from(text),
+            Default::Other | Default::Unknown => {
+                text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {})
+            }
+        };
+        let nested = path
+            .iter()
+            .rev()
+            .fold(value, |value, key| Value::Dict(Tag::Default, Dict::from([(key.clone(), value)])));
+        let values = nested.into_dict().unwrap_or_default();
+        Self { origin: format!("the environment variable {name}"), values }
+    }
+
+    /// This source with the sections of one part only.
+    pub(super) fn only(&self, part: Part) -> Self {
+        let wanted = |key: &str| CHASSIS_SECTIONS.contains(&key) == (part == Part::Chassis);
+        let values = self.values.iter().filter(|(key, _)| wanted(key));
+        Self {
+            origin: self.origin.clone(),
+            values: values.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        }
+    }
+
+    /// Takes out the keys that no defaults file knows, and says which they were.
+    pub(super) fn remove_unknown_keys(&mut self, known: &Dict) -> Vec<Problem> {
+        let mut unknown = Vec::new();
+        remove_unknown(&mut self.values, known, "", &mut unknown);
+        let problem =
+            |key| Problem { key, message: "unknown key".to_owned(), origin: Some(self.origin.clone()) };
+        unknown.into_iter().map(problem).collect()
+    }
+}
+
+impl Provider for Source {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(self.origin.clone())
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Map::from([(Profile::Default, self.values.clone())]))
+    }
+}
+
+/// What the defaults say about a key.
+enum Default {
+    /// It is a text, or lies inside of one (`key.file` where `key` is a text).
+    Text,
+    /// It is of another type.
+    Other,
+    /// They do not have it.
+    Unknown,
+}
+
+fn default_of(known: &Dict, path: &[String]) -> Default {
+    let Some((first, rest)) = path.split_first() else { return Default::Unknown };
+    match known.get(first) {
+        Some(Value::String(..)) => Default::Text,
+        Some(Value::Dict(_, inner)) => default_of(inner, rest),
+        Some(_) => Default::Other,
+        None => Default::Unknown,
+    }
+}
+
+fn remove_unknown(values: &mut Dict, known: &Dict, prefix: &str, unknown: &mut Vec<String>) {
+    values.retain(|key, value| {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match (known.get(key), value) {
+            (None, _) => {
+                unknown.push(path);
+                return false;
+            }
+            // A default that is an empty table is open: its keys are names, not settings.
+            (Some(Value::Dict(_, inner)), Value::Dict(_, value)) if !inner.is_empty() => {
+                remove_unknown(value, inner, &path, unknown);
+            }
+            (Some(_), _) => {}
+        }
+        true
+    });
+}

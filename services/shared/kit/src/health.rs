@@ -1,0 +1,144 @@
+//! Whether this instance should get calls. `/readyz` and gRPC health follow one [`Readiness`].
+//!
+//! Checks run in the background at a fixed pace; who asks gets the last verdict. So a crowd of probes costs nothing,
+//! and a store that hangs cannot make a probe hang.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use crate::tasks::Tasks;
+
+/// Time between two rounds of checks.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A check that takes longer has failed.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
+
+type CheckResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = CheckResult> + Send>> + Send + Sync>;
+
+/// The named checks of this instance and their last verdict. Clones share it.
+#[derive(Clone)]
+pub struct Readiness {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    checks: Mutex<Vec<(&'static str, Check)>>,
+    verdict: watch::Sender<Verdict>,
+}
+
+/// Whether to send calls here, and why not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// No: the first round of checks is not over. Yes after that, unless something fails.
+    pub started: bool,
+    /// The process is stopping.
+    pub draining: bool,
+    /// The failing checks and their reasons.
+    pub failing: BTreeMap<&'static str, String>,
+}
+
+impl Verdict {
+    /// Whether calls should come here.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.started && !self.draining && self.failing.is_empty()
+    }
+}
+
+impl Readiness {
+    /// No checks yet, and not ready before the first round.
+    #[must_use]
+    pub fn new() -> Self {
+        let verdict = Verdict { started: false, draining: false, failing: BTreeMap::new() };
+        Self { shared: Arc::new(Shared { checks: Mutex::default(), verdict: watch::Sender::new(verdict) }) }
+    }
+
+    /// Adds something without which this instance is of no use. `check` is called every second: keep it cheap.
+    pub fn add_check<F, R>(&self, name: &'static str, check: F)
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = CheckResult> + Send + 'static,
+    {
+        let check: Check = Arc::new(move || Box::pin(check()));
+        self.checks().push((name, check));
+    }
+
+    /// The last verdict.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.shared.verdict.borrow().clone()
+    }
+
+    /// Follows the verdict as it changes.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<Verdict> {
+        self.shared.verdict.subscribe()
+    }
+
+    /// From now on not ready, for good.
+    pub fn begin_drain(&self) {
+        self.shared.verdict.send_modify(|verdict| verdict.draining = true);
+    }
+
+    /// Runs all checks once, side by side, and notes the verdict.
+    pub async fn run_checks(&self) {
+        let checks = self.checks().clone();
+        let results = checks.into_iter().map(|(name, check)| async move {
+            match tokio::time::timeout(CHECK_TIMEOUT, check()).await {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some((name, crate::error::Chain(&*error).to_string())),
+                Err(_) => Some((name, format!("no answer within {CHECK_TIMEOUT:?}"))),
+            }
+        });
+        let failing: BTreeMap<_, _> =
+            futures_util::future::join_all(results).await.into_iter().flatten().collect();
+        self.shared.verdict.send_if_modified(|verdict| {
+            let has_changed = !verdict.started || verdict.failing != failing;
+            if has_changed && !failing.is_empty() {
+                tracing::warn!(?failing, "not ready");
+            } else if has_changed {
+                tracing::info!("ready");
+            }
+            verdict.started = true;
+            verdict.failing = failing;
+            has_changed
+        });
+    }
+
+    /// Repeats the checks until shutdown.
+    pub(crate) fn watch(&self, tasks: &Tasks) {
+        let readiness = self.clone();
+        let shutdown = tasks.token();
+        tasks.spawn("readiness", async move {
+            while shutdown.run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL)).await.is_some() {
+                readiness.run_checks().await;
+            }
+        });
+    }
+
+    fn checks(&self) -> std::sync::MutexGuard<'_, Vec<(&'static str, Check)>> {
+        self.shared.checks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Readiness {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Readiness").field("verdict", &self.verdict()).finish_non_exhaustive()
+    }
+}

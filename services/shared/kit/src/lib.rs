@@ -1,0 +1,19 @@
+//! The chassis every service stands on: start-up and drain, identity and access, errors, deadlines, calls to
+//! neighbours, batching. It knows no store and no domain noun.
+
+pub mod auth;
+pub mod backoff;
+pub mod batcher;
+pub mod client;
+pub mod config;
+pub mod contract;
+pub mod deadline;
+pub mod error;
+pub mod health;
+pub mod server;
+pub mod tasks;
+pub mod telemetry;
+
+mod run;
+
+pub use run::{BuildError, Exit, run, run_in};

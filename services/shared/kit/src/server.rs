@@ -1,0 +1,326 @@
+//! The server every service stands on: one port for calls, one for operators.
+//!
+//! A [`Chassis`] is what a service's `build` is given: it takes what it needs from it and adds its gRPC services to it.
+//! [`Chassis::start`] then opens the ports. `kit::run` does this for a process; tests and benches call it themselves,
+//! on port 0, and meet the same code.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use onsale_types::Clock;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::server::NamedService;
+
+use self::{
+    admin::Admin,
+    connections::Connections,
+    gate::Gate,
+    reply_body::{ReplyBody, StreamBody},
+    route::{Registered, Routes},
+};
+pub use self::{request_body::RequestBody, route::Handler};
+use crate::{
+    auth::{KeyError, ServiceTokens, Verifier},
+    client::Neighbours,
+    config::ChassisConfig,
+    contract::{Contract, ContractError},
+    health::Readiness,
+    tasks::Tasks,
+};
+
+mod admin;
+mod connections;
+mod gate;
+pub(crate) mod grpc_timeout;
+mod limits;
+pub(crate) mod metrics;
+mod refusal;
+mod reply_body;
+mod request_body;
+mod route;
+mod standard;
+mod status;
+
+/// Of the time for the drain, this share at most is spent on calls; the rest is for the background tasks.
+const CALLS_SHARE_OF_DRAIN: (u32, u32) = (4, 5);
+
+/// What a service is built from and added to.
+pub struct Chassis {
+    service: &'static str,
+    config: ChassisConfig,
+    clock: Arc<dyn Clock>,
+    tasks: Tasks,
+    readiness: Readiness,
+    tokens: Arc<ServiceTokens>,
+    services: Vec<Registered>,
+    descriptor_sets: Vec<&'static [u8]>,
+}
+
+/// The server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The contracts do not say who may call what.
+    #[error("failed to read the contracts")]
+    Contract(#[source] ContractError),
+    /// A service was added that no contract has.
+    #[error("no contract has the service {0}")]
+    NotInContract(&'static str),
+    /// A service was added twice.
+    #[error("the service {0} was added twice")]
+    ServedTwice(&'static str),
+    /// A key cannot be used.
+    #[error("failed to read the keys for tokens")]
+    Keys(#[source] KeyError),
+    /// Reflection refused the descriptors.
+    #[error("failed to set up reflection")]
+    Reflection(#[source] tonic_reflection::server::Error),
+    /// A port cannot be opened.
+    #[error("failed to listen on {address}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Chassis {
+    /// The chassis of `service`; nothing runs yet. Serves the project's contracts.
+    pub fn new(
+        service: &'static str,
+        config: ChassisConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StartError> {
+        let tokens =
+            ServiceTokens::new(service, &config.auth.mesh, Arc::clone(&clock)).map_err(StartError::Keys)?;
+        Ok(Self {
+            service,
+            config,
+            clock,
+            tasks: Tasks::new(),
+            readiness: Readiness::new(),
+            tokens: Arc::new(tokens),
+            services: Vec::new(),
+            descriptor_sets: vec![onsale_proto::DESCRIPTORS],
+        })
+    }
+
+    /// Adds a generated gRPC service. Its contract must be known and say who may call each method.
+    pub fn add_service<S: Handler + NamedService + 'static>(&mut self, service: S) -> &mut Self {
+        self.services.push(Registered::new(service));
+        self
+    }
+
+    /// Adds a handler for the service with this full name, for what is not generated: a proxy, or a test.
+    pub fn add_handler(&mut self, service: &'static str, handler: impl Handler + 'static) -> &mut Self {
+        self.services.push(Registered { name: service, handler: Arc::new(handler) });
+        self
+    }
+
+    /// Adds contracts besides the project's own: an encoded descriptor set. For tests and tools.
+    pub fn add_descriptors(&mut self, descriptor_set: &'static [u8]) -> &mut Self {
+        self.descriptor_sets.push(descriptor_set);
+        self
+    }
+
+    /// The name of the service.
+    #[must_use]
+    pub fn service(&self) -> &'static str {
+        self.service
+    }
+
+    /// The settings every service shares.
+    #[must_use]
+    pub fn config(&self) -> &ChassisConfig {
+        &self.config
+    }
+
+    /// The time of day.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    /// Where background work is started. It is asked to end after the last call has been answered.
+    #[must_use]
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Where checks are added without which the service is of no use.
+    #[must_use]
+    pub fn readiness(&self) -> &Readiness {
+        &self.readiness
+    }
+
+    /// The tokens this service shows to its neighbours.
+    #[must_use]
+    pub fn tokens(&self) -> Arc<ServiceTokens> {
+        Arc::clone(&self.tokens)
+    }
+
+    /// Makes channels to other services, which carry this service's tokens and the running call's deadline and trace.
+    pub fn neighbours(&self) -> Result<Neighbours, StartError> {
+        let contract = Contract::load(&self.descriptor_sets).map_err(StartError::Contract)?;
+        Ok(Neighbours::new(&contract, Some(self.tokens()), self.tasks.clone()))
+    }
+
+    /// Opens both ports and serves. Calls are answered from here on; the first readiness checks have run.
+    pub async fn start(self) -> Result<RunningServer, StartError> {
+        let recorder = crate::telemetry::metrics::handle();
+        metrics::describe();
+        let (health, reporter) = standard::health();
+        let reflection = standard::reflection(&self.descriptor_sets)?;
+        let mut contract = Contract::load(&self.descriptor_sets).map_err(StartError::Contract)?;
+        standard::add_to(&mut contract)?;
+        let routes = Routes::new(&contract, &self.services, &[health, reflection])?;
+        let verifier = Verifier::new(&self.config.auth, Arc::clone(&self.clock)).map_err(StartError::Keys)?;
+        let gate = Arc::new(Gate::new(routes, Arc::new(verifier), self.config.server.clone()));
+
+        let listener = listen(self.config.server.listen).await?;
+        let admin_listener = listen(self.config.server.admin_listen).await?;
+        let address = local_address(&listener, self.config.server.listen)?;
+        let admin_address = local_address(&admin_listener, self.config.server.admin_listen)?;
+
+        self.readiness.run_checks().await;
+        standard::report(&reporter, &gate, &self.readiness.verdict()).await;
+        self.readiness.watch(&self.tasks);
+        standard::follow(reporter.clone(), Arc::clone(&gate), &self.readiness, &self.tasks);
+        let connections = Connections::serve(listener, Arc::clone(&gate), self.config.server.clone());
+        let admin = Admin {
+            gate: Arc::clone(&gate),
+            connections: connections.open(),
+            readiness: self.readiness.clone(),
+            recorder: Arc::clone(&recorder),
+        };
+        let admin = admin::serve(admin_listener, admin);
+        upkeep(recorder, &self.tasks);
+        tracing::info!(service = self.service, %address, %admin_address, "serving");
+        Ok(RunningServer {
+            address,
+            admin_address,
+            connections,
+            admin,
+            reporter,
+            gate,
+            readiness: self.readiness,
+            tasks: self.tasks,
+            config: self.config,
+        })
+    }
+}
+
+impl std::fmt::Debug for Chassis {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Chassis").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+/// A server that answers calls. Dropping it does not stop it: [`RunningServer::shutdown`] does.
+pub struct RunningServer {
+    address: SocketAddr,
+    admin_address: SocketAddr,
+    connections: Connections,
+    /// Cancelled last, so that operators can watch the drain.
+    admin: CancellationToken,
+    reporter: tonic_health::server::HealthReporter,
+    gate: Arc<Gate>,
+    readiness: Readiness,
+    tasks: Tasks,
+    config: ChassisConfig,
+}
+
+/// How a drain ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that had to be cut, with the calls on them.
+    pub connections_cut: usize,
+    /// Background tasks that had to be aborted.
+    pub tasks_aborted: Vec<&'static str>,
+}
+
+impl Drained {
+    /// Whether everything ended by itself.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.connections_cut == 0 && self.tasks_aborted.is_empty()
+    }
+}
+
+impl RunningServer {
+    /// Where calls are answered.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where `/metrics`, `/livez` and `/readyz` are.
+    #[must_use]
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin_address
+    }
+
+    /// The server's readiness.
+    #[must_use]
+    pub fn readiness(&self) -> &Readiness {
+        &self.readiness
+    }
+
+    /// The server's background tasks.
+    #[must_use]
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Stops within `server.drain.total`: NOT_SERVING at once; after the lame-duck time no new calls, streams end with
+    /// a retryable status, calls under way finish; then the background tasks, then the admin port.
+    pub async fn shutdown(self) -> Drained {
+        let begin = Instant::now();
+        let drain = &self.config.server.drain;
+        self.readiness.begin_drain();
+        standard::report(&self.reporter, &self.gate, &self.readiness.verdict()).await;
+        let (requests, streams) = self.gate.under_way();
+        tracing::info!(requests, streams, total = ?drain.total, "draining");
+        tokio::time::sleep(drain.lame_duck).await;
+
+        let (numerator, denominator) = CALLS_SHARE_OF_DRAIN;
+        let for_calls = drain.total.saturating_mul(numerator) / denominator;
+        let connections_cut = self.connections.drain(for_calls.saturating_sub(begin.elapsed())).await;
+        let tasks_aborted = self.tasks.shutdown(drain.total.saturating_sub(begin.elapsed())).await;
+        self.admin.cancel();
+        let drained = Drained { connections_cut, tasks_aborted };
+        tracing::info!(?drained, elapsed = ?begin.elapsed(), "drained");
+        drained
+    }
+}
+
+impl std::fmt::Debug for RunningServer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("RunningServer").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
+}
+
+fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, StartError> {
+    listener.local_addr().map_err(|source| StartError::Listen { address, source })
+}
+
+/// Folds the samples of histograms into their buckets, so that they do not pile up between two scrapes.
+fn upkeep(recorder: Arc<PrometheusHandle>, tasks: &Tasks) {
+    let shutdown = tasks.token();
+    tasks.spawn("metrics-upkeep", async move {
+        let interval = Duration::from_secs(5);
+        while shutdown.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
+            recorder.run_upkeep();
+        }
+    });
+}

@@ -1,0 +1,235 @@
+//! The way of every call: which method, may it come in, may the caller, by when; then the handler; then the count.
+//!
+//! One function in one place instead of a stack of layers: each step sees the others, and an empty call pays for one
+//! allocation and not for ten. Nothing here knows what a method does.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use http::{HeaderValue, Method as HttpMethod, Request, Response, StatusCode, header::CONTENT_TYPE};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
+use tracing::{Instrument, Span, field::Empty};
+
+use super::{
+    ReplyBody, RequestBody, StreamBody, grpc_timeout,
+    limits::{Place, Places},
+    metrics::ServerMetrics,
+    refusal::{Refusal, spread},
+    route::{Route, Routes},
+    status,
+};
+use crate::{
+    auth::Verifier,
+    config::ServerConfig,
+    deadline::Deadline,
+    error::Violations,
+    telemetry::propagation::{self, CallContext},
+};
+
+/// Clients that were turned away for load come back after a random time up to this.
+const OVERLOAD_RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
+
+/// Answers calls.
+pub(super) struct Gate {
+    routes: Routes,
+    verifier: Arc<Verifier>,
+    unary: Arc<Places>,
+    streams: Arc<Places>,
+    metrics: ServerMetrics,
+    config: ServerConfig,
+}
+
+/// What a call was let in with.
+struct Admission {
+    place: Place,
+    /// The end of the handler's work.
+    deadline: Deadline,
+    /// The end of the stream, when the caller set one.
+    stream_deadline: Option<Instant>,
+}
+
+impl Gate {
+    pub(super) fn new(routes: Routes, verifier: Arc<Verifier>, config: ServerConfig) -> Self {
+        Self {
+            routes,
+            verifier,
+            unary: Places::new(config.requests_in_flight_max),
+            streams: Places::new(config.streams_max),
+            metrics: ServerMetrics::new(),
+            config,
+        }
+    }
+
+    pub(super) fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    pub(super) fn metrics(&self) -> &ServerMetrics {
+        &self.metrics
+    }
+
+    /// Unary calls and streams under way.
+    pub(super) fn under_way(&self) -> (usize, usize) {
+        (self.unary.taken(), self.streams.taken())
+    }
+
+    /// Answers one call that came over a connection; `ending` is cancelled when that connection ends its streams.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        mut request: Request<RequestBody>,
+        ending: CancellationToken,
+    ) -> Response<ReplyBody> {
+        if !is_grpc(&request) {
+            return not_grpc();
+        }
+        let Some(route) = self.routes.find(request.uri().path()).map(Arc::clone) else {
+            return refuse(&Refusal::MethodUnknown.into());
+        };
+        let started = Instant::now();
+        let admission = match self.admit(&route, &mut request, started, &ending) {
+            Ok(admission) => admission,
+            Err(status) => {
+                route.metrics.record_duration(started.elapsed());
+                route.metrics.record_code(status.code());
+                return refuse(&status);
+            }
+        };
+        let span = span(&route);
+        let trace = propagation::adopt(&span, propagation::extract(request.headers()));
+        // From here on, whatever is logged belongs to the call.
+        let call = CallContext { trace, name: route.path };
+        call.scope(async {
+            let response = self.handle(&route, request, admission.deadline).instrument(span).await;
+            route.metrics.record_duration(started.elapsed());
+            self.finish(Arc::clone(&route), response, admission, ending)
+        })
+        .await
+    }
+
+    /// Whether the call may come in. Cheap refusals come first, so that a flood is turned away at the least cost.
+    fn admit(
+        &self,
+        route: &Route,
+        request: &mut Request<RequestBody>,
+        now: Instant,
+        ending: &CancellationToken,
+    ) -> Result<Admission, Status> {
+        if ending.is_cancelled() {
+            return Err(Refusal::Draining { retry_after: spread(self.config.drain.retry_after_max) }.into());
+        }
+        let places = if route.method.server_streaming { &self.streams } else { &self.unary };
+        let place = match places.take() {
+            Some(place) => place,
+            None if route.is_exempt => places.take_beyond(),
+            None => return Err(Refusal::Overloaded { retry_after: spread(OVERLOAD_RETRY_AFTER_MAX) }.into()),
+        };
+        let timeout = grpc_timeout::from_headers(request.headers()).map_err(|_| malformed_timeout())?;
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(Refusal::DeadlineExceeded.into());
+        }
+        let handler_time = timeout.unwrap_or(self.config.deadline_default).min(self.config.deadline_max);
+        let stream_deadline =
+            timeout.filter(|_| route.method.server_streaming).and_then(|span| now.checked_add(span));
+
+        if let Some(identity) = self.verifier.authorize(request.headers(), route.method.roles)? {
+            request.extensions_mut().insert(identity);
+        }
+        Ok(Admission { place, deadline: Deadline::after(handler_time), stream_deadline })
+    }
+
+    /// The handler's answer; or, when it panics or is late, ours.
+    async fn handle(
+        &self,
+        route: &Route,
+        request: Request<RequestBody>,
+        deadline: Deadline,
+    ) -> Response<tonic::body::Body> {
+        let request = match route.method.client_streaming {
+            true => request,
+            false => request.map(|body| body.limited(self.config.request_bytes_max)),
+        };
+        // The call itself is inside: a handler may panic before it gives its future away.
+        let handler = AssertUnwindSafe(async { route.handler.call(request).await }).catch_unwind();
+        match tokio::time::timeout_at(deadline.instant(), deadline.scope(handler)).await {
+            Ok(Ok(Ok(response))) => response,
+            Ok(Err(panic)) => {
+                self.metrics.panics.increment(1);
+                tracing::error!(panic = crate::tasks::panic_text(&*panic), "a handler panicked");
+                Status::from(Refusal::Internal).into_http()
+            }
+            // Dropping the work has cancelled the handler.
+            Err(_elapsed) => Status::from(Refusal::DeadlineExceeded).into_http(),
+        }
+    }
+
+    /// Counts the answer, and watches over it when it is a stream.
+    fn finish(
+        &self,
+        route: Arc<Route>,
+        response: Response<tonic::body::Body>,
+        admission: Admission,
+        ending: CancellationToken,
+    ) -> Response<ReplyBody> {
+        let (mut head, body) = response.into_parts();
+        let code = status::settle(&mut head.headers);
+        let is_open_stream = route.method.server_streaming && code == Code::Ok;
+        let body = if is_open_stream {
+            let Admission { place, stream_deadline, .. } = admission;
+            let retry_after_max = self.config.drain.retry_after_max;
+            let ending = ending.cancelled_owned();
+            let stream = StreamBody::new(body, ending, stream_deadline, route, place, retry_after_max);
+            ReplyBody::Stream { stream }
+        } else {
+            route.metrics.record_code(code);
+            ReplyBody::whole(body)
+        };
+        Response::from_parts(head, body)
+    }
+}
+
+/// One span per call. Its fields are filled by the handler; method and trace id are with the call's context already,
+/// so only a span that is exported has them too.
+fn span(route: &Route) -> Span {
+    if propagation::is_exporting() {
+        tracing::info_span!(
+            "rpc",
+            otel.name = route.path,
+            otel.kind = "server",
+            rpc.system = "grpc",
+            rpc.service = route.method.service,
+            rpc.method = route.method.name,
+            request_id = Empty,
+            resource_id = Empty,
+        )
+    } else {
+        tracing::info_span!("rpc", request_id = Empty, resource_id = Empty)
+    }
+}
+
+fn is_grpc<B>(request: &Request<B>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    request.method() == HttpMethod::POST
+        && content_type.is_some_and(|value| value.starts_with(b"application/grpc"))
+}
+
+/// Something that does not speak gRPC, such as a browser: HTTP's own words are all it understands.
+fn not_grpc() -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::default());
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    response
+}
+
+fn refuse(status: &Status) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::default());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    status::write(status, response.headers_mut());
+    response
+}
+
+fn malformed_timeout() -> Status {
+    let mut violations = Violations::new();
+    violations.push("grpc-timeout", "must be at most 8 digits and one of H, M, S, m, u, n");
+    violations.finish().err().map_or_else(|| Refusal::Internal.into(), Status::from)
+}

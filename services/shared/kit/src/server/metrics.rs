@@ -1,0 +1,125 @@
+//! The metrics of answered calls: declared here, counted by the gate.
+//!
+//! The handles of a method are made at start, so that a call only adds to them; a code's counter at its first use, so
+//! that the list shows no codes that never were.
+
+use std::{sync::OnceLock, time::Duration};
+
+use metrics::{Counter, Gauge, Histogram, Unit};
+use tonic::Code;
+
+use crate::contract::Method;
+
+const REQUESTS: &str = "rpc_server_requests_total";
+const DURATION: &str = "rpc_server_duration_seconds";
+const IN_FLIGHT: &str = "rpc_server_requests_in_flight";
+const STREAMS: &str = "rpc_server_streams_open";
+const CONNECTIONS: &str = "rpc_server_connections_open";
+const CONNECTIONS_REFUSED: &str = "rpc_server_connections_refused_total";
+const PANICS: &str = "rpc_server_panics_total";
+
+/// Codes are 0 to 16.
+const CODES: usize = 17;
+
+/// Describes every metric of this file; once, at start.
+pub(crate) fn describe() {
+    metrics::describe_counter!(REQUESTS, Unit::Count, "Calls answered, by method and gRPC code.");
+    metrics::describe_histogram!(DURATION, Unit::Seconds, "Time to the answer; for streams, to their begin.");
+    metrics::describe_gauge!(IN_FLIGHT, Unit::Count, "Unary calls being answered.");
+    metrics::describe_gauge!(STREAMS, Unit::Count, "Open server streams.");
+    metrics::describe_gauge!(CONNECTIONS, Unit::Count, "Open connections.");
+    metrics::describe_counter!(
+        CONNECTIONS_REFUSED,
+        Unit::Count,
+        "Connections closed because there were too many."
+    );
+    metrics::describe_counter!(PANICS, Unit::Count, "Panics in handlers. Each asks for a human.");
+}
+
+/// The metrics of one method.
+#[derive(Debug)]
+pub(crate) struct MethodMetrics {
+    service: String,
+    method: String,
+    requests: [OnceLock<Counter>; CODES],
+    duration: Histogram,
+}
+
+impl MethodMetrics {
+    pub(crate) fn new(method: &Method) -> Self {
+        let labels = [("service", method.service.clone()), ("method", method.name.clone())];
+        Self {
+            service: method.service.clone(),
+            method: method.name.clone(),
+            requests: std::array::from_fn(|_| OnceLock::new()),
+            duration: metrics::histogram!(DURATION, &labels),
+        }
+    }
+
+    /// A call was answered, or a stream begun, after `elapsed`.
+    pub(crate) fn record_duration(&self, elapsed: Duration) {
+        self.duration.record(elapsed);
+    }
+
+    /// A call or stream ended with `code`.
+    pub(crate) fn record_code(&self, code: Code) {
+        let slot = usize::try_from(i32::from(code)).ok().and_then(|index| self.requests.get(index));
+        if let Some(slot) = slot {
+            slot.get_or_init(|| self.counter(code)).increment(1);
+        }
+    }
+
+    fn counter(&self, code: Code) -> Counter {
+        let labels = [
+            ("service", self.service.clone()),
+            ("method", self.method.clone()),
+            ("code", code_name(code).to_owned()),
+        ];
+        metrics::counter!(REQUESTS, &labels)
+    }
+}
+
+/// The metrics of the server as a whole. The gauges are set when they are read, so that a call need not.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerMetrics {
+    pub(crate) in_flight: Gauge,
+    pub(crate) streams: Gauge,
+    pub(crate) connections: Gauge,
+    pub(crate) connections_refused: Counter,
+    pub(crate) panics: Counter,
+}
+
+impl ServerMetrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            in_flight: metrics::gauge!(IN_FLIGHT),
+            streams: metrics::gauge!(STREAMS),
+            connections: metrics::gauge!(CONNECTIONS),
+            connections_refused: metrics::counter!(CONNECTIONS_REFUSED),
+            panics: metrics::counter!(PANICS),
+        }
+    }
+}
+
+/// As in the gRPC specification.
+pub(crate) fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

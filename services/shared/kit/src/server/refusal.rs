@@ -1,0 +1,78 @@
+//! What the chassis itself answers, before, instead of or after a handler.
+
+use std::time::Duration;
+
+use onsale_proto::r#type::v1::ErrorReason;
+use tonic::Status;
+
+use crate::error::{Kind, Reason, ServiceError, status};
+
+/// Why a call was not answered by its handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("no service here has this method")]
+    MethodUnknown,
+    #[error("this version does not serve the method yet")]
+    MethodNotImplemented,
+    #[error("the deadline has passed")]
+    DeadlineExceeded,
+    #[error("the service is overloaded")]
+    Overloaded { retry_after: Duration },
+    #[error("the service is stopping")]
+    Draining { retry_after: Duration },
+    #[error("the request is larger than {bytes_max} bytes")]
+    RequestTooLarge { bytes_max: usize },
+    /// A panic or a status without a reason; whoever saw it has logged it.
+    #[error("internal error")]
+    Internal,
+}
+
+impl ServiceError for Refusal {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::MethodUnknown | Self::MethodNotImplemented => Kind::Unimplemented,
+            Self::DeadlineExceeded => Kind::Timeout,
+            Self::Overloaded { .. } => Kind::Limited,
+            Self::Draining { .. } => Kind::Unavailable,
+            Self::RequestTooLarge { .. } => Kind::Invalid,
+            Self::Internal => Kind::Internal,
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        let reason = match self {
+            Self::MethodUnknown => ErrorReason::MethodUnknown,
+            Self::MethodNotImplemented => ErrorReason::MethodNotImplemented,
+            Self::DeadlineExceeded => ErrorReason::DeadlineExceeded,
+            Self::Overloaded { .. } => ErrorReason::Overloaded,
+            Self::Draining { .. } => ErrorReason::Draining,
+            Self::RequestTooLarge { .. } => ErrorReason::RequestTooLarge,
+            Self::Internal => ErrorReason::Internal,
+        };
+        reason.into()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Overloaded { retry_after } | Self::Draining { retry_after } => Some(*retry_after),
+            Self::MethodUnknown
+            | Self::MethodNotImplemented
+            | Self::DeadlineExceeded
+            | Self::RequestTooLarge { .. }
+            | Self::Internal => None,
+        }
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        // Not logged: refusals are the chassis working as it should, and come in thousands; metrics count them.
+        status(&refusal, refusal.to_string())
+    }
+}
+
+/// A random time from a tenth of `most` up to it, so that those who were sent away do not all return at once.
+pub(crate) fn spread(most: Duration) -> Duration {
+    let tenths = rand::random_range(1_000..=10_000_u32);
+    most.saturating_mul(tenths) / 10_000
+}

@@ -1,0 +1,189 @@
+//! An answer's body on its way out. That of a stream is watched: it ends with a retryable status when its connection
+//! does, at the caller's deadline, and when its source panics.
+//!
+//! There are as many of these as open streams, so each field counts.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use tokio::time::Sleep;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tonic::{Code, Status};
+
+use super::{limits::Place, refusal::Refusal, route::Route, status};
+
+pin_project! {
+    /// An answer's body.
+    #[project = ReplyBodyProjection]
+    #[derive(Debug)]
+    pub(crate) enum ReplyBody {
+        /// Of a unary call, or an answer that is a status alone.
+        Whole { #[pin] body: tonic::body::Body },
+        /// Of an open stream.
+        Stream { #[pin] stream: StreamBody },
+    }
+}
+
+pin_project! {
+    /// The body of an open stream.
+    pub(crate) struct StreamBody {
+        source: tonic::body::Body,
+        // Done when the connection ends its streams.
+        #[pin]
+        ending: WaitForCancellationFutureOwned,
+        // Only when the caller set a deadline; boxed, because most do not.
+        deadline: Option<Pin<Box<Sleep>>>,
+        end: End,
+    }
+}
+
+/// Counts the stream out, however it ends.
+struct End {
+    route: Arc<Route>,
+    /// None until the end is known: a stream dropped before was cancelled by its caller.
+    code: Option<Code>,
+    retry_after_max: std::time::Duration,
+    _place: Place,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.route.metrics.record_code(self.code.unwrap_or(Code::Cancelled));
+    }
+}
+
+impl StreamBody {
+    pub(super) fn new(
+        source: tonic::body::Body,
+        ending: WaitForCancellationFutureOwned,
+        deadline: Option<tokio::time::Instant>,
+        route: Arc<Route>,
+        place: Place,
+        retry_after_max: std::time::Duration,
+    ) -> Self {
+        let deadline = deadline.map(|instant| Box::pin(tokio::time::sleep_until(instant)));
+        Self { source, ending, deadline, end: End { route, code: None, retry_after_max, _place: place } }
+    }
+
+    fn poll_source(
+        source: &mut tonic::body::Body,
+        context: &mut Context<'_>,
+        route: &Route,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        // A panic in one stream must not take its connection, and with it the other streams, along.
+        catch_unwind(AssertUnwindSafe(|| Pin::new(source).poll_frame(context))).unwrap_or_else(|_| {
+            tracing::error!(method = route.path, "a stream panicked");
+            Poll::Ready(Some(Ok(trailers(&Refusal::Internal.into()))))
+        })
+    }
+}
+
+impl Body for StreamBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let mut this = self.project();
+        if this.end.code.is_some() {
+            return Poll::Ready(None);
+        }
+        // Asked first: a source that always has more would never let the stream end. A poll of a done future is cheap,
+        // and one of a waiting future only keeps the waker it has.
+        let refusal = if this.ending.as_mut().poll(context).is_ready() {
+            let retry_after = super::refusal::spread(this.end.retry_after_max);
+            Some(Refusal::Draining { retry_after })
+        } else if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
+            Some(Refusal::DeadlineExceeded)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            let status = Status::from(refusal);
+            this.end.code = Some(status.code());
+            return Poll::Ready(Some(Ok(trailers(&status))));
+        }
+        match StreamBody::poll_source(this.source, context, &this.end.route) {
+            Poll::Ready(Some(Ok(mut frame))) => {
+                if let Some(headers) = frame.trailers_mut() {
+                    this.end.code = Some(status::settle(headers));
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => {
+                this.end.code = Some(Code::Ok);
+                Poll::Ready(None)
+            }
+            other @ (Poll::Ready(Some(Err(_))) | Poll::Pending) => other,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.end.code.is_some()
+    }
+}
+
+impl std::fmt::Debug for StreamBody {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("StreamBody").field("method", &self.end.route.path).finish_non_exhaustive()
+    }
+}
+
+impl ReplyBody {
+    /// The body of an answer that is not watched.
+    pub(super) fn whole(body: tonic::body::Body) -> Self {
+        Self::Whole { body }
+    }
+}
+
+/// Empty, as for an answer that is a status alone.
+impl Default for ReplyBody {
+    fn default() -> Self {
+        Self::whole(tonic::body::Body::empty())
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match self.project() {
+            ReplyBodyProjection::Whole { body } => body.poll_frame(context),
+            ReplyBodyProjection::Stream { stream } => stream.poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole { body } => body.is_end_stream(),
+            Self::Stream { stream } => stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole { body } => body.size_hint(),
+            Self::Stream { .. } => SizeHint::default(),
+        }
+    }
+}
+
+fn trailers(status: &Status) -> Frame<Bytes> {
+    let mut headers = HeaderMap::new();
+    status::write(status, &mut headers);
+    Frame::trailers(headers)
+}

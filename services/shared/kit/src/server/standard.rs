@@ -1,0 +1,56 @@
+//! The two gRPC services every instance has besides its own: health v1 and reflection v1.
+
+use std::sync::Arc;
+
+use tonic_health::{ServingStatus, server::HealthReporter};
+
+use super::{StartError, gate::Gate, route::Registered};
+use crate::{
+    contract::Contract,
+    health::{Readiness, Verdict},
+    tasks::Tasks,
+};
+
+/// The health service, and the means to change what it says.
+pub(super) fn health() -> (Registered, HealthReporter) {
+    let (reporter, service) = tonic_health::server::health_reporter();
+    (Registered::new(service), reporter)
+}
+
+/// Reflection over our descriptors and health's.
+pub(super) fn reflection(descriptor_sets: &[&'static [u8]]) -> Result<Registered, StartError> {
+    let mut builder = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+    for set in descriptor_sets {
+        builder = builder.register_encoded_file_descriptor_set(set);
+    }
+    builder.build_v1().map(Registered::new).map_err(StartError::Reflection)
+}
+
+/// Their contracts are not ours and have no access option: anyone in the network may ask.
+pub(super) fn add_to(contract: &mut Contract) -> Result<(), StartError> {
+    for set in [tonic_health::pb::FILE_DESCRIPTOR_SET, tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET] {
+        contract.add_foreign(set).map_err(StartError::Contract)?;
+    }
+    Ok(())
+}
+
+/// Says the verdict for the instance as a whole (the empty name) and for each service on it.
+pub(super) async fn report(reporter: &HealthReporter, gate: &Gate, verdict: &Verdict) {
+    let status = if verdict.is_ready() { ServingStatus::Serving } else { ServingStatus::NotServing };
+    for service in gate.routes().services().into_iter().chain([""]) {
+        reporter.set_service_status(service, status).await;
+    }
+}
+
+/// Keeps health in step with readiness until shutdown.
+pub(super) fn follow(reporter: HealthReporter, gate: Arc<Gate>, readiness: &Readiness, tasks: &Tasks) {
+    let mut verdicts = readiness.subscribe();
+    let shutdown = tasks.token();
+    tasks.spawn("grpc-health", async move {
+        while let Some(Ok(())) = shutdown.run_until_cancelled(verdicts.changed()).await {
+            let verdict = verdicts.borrow_and_update().clone();
+            report(&reporter, &gate, &verdict).await;
+        }
+    });
+}

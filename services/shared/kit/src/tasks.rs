@@ -1,0 +1,240 @@
+//! The drained task set: every background task of a process is spawned here, so that shutdown can ask all of them to
+//! end, wait for them within a bound, and name the ones that did not listen.
+//!
+//! A panic in one task ends that task only; it is logged and counted, never silent.
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use tokio::task::AbortHandle;
+use tokio_util::{
+    sync::{CancellationToken, WaitForCancellationFuture},
+    task::TaskTracker,
+};
+
+/// Background tasks that are asked to end together. Clones share one set.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    set: Arc<Set>,
+}
+
+#[derive(Debug, Default)]
+struct Set {
+    tracker: TaskTracker,
+    /// Cancelled once, at the begin of shutdown; tasks end their loops on it.
+    shutdown: CancellationToken,
+    running: Mutex<Running>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    next_id: u64,
+    tasks: BTreeMap<u64, RunningTask>,
+}
+
+#[derive(Debug)]
+struct RunningTask {
+    name: &'static str,
+    /// Known only once the runtime has taken the task.
+    abort: Option<AbortHandle>,
+}
+
+impl Tasks {
+    /// An empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts `task`. Its name appears in logs and metrics and in the answer of [`Tasks::shutdown`], and is a constant
+    /// so that metrics stay bounded. A task that loops must end its loop when [`Tasks::token`] is cancelled. One started
+    /// during shutdown runs too, and is waited for too, with the token already cancelled.
+    ///
+    /// The handle ends the task early; dropping it does nothing.
+    pub fn spawn<F>(&self, name: &'static str, task: F) -> AbortHandle
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let id = self.set.enter(name);
+        let leave = Leave { set: Arc::clone(&self.set), id };
+        let handle = self.set.tracker.spawn(async move {
+            // Moved in, so that it is dropped with the task however the task ends: done, panicked or aborted.
+            let _leave = leave;
+            if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
+                metrics::counter!("task_panics_total", "task" => name).increment(1);
+                tracing::error!(task = name, panic = panic_text(&*panic), "task panicked");
+            }
+        });
+        let abort = handle.abort_handle();
+        if let Some(running) = self.set.lock().tasks.get_mut(&id) {
+            running.abort = Some(abort.clone());
+        }
+        abort
+    }
+
+    /// The token that shutdown cancels; for loops: `select!` on `token.cancelled()`.
+    #[must_use]
+    pub fn token(&self) -> CancellationToken {
+        self.set.shutdown.clone()
+    }
+
+    /// Done as soon as shutdown begins.
+    pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
+        self.set.shutdown.cancelled()
+    }
+
+    /// Whether shutdown has begun.
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        self.set.shutdown.is_cancelled()
+    }
+
+    /// The names of the tasks that run now, in alphabetical order, each once.
+    #[must_use]
+    pub fn running(&self) -> Vec<&'static str> {
+        let names: BTreeSet<_> = self.set.lock().tasks.values().map(|task| task.name).collect();
+        names.into_iter().collect()
+    }
+
+    /// Asks every task to end and waits for them, at most `bound`. The tasks still running then are aborted, and their
+    /// names are the answer: an empty one means that all ended by themselves.
+    pub async fn shutdown(&self, bound: Duration) -> Vec<&'static str> {
+        self.set.shutdown.cancel();
+        self.set.tracker.close();
+        if tokio::time::timeout(bound, self.set.tracker.wait()).await.is_ok() {
+            return Vec::new();
+        }
+        let left = self.running();
+        tracing::warn!(tasks = ?left, ?bound, "tasks did not end in time and are aborted");
+        let handles: Vec<_> = self.set.lock().tasks.values().filter_map(|task| task.abort.clone()).collect();
+        for handle in handles {
+            handle.abort();
+        }
+        left
+    }
+}
+
+impl Set {
+    fn enter(&self, name: &'static str) -> u64 {
+        metrics::gauge!("tasks_running", "task" => name).increment(1.0);
+        let mut running = self.lock();
+        let id = running.next_id;
+        running.next_id = running.next_id.wrapping_add(1);
+        running.tasks.insert(id, RunningTask { name, abort: None });
+        id
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        // Nothing panics while holding it; and a list of names is worth reading even if something did.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a task off the list when it is dropped.
+struct Leave {
+    set: Arc<Set>,
+    id: u64,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        let left = self.set.lock().tasks.remove(&self.id);
+        if let Some(task) = left {
+            metrics::gauge!("tasks_running", "task" => task.name).decrement(1.0);
+        }
+    }
+}
+
+/// What a caught panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    if let Some(text) = panic.downcast_ref::<&'static str>() {
+        text
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text
+    } else {
+        "no message"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    const BOUND: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn shutdown_waits_until_every_task_has_ended() {
+        let tasks = Tasks::new();
+        let ended = Arc::new(AtomicBool::new(false));
+        let (token, ended_in_task) = (tasks.token(), Arc::clone(&ended));
+        tasks.spawn("slow", async move {
+            token.cancelled().await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            ended_in_task.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(tasks.shutdown(BOUND).await, Vec::<&str>::new());
+        assert!(ended.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shutdown_names_and_aborts_those_that_do_not_end() {
+        let tasks = Tasks::new();
+        let token = tasks.token();
+        tasks.spawn("polite", async move { token.cancelled().await });
+        tasks.spawn("deaf", std::future::pending());
+        let begin = tokio::time::Instant::now();
+        assert_eq!(tasks.shutdown(BOUND).await, ["deaf"]);
+        assert_eq!(begin.elapsed(), BOUND);
+        tokio::time::timeout(BOUND, tasks.set.tracker.wait()).await.expect("an aborted task ends");
+        assert!(tasks.running().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_one_task_and_no_other() {
+        let tasks = Tasks::new();
+        let token = tasks.token();
+        tasks.spawn("steady", async move { token.cancelled().await });
+        tasks.spawn("broken", async { panic!("a fault in a task") });
+        while tasks.running().contains(&"broken") {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(tasks.running(), ["steady"]);
+        assert_eq!(tasks.shutdown(BOUND).await, Vec::<&str>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_aborted_task_leaves_the_list() {
+        let tasks = Tasks::new();
+        tasks.spawn("endless", std::future::pending()).abort();
+        while !tasks.running().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(tasks.shutdown(BOUND).await, Vec::<&str>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_started_during_shutdown_is_waited_for() {
+        let tasks = Tasks::new();
+        let (inner, token) = (tasks.clone(), tasks.token());
+        let ended = Arc::new(AtomicBool::new(false));
+        let ended_in_task = Arc::clone(&ended);
+        tasks.spawn("parent", async move {
+            token.cancelled().await;
+            inner.spawn("child", async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                ended_in_task.store(true, Ordering::SeqCst);
+            });
+        });
+        assert_eq!(tasks.shutdown(BOUND).await, Vec::<&str>::new());
+        assert!(ended.load(Ordering::SeqCst));
+    }
+}

@@ -1,0 +1,121 @@
+//! What the process tells about itself: log lines, traces, metrics.
+//!
+//! [`Telemetry::init`] is called once, by `kit::run`. Log lines carry the trace id and method of the call they belong
+//! to; traces go to an OTLP endpoint when one is set; metrics are read by Prometheus from the admin port.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use opentelemetry::{KeyValue, trace::TracerProvider as _};
+use opentelemetry_otlp::WithExportConfig;
+use opentelemetry_sdk::{
+    Resource,
+    trace::{Sampler, SdkTracerProvider},
+};
+use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+
+use crate::config::{LogFormat, TelemetryConfig};
+
+mod log_format;
+pub mod metrics;
+pub mod propagation;
+
+/// One export of a batch of spans may take this long; the batch is lost after it, the process is not held up.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The process's telemetry; [`Telemetry::shutdown`] sends what is still buffered.
+#[derive(Debug)]
+pub struct Telemetry {
+    provider: Option<SdkTracerProvider>,
+    metrics: Arc<PrometheusHandle>,
+}
+
+/// Telemetry could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// `telemetry.log_filter` is not a filter.
+    #[error("failed to parse the log filter")]
+    Filter(#[source] tracing_subscriber::filter::ParseError),
+    /// The exporter refused its endpoint.
+    #[error("failed to set up the export of traces")]
+    Exporter(#[source] opentelemetry_otlp::ExporterBuildError),
+    /// There is a subscriber already.
+    #[error("failed to install the log subscriber")]
+    Install(#[source] tracing_subscriber::util::TryInitError),
+}
+
+impl Telemetry {
+    /// Installs logs, traces and metrics for this process. Needs a runtime when traces are exported.
+    pub fn init(service: &'static str, config: &TelemetryConfig) -> Result<Self, TelemetryError> {
+        let provider = config.otlp_endpoint.as_deref().map(|endpoint| provider(service, endpoint, config));
+        let provider = provider.transpose()?;
+        let traces = provider.as_ref().map(|provider| {
+            tracing_opentelemetry::layer()
+                .with_tracer(provider.tracer("onsale-kit"))
+                // Where a span was opened in the code says nothing to who reads a trace of the mesh.
+                .with_location(false)
+                .with_threads(false)
+        });
+        let logs = tracing_subscriber::fmt::layer();
+        let logs = match config.log_format {
+            LogFormat::Human => logs.event_format(log_format::Human::default()).boxed(),
+            LogFormat::Json => logs.json().event_format(log_format::Json::default()).boxed(),
+        };
+        tracing_subscriber::registry()
+            .with(EnvFilter::try_new(&config.log_filter).map_err(TelemetryError::Filter)?)
+            .with(logs)
+            .with(traces)
+            .try_init()
+            .map_err(TelemetryError::Install)?;
+        propagation::set_exporting(provider.is_some());
+        Ok(Self { provider, metrics: metrics::handle() })
+    }
+
+    /// The metrics of this process.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<PrometheusHandle> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// Sends buffered spans, at most for `bound`. Blocks: the exporter has a thread of its own.
+    pub fn shutdown(&self, bound: Duration) {
+        let Some(provider) = &self.provider else { return };
+        if let Err(error) = provider.shutdown_with_timeout(bound) {
+            tracing::warn!(error = %error, "failed to export the last spans");
+        }
+    }
+}
+
+/// Marks the running call's span and log lines with the request's id.
+pub fn note_request_id(id: impl fmt::Display) {
+    tracing::Span::current().record("request_id", tracing::field::display(id));
+}
+
+/// Marks the running call's span and log lines with the id of what it is about.
+pub fn note_resource_id(id: impl fmt::Display) {
+    tracing::Span::current().record("resource_id", tracing::field::display(id));
+}
+
+fn provider(
+    service: &'static str,
+    endpoint: &str,
+    config: &TelemetryConfig,
+) -> Result<SdkTracerProvider, TelemetryError> {
+    let exporter = opentelemetry_otlp::SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(endpoint)
+        .with_timeout(EXPORT_TIMEOUT)
+        .build()
+        .map_err(TelemetryError::Exporter)?;
+    // A caller that keeps a trace keeps all of it: its decision counts for us too.
+    let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(config.trace_sample_ratio)));
+    let resource = Resource::builder_empty()
+        .with_attribute(KeyValue::new("service.name", service))
+        .with_attribute(KeyValue::new("service.namespace", "onsale"))
+        .build();
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_sampler(sampler)
+        .with_resource(resource)
+        .build())
+}

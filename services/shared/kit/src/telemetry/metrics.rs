@@ -1,0 +1,28 @@
+//! The process's metrics recorder. Metrics themselves are declared where they are counted.
+
+use std::sync::{Arc, OnceLock};
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+/// Bounds of every histogram of durations, in seconds: from a call that touches no store to the longest deadline.
+const DURATION_BUCKETS: [f64; 16] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+
+/// The recorder of this process, installed at the first call: there can be only one, and tests start many servers.
+///
+/// Whoever serves it must also call `run_upkeep` every few seconds, or samples of histograms pile up.
+#[must_use]
+pub fn handle() -> Arc<PrometheusHandle> {
+    static HANDLE: OnceLock<Arc<PrometheusHandle>> = OnceLock::new();
+    Arc::clone(HANDLE.get_or_init(|| {
+        let builder = PrometheusBuilder::new();
+        // Refused only for an empty list of buckets.
+        let builder = builder.set_buckets(&DURATION_BUCKETS).unwrap_or_default();
+        let recorder = builder.build_recorder();
+        let handle = Arc::new(recorder.handle());
+        if metrics::set_global_recorder(recorder).is_err() {
+            tracing::warn!("another metrics recorder is installed; /metrics will be empty");
+        }
+        handle
+    }))
+}

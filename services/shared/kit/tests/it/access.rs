@@ -1,0 +1,238 @@
+//! Who may call what: every method with every role, and every kind of bad token.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use onsale_kit::{
+    auth::Verifier,
+    contract::Contract,
+    server::{Chassis, Handler, RequestBody},
+};
+use onsale_proto::auth::v1::Role;
+use onsale_testkit::{echo::v1, tokens::Mint};
+use onsale_types::{Clock, ManualClock, SystemClock, Timestamp};
+use proptest::prelude::*;
+use serde_json::json;
+use tonic::{
+    Code, Request, Status,
+    client::Grpc,
+    codegen::{BoxFuture, http},
+    service::interceptor::InterceptedService,
+    transport::{Channel, Endpoint},
+};
+use tonic_prost::ProstCodec;
+
+use crate::support::{Bearer, Harness, assert_status, config, echo_request};
+
+/// A handler of anything, whose answer shows that it was reached.
+#[derive(Clone)]
+struct Anything;
+
+const REACHED: Code = Code::DataLoss;
+
+impl Handler for Anything {
+    fn call(
+        &self,
+        _: http::Request<RequestBody>,
+    ) -> BoxFuture<http::Response<tonic::body::Body>, Infallible> {
+        Box::pin(async { Ok(Status::new(REACHED, "reached").into_http()) })
+    }
+}
+
+async fn call(channel: &Channel, path: &str, token: Option<&str>) -> Status {
+    let service = InterceptedService::new(channel.clone(), Bearer::new(token));
+    let mut grpc = Grpc::new(service);
+    grpc.ready().await.expect("the channel is ready");
+    let path = path.parse().expect("a method's path");
+    let answer = grpc.unary::<(), (), _>(Request::new(()), path, ProstCodec::default()).await;
+    answer.err().unwrap_or_else(|| Status::ok("nobody answers so"))
+}
+
+#[tokio::test]
+async fn every_method_of_every_contract_lets_in_exactly_its_roles() {
+    let mint = Mint::new();
+    let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).expect("good contracts");
+    let mut chassis = Chassis::new("all", config(&mint, &[]), Arc::new(SystemClock)).expect("good settings");
+    let mut services: Vec<_> = contract.methods().map(|method| method.service.clone()).collect();
+    services.sort();
+    services.dedup();
+    for service in services {
+        chassis.add_handler(service.leak(), Anything);
+    }
+    let server = chassis.start().await.expect("the server starts");
+    let channel = Endpoint::from_shared(format!("http://{}", server.address()))
+        .expect("a URI")
+        .connect()
+        .await
+        .expect("open");
+
+    let roles = [Role::Customer, Role::Organizer, Role::Staff, Role::Service];
+    let tokens: Vec<_> = roles.iter().map(|role| (*role, mint.token(*role))).collect();
+    for method in contract.methods() {
+        let is_open = method.roles.contains(Role::Anyone);
+        let status = call(&channel, &method.path, None).await;
+        if is_open {
+            assert_eq!(status.code(), REACHED, "{} without a token: {status:?}", method.path);
+        } else {
+            assert_status(&status, Code::Unauthenticated, "TOKEN_MISSING");
+        }
+        for (role, token) in &tokens {
+            let status = call(&channel, &method.path, Some(token)).await;
+            if is_open || method.roles.contains(*role) {
+                assert_eq!(status.code(), REACHED, "{} as {role:?}: {status:?}", method.path);
+            } else {
+                assert_status(&status, Code::PermissionDenied, "ROLE_MISSING");
+            }
+        }
+    }
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn every_broken_token_is_refused_even_where_none_is_needed() {
+    let harness = Harness::start(&[("SERVER__HEADER_BYTES_MAX", "65536")]).await;
+    let channel = harness.channel().await;
+    let broken = harness.mint.broken(Role::Customer);
+    assert!(broken.len() > 20);
+    for path in ["/onsale.testkit.v1.EchoService/Echo", "/onsale.testkit.v1.EchoService/CallAsAnyone"] {
+        for token in &broken {
+            // Twice: a verdict that is remembered must be remembered right.
+            for _ in 0..2 {
+                let status = call(&channel, path, Some(&token.token)).await;
+                assert_eq!(
+                    status.code(),
+                    Code::Unauthenticated,
+                    "{path} with a token {}: {status:?}",
+                    token.flaw
+                );
+                assert_status(&status, Code::Unauthenticated, "TOKEN_INVALID");
+            }
+        }
+    }
+    assert_eq!(harness.echo.calls().echo.started() + harness.echo.calls().by_role.started(), 0);
+    harness.server.shutdown().await;
+}
+
+#[test]
+fn a_token_with_any_one_letter_changed_is_refused() {
+    let mint = Mint::new();
+    let verifier = Verifier::new(&mint.auth_config(), Arc::new(SystemClock)).expect("good settings");
+    let token = mint.token(Role::Customer);
+    verifier.verify(&token).expect("the token is good");
+    for index in 0..token.len() {
+        let mut changed = token.clone().into_bytes();
+        changed[index] = if changed[index] == b'A' { b'B' } else { b'A' };
+        let changed = String::from_utf8(changed).expect("still ASCII");
+        verifier.verify(&changed).expect_err("a letter was changed");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_is_a_token_and_none_makes_the_verifier_panic(text in "\\PC{0,80}", parts in 0_usize..5) {
+        let mint = Mint::new();
+        let verifier = Verifier::new(&mint.auth_config(), Arc::new(SystemClock)).expect("good settings");
+        prop_assert!(verifier.verify(&text).is_err());
+        let signed = mint.token(Role::Customer);
+        let mixed = format!("{}.{text}", signed.split('.').take(parts).collect::<Vec<_>>().join("."));
+        prop_assert!(verifier.verify(&mixed).is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_role_its_issuer_may_not_grant_is_not_granted() {
+    let harness = Harness::start(&[]).await;
+    let channel = harness.channel().await;
+    // Properly signed by the people's issuer; it may grant CUSTOMER, never SERVICE.
+    let mut claims = harness.mint.claims("somebody", &[Role::Customer]);
+    claims["roles"] = json!(["CUSTOMER", "SERVICE", "EMPEROR"]);
+    let token = harness.mint.sign(&claims);
+    let status = call(&channel, "/onsale.testkit.v1.EchoService/CallAsService", Some(&token)).await;
+    assert_status(&status, Code::PermissionDenied, "ROLE_MISSING");
+
+    let mut client = harness.client(Some(&token)).await;
+    let who = client.echo(echo_request("who")).await.expect("a customer may call Echo").into_inner();
+    assert_eq!(who.text, "somebody {Customer} None");
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_service_token_reaches_what_is_for_services() {
+    let harness = Harness::start(&[]).await;
+    let tokens = harness.mint.service_tokens("queue");
+    let bearer = tokens.bearer();
+    assert!(bearer.is_sensitive());
+    let token = bearer.to_str().expect("ASCII").strip_prefix("Bearer ").expect("a bearer token");
+    let mut client = harness.client(Some(token)).await;
+    client.call_as_service(v1::CallAsServiceRequest {}).await.expect("a service may");
+    let who = client.echo(echo_request("who")).await.expect("a service may").into_inner();
+    assert_eq!(who.text, "queue {Service} None");
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_service_token_is_kept_for_half_of_its_life() {
+    let clock = ManualClock::new(SystemClock.now());
+    let mint = Mint::with_clock(Arc::new(clock.clone()));
+    let tokens = mint.service_tokens("queue");
+    let half = mint.mesh_config().token_lifetime / 2;
+    let first = tokens.bearer();
+    clock.advance(half - Duration::from_secs(1));
+    assert_eq!(tokens.bearer(), first);
+    clock.advance(Duration::from_secs(1));
+    assert_ne!(tokens.bearer(), first);
+    clock.set(Timestamp::from_secs(1_700_000_000));
+    assert_ne!(tokens.bearer(), first, "a clock that was set back needs another token");
+}
+
+#[tokio::test]
+async fn a_remembered_token_still_expires() {
+    let clock = ManualClock::new(SystemClock.now());
+    let harness = Harness::start_at(&[], Arc::new(clock.clone())).await;
+    let mut client = harness.customer().await;
+    client.echo(echo_request("a")).await.expect("the token is good");
+    clock.advance(Duration::from_secs(299));
+    client.echo(echo_request("b")).await.expect("the token is still good");
+    clock.advance(Duration::from_secs(1));
+    let status = client.echo(echo_request("c")).await.expect_err("the token has expired");
+    assert_status(&status, Code::Unauthenticated, "TOKEN_INVALID");
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_email_counts_only_when_its_issuer_has_verified_it() {
+    let harness = Harness::start(&[]).await;
+    for (verified, expected) in
+        [(json!(true), "Some(\"a@b.hr\")"), (json!(false), "None"), (json!("true"), "None")]
+    {
+        let mut claims = harness.mint.claims("somebody", &[Role::Customer]);
+        claims["email"] = json!("a@b.hr");
+        claims["email_verified"] = verified;
+        let mut client = harness.client(Some(&harness.mint.sign(&claims))).await;
+        let who = client.echo(echo_request("who")).await.expect("a customer may call Echo").into_inner();
+        assert_eq!(who.text, format!("somebody {{Customer}} {expected}"));
+    }
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn two_authorization_headers_are_refused() {
+    let harness = Harness::start(&[]).await;
+    let mut client = harness.customer().await;
+    let mut request = echo_request("a");
+    let other = format!("Bearer {}", harness.mint.token(Role::Customer));
+    request.metadata_mut().append("authorization", other.parse().expect("ASCII"));
+    // The interceptor would replace it; this client has none.
+    let mut bare = v1::echo_service_client::EchoServiceClient::new(harness.channel().await);
+    request.metadata_mut().append("authorization", other.parse().expect("ASCII"));
+    let status = bare.echo(request).await.expect_err("two tokens");
+    assert_status(&status, Code::Unauthenticated, "TOKEN_INVALID");
+    client.echo(echo_request("a")).await.expect("one token is fine");
+
+    for scheme in ["Basic abc", "Bearer", "bearer", "", "Bearer  "] {
+        let mut request = echo_request("a");
+        request.metadata_mut().insert("authorization", scheme.parse().expect("ASCII"));
+        let status = bare.echo(request).await.expect_err("no bearer token");
+        assert_eq!(status.code(), Code::Unauthenticated, "{scheme:?}");
+    }
+    harness.server.shutdown().await;
+}

@@ -1,0 +1,145 @@
+//! What a caller sees when something fails: a code, a reason, details to act on, and nothing internal.
+
+use onsale_testkit::echo::v1;
+use tonic::{Code, Request, client::Grpc};
+use tonic_prost::ProstCodec;
+use tonic_types::StatusExt;
+
+use crate::support::{
+    Harness, PANIC_MESSAGES, assert_status, echo_request, reason, retry_delay, watch_request,
+};
+
+#[tokio::test]
+async fn the_text_of_an_internal_failure_does_not_leave() {
+    let harness = Harness::start(&[]).await;
+    let mut client = harness.customer().await;
+    for text in ["internal", "bare internal"] {
+        let status = client.echo(echo_request(text)).await.expect_err("as told");
+        assert_status(&status, Code::Internal, "INTERNAL");
+        assert_eq!(status.message(), "internal error");
+        let everything = format!("{status:?} {}", String::from_utf8_lossy(status.details()));
+        for secret in ["secrets", "disk full", "hold 17", "hunter2"] {
+            assert!(!everything.contains(secret), "{everything}");
+        }
+    }
+    let status = client.echo(echo_request("unavailable")).await.expect_err("as told");
+    assert_status(&status, Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
+    assert!(!status.message().contains("10.0.0.1"), "{status:?}");
+    assert!(retry_delay(&status).is_some());
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn all_violations_come_in_one_answer() {
+    let harness = Harness::start(&[]).await;
+    let mut client = harness.customer().await;
+    let status = client.echo(echo_request("violations")).await.expect_err("as told");
+    assert_status(&status, Code::InvalidArgument, "FIELDS_INVALID");
+    let details = status.get_error_details();
+    let fields: Vec<_> = details
+        .bad_request()
+        .expect("BadRequest is there")
+        .field_violations
+        .iter()
+        .map(|violation| (violation.field.as_str(), violation.description.as_str()))
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            ("quantity", "invalid digit found in string"),
+            ("event_id", "is required"),
+            ("seat_ids[2]", "is listed twice")
+        ]
+    );
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_limit_carries_its_quota_its_facts_and_when_to_come_back() {
+    let harness = Harness::start(&[]).await;
+    let mut client = harness.customer().await;
+    let status = client.echo(echo_request("limited")).await.expect_err("as told");
+    assert_status(&status, Code::ResourceExhausted, "TOO_MANY_TICKETS");
+    assert_eq!(status.message(), "at most 4 tickets per customer");
+    assert_eq!(retry_delay(&status), Some(std::time::Duration::from_secs(7)));
+    let details = status.get_error_details();
+    let info = details.error_info().expect("ErrorInfo is there");
+    assert_eq!(info.metadata.get("tickets_max").map(String::as_str), Some("4"));
+    let quota = &details.quota_failure().expect("QuotaFailure is there").violations;
+    assert_eq!((quota.len(), quota[0].subject.as_str()), (1, "customer:1"));
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_panic_costs_one_call_and_not_the_process() {
+    let harness = Harness::start(&[]).await;
+    let mut client = harness.customer().await;
+    let status = client.echo(echo_request("panic")).await.expect_err("as told");
+    assert_status(&status, Code::Internal, "INTERNAL");
+    assert!(!status.message().contains("as told"), "{status:?}");
+    client.echo(echo_request("fine")).await.expect("the connection lives");
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_panic_in_a_stream_ends_that_stream_only() {
+    let harness = Harness::start(&[]).await;
+    let mut client = harness.customer().await;
+    let request = watch_request(PANIC_MESSAGES, std::time::Duration::ZERO);
+    let mut stream = client.watch(request).await.expect("the stream opens").into_inner();
+    assert_eq!(stream.message().await.expect("a message").map(|message| message.number), Some(1));
+    let status = stream.message().await.expect_err("as told");
+    assert_status(&status, Code::Internal, "INTERNAL");
+    client.echo(echo_request("fine")).await.expect("the connection lives");
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_method_that_nobody_wrote_yet_says_so() {
+    let harness = Harness::start(&[]).await;
+    let mut client = harness.client(None).await;
+    let status = client.unserved(v1::UnservedRequest {}).await.expect_err("a generated stub");
+    assert_status(&status, Code::Unimplemented, "METHOD_NOT_IMPLEMENTED");
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_method_that_is_not_served_here_is_unknown() {
+    let harness = Harness::start(&[]).await;
+    let mut grpc = Grpc::new(harness.channel().await);
+    for path in [
+        "/onsale.testkit.v1.EchoService/Nonsense",
+        "/no.such.Service/Method",
+        "/",
+        "/onsale.queue.v1.QueueService/JoinQueue",
+    ] {
+        grpc.ready().await.expect("the channel is ready");
+        let path = path.parse().expect("a path");
+        let answer = grpc.unary::<(), (), _>(Request::new(()), path, ProstCodec::default()).await;
+        assert_status(&answer.expect_err("nobody serves it"), Code::Unimplemented, "METHOD_UNKNOWN");
+    }
+    harness.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_no_message_is_the_callers_mistake() {
+    let harness = Harness::start(&[]).await;
+    let token = harness.mint.token(onsale_proto::auth::v1::Role::Customer);
+    let channel = harness.channel().await;
+    let service = tonic::service::interceptor::InterceptedService::new(
+        channel,
+        crate::support::Bearer::new(Some(&token)),
+    );
+    let mut grpc = Grpc::new(service);
+    grpc.ready().await.expect("the channel is ready");
+    // Field 1 as a number, where the contract has a text.
+    let path = "/onsale.testkit.v1.EchoService/Echo".parse().expect("a path");
+    let answer = grpc.unary::<u64, (), _>(Request::new(5), path, ProstCodec::default()).await;
+    let status = answer.expect_err("not a message");
+    assert_eq!(
+        (status.code(), reason(&status)),
+        (Code::InvalidArgument, "FIELDS_INVALID".to_owned()),
+        "{status:?}"
+    );
+    harness.server.shutdown().await;
+}

@@ -1,0 +1,20 @@
+//! The kit's tests over real sockets, in one binary.
+
+// Says to clippy that the helpers here are tests too, and may fail by panicking.
+#![cfg(test)]
+
+mod access;
+mod admin;
+mod client;
+mod config;
+mod contract;
+mod deadline;
+mod drain;
+mod errors;
+mod limits;
+mod neighbours;
+mod process;
+mod retry;
+mod standard;
+mod support;
+mod trace;

@@ -1,0 +1,226 @@
+//! Retries: only what is unavailable, only what is idempotent, only within budget, deadline and the neighbour's wish.
+
+use std::time::Duration;
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+use onsale_kit::{client::ClientConfig, deadline::Deadline, error::DOMAIN};
+use onsale_testkit::{echo::v1::FailRequest, wait_until};
+use tokio::{io::AsyncReadExt, net::TcpListener, time::Instant};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::{
+    neighbours::{Addresses, client, config, dead_address, echo, echo_once, fail_with, start},
+    support::{PATIENCE, assert_status, background},
+};
+
+#[tokio::test]
+async fn an_idempotent_call_that_was_unavailable_is_repeated() {
+    let server = start("a", 51).await;
+    let mut client = client(&config(), &Addresses::of(&[&server]));
+    let response = client.fail(fail_with(Code::Unavailable, 2)).await.unwrap();
+    assert_eq!(response.into_inner().calls, 3);
+}
+
+#[tokio::test]
+async fn the_last_failure_is_the_answer_when_the_attempts_are_used_up() {
+    let server = start("a", 52).await;
+    let mut client = client(&config(), &Addresses::of(&[&server]));
+    let request = FailRequest { message: "still down".to_owned(), ..fail_with(Code::Unavailable, 0) };
+    let status = client.fail(request).await.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::Unavailable, "still down"));
+    assert_eq!(server.service().calls().fail.started(), 4);
+}
+
+#[tokio::test]
+async fn no_other_code_is_repeated() {
+    let server = start("a", 53).await;
+    let mut client = client(&config(), &Addresses::of(&[&server]));
+    let others = (1..=16).map(Code::from).filter(|code| *code != Code::Unavailable);
+    let mut calls = 0;
+    for code in others {
+        assert_eq!(client.fail(fail_with(code, 0)).await.unwrap_err().code(), code);
+        calls += 1;
+        assert_eq!(server.service().calls().fail.started(), calls, "{code:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_idempotent_is_never_repeated() {
+    let server = start("a", 54).await;
+    server.service().fail_with(Some(Status::unavailable("down")));
+    let mut client = client(&config(), &Addresses::of(&[&server]));
+    assert_eq!(echo_once(&mut client).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(server.service().calls().echo_once.started(), 1);
+    assert_eq!(echo(&mut client).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(server.service().calls().echo.started(), 4, "an idempotent one is");
+}
+
+#[tokio::test]
+async fn in_an_outage_retries_stay_within_the_budget() {
+    let server = start("a", 55).await;
+    server.service().fail_with(Some(Status::unavailable("down")));
+    let client = client(&config(), &Addresses::of(&[&server]));
+    let calls: Vec<_> = (0..500)
+        .map(|_| {
+            let mut client = client.clone();
+            background(async move { echo(&mut client).await.unwrap_err().code() })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), Code::Unavailable);
+    }
+    let attempts = server.service().calls().echo.started();
+    // A fifth of the calls and a floor of 20, as in the settings.
+    assert!(attempts <= 500 + 100 + 20, "{attempts} attempts");
+    assert!(attempts >= 500 + 20, "the budget is there to be used: {attempts} attempts");
+}
+
+#[tokio::test]
+async fn a_used_up_budget_fills_with_calls() {
+    let server = start("a", 56).await;
+    let mut client = client(&config(), &Addresses::of(&[&server]));
+    server.service().fail_with(Some(Status::unavailable("down")));
+    let mut attempts = 0;
+    loop {
+        echo(&mut client).await.unwrap_err();
+        let now = server.service().calls().echo.started();
+        if now == attempts + 1 {
+            break;
+        }
+        attempts = now;
+    }
+    server.service().fail_with(None);
+    for _ in 0..20 {
+        echo(&mut client).await.unwrap();
+    }
+    let response = client.fail(fail_with(Code::Unavailable, 1)).await.unwrap();
+    assert_eq!(response.into_inner().calls, 2);
+}
+
+#[tokio::test]
+async fn a_retry_goes_to_another_address() {
+    let (bad, good) = (start("bad", 57).await, start("good", 58).await);
+    bad.service().fail_with(Some(Status::unavailable("broken")));
+    let mut client = client(&config(), &Addresses::of(&[&bad, &good]));
+    for _ in 0..100 {
+        assert_eq!(echo(&mut client).await.unwrap().instance, "good");
+    }
+    let wasted = bad.service().calls().echo.started();
+    assert!(wasted <= 5, "it rests after a failure: {wasted} calls");
+}
+
+#[tokio::test]
+async fn a_retry_waits_as_long_as_the_neighbour_asks() {
+    let server = start("a", 59).await;
+    let mut client = client(&config(), &Addresses::of(&[&server]));
+    let wait = Duration::from_millis(300);
+    let request =
+        FailRequest { retry_delay: Some(wait.try_into().unwrap()), ..fail_with(Code::Unavailable, 1) };
+    let begin = Instant::now();
+    client.fail(request).await.unwrap();
+    assert!(begin.elapsed() >= wait, "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn a_wait_beyond_the_deadline_is_not_begun() {
+    let server = start("a", 60).await;
+    let mut client = client(&config(), &Addresses::of(&[&server]));
+    let wait = Duration::from_secs(60);
+    let request =
+        FailRequest { retry_delay: Some(wait.try_into().unwrap()), ..fail_with(Code::Unavailable, 1) };
+    let begin = Instant::now();
+    assert_eq!(client.fail(request).await.unwrap_err().code(), Code::Unavailable);
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert_eq!(server.service().calls().fail.started(), 1);
+}
+
+#[tokio::test]
+async fn a_draining_instance_does_not_make_the_others_wait() {
+    let (draining, other) = (start("draining", 61).await, start("other", 62).await);
+    let mut client = client(&config(), &Addresses::of(&[&draining, &other]));
+    wait_until("both are called", PATIENCE, async || {
+        echo(&mut client.clone()).await.unwrap();
+        draining.service().calls().echo.started() > 0 && other.service().calls().echo.started() > 0
+    })
+    .await;
+    let mut details = ErrorDetails::with_error_info("DRAINING", DOMAIN, []);
+    details.set_retry_info(Some(Duration::from_secs(3)));
+    let status = Status::with_error_details(Code::Unavailable, "stopping", details);
+    draining.service().fail_with(Some(status));
+    let begin = Instant::now();
+    for _ in 0..50 {
+        assert_eq!(echo(&mut client).await.unwrap().instance, "other");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn attempts_end_with_the_deadline_of_the_call() {
+    let addresses = Addresses::default();
+    addresses.set(vec![dead_address(63).await]);
+    let mut patient = config();
+    patient.retry.backoff.attempts_max = 1_000_000;
+    patient.retry.backoff.max = Duration::from_millis(50);
+    patient.retry.budget_floor = 1_000_000;
+    let mut client = client(&patient, &addresses);
+    let begin = Instant::now();
+    let status = Deadline::after(Duration::from_millis(400)).scope(echo(&mut client)).await.unwrap_err();
+    assert!(matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded), "{status:?}");
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+}
+
+/// Accepts connections, reads what comes and hangs up, counting the connections.
+async fn hang_up_on_everybody(listener: TcpListener) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut buffer = [0; 64 * 1024];
+        // The preface, the settings and the request; then no answer.
+        let mut read = 0;
+        while read < 150 {
+            match stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => break,
+                Ok(bytes) => read += bytes,
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_under_a_call_is_unavailable() {
+    let listener = TcpListener::bind("127.0.0.64:0").await.unwrap();
+    let addresses = Addresses::default();
+    addresses.set(vec![listener.local_addr().unwrap()]);
+    let _server = background(hang_up_on_everybody(listener));
+    let mut client = client(&ClientConfig { deadline: Duration::from_secs(2), ..config() }, &addresses);
+    assert_status(&echo_once(&mut client).await.unwrap_err(), Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
+    assert_status(&echo(&mut client).await.unwrap_err(), Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
+}
+
+#[test]
+fn calls_and_retries_are_counted_by_method_and_final_code() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let page = recorder.handle();
+    // On this thread only, so that other tests are not counted.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    metrics::with_local_recorder(&recorder, || {
+        runtime.block_on(async {
+            let server = start("a", 65).await;
+            let mut client = client(&config(), &Addresses::of(&[&server]));
+            client.fail(fail_with(Code::Unavailable, 2)).await.unwrap();
+            client.fail(fail_with(Code::NotFound, 0)).await.unwrap_err();
+            echo(&mut client).await.unwrap();
+            echo(&mut client).await.unwrap();
+        });
+    });
+    let page = page.render();
+    let count = |metric: &str, labels: &str| {
+        let line = format!("{metric}{{service=\"onsale.testkit.v1.EchoService\",{labels}}} ");
+        page.lines().find_map(|found| found.strip_prefix(&line)).map(str::to_owned)
+    };
+    let requests = "rpc_client_requests_total";
+    assert_eq!(count(requests, "method=\"Echo\",code=\"OK\"").as_deref(), Some("2"), "{page}");
+    assert_eq!(count(requests, "method=\"Fail\",code=\"OK\"").as_deref(), Some("1"), "{page}");
+    assert_eq!(count(requests, "method=\"Fail\",code=\"NOT_FOUND\"").as_deref(), Some("1"), "{page}");
+    assert_eq!(count(requests, "method=\"Fail\",code=\"UNAVAILABLE\""), None, "only the final code counts");
+    assert_eq!(count("rpc_client_retries_total", "method=\"Fail\"").as_deref(), Some("2"), "{page}");
+}

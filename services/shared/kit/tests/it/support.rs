@@ -1,0 +1,348 @@
+//! A server of the echo contract with all of the kit in front, and clients of it.
+
+use std::{sync::Arc, time::Duration};
+
+use onsale_kit::{
+    auth,
+    config::{ChassisConfig, Environment, NoConfig, load},
+    deadline::Deadline,
+    error::{Kind, QuotaViolation, Reason, ServiceError, Violations, to_status},
+    server::{Chassis, RunningServer},
+    telemetry::propagation,
+};
+use onsale_proto::{auth::v1::Role, r#type::v1::ErrorReason};
+use onsale_testkit::{
+    echo::{
+        self, EchoService,
+        v1::{self, echo_service_client::EchoServiceClient, echo_service_server::EchoServiceServer},
+    },
+    tokens::Mint,
+};
+use onsale_types::{Clock, SystemClock};
+use tokio_stream::StreamExt;
+use tonic::{
+    Code, Request, Response, Status,
+    codegen::BoxStream,
+    metadata::MetadataValue,
+    service::interceptor::InterceptedService,
+    transport::{Channel, Endpoint},
+};
+use tonic_types::StatusExt;
+
+/// Long enough for a slow machine; a test that waits this long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) type Client = EchoServiceClient<InterceptedService<Channel, Bearer>>;
+
+/// A running server and what it trusts.
+pub(crate) struct Harness {
+    pub(crate) server: RunningServer,
+    pub(crate) mint: Mint,
+    pub(crate) echo: EchoService,
+}
+
+impl Harness {
+    /// A server with default settings, but for `settings` (`SERVER__DEADLINE_MAX`, `5s`).
+    pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
+        Self::start_at(settings, Arc::new(SystemClock)).await
+    }
+
+    pub(crate) async fn start_at(settings: &[(&str, &str)], clock: Arc<dyn Clock>) -> Self {
+        let mint = Mint::with_clock(Arc::clone(&clock));
+        let echo = EchoService::new("echo");
+        let mut chassis =
+            Chassis::new("echo", config(&mint, settings), clock).expect("the settings are good");
+        chassis.add_descriptors(echo::DESCRIPTORS);
+        chassis.add_service(EchoServiceServer::new(Probe { echo: echo.clone() }));
+        let server = chassis.start().await.expect("the server starts");
+        Self { server, mint, echo }
+    }
+
+    /// A client that calls as a new customer.
+    pub(crate) async fn customer(&self) -> Client {
+        self.client(Some(&self.mint.token(Role::Customer))).await
+    }
+
+    /// A client with this token, on a connection of its own.
+    pub(crate) async fn client(&self, token: Option<&str>) -> Client {
+        EchoServiceClient::with_interceptor(self.channel().await, Bearer::new(token))
+    }
+
+    pub(crate) async fn channel(&self) -> Channel {
+        let endpoint =
+            Endpoint::from_shared(format!("http://{}", self.server.address())).expect("an address is a URI");
+        endpoint.connect().await.expect("the server accepts connections")
+    }
+
+    /// The body of a page of the admin port, and its HTTP status line.
+    pub(crate) async fn admin(&self, path: &str) -> (String, String) {
+        http_get(self.server.admin_address(), path).await
+    }
+}
+
+/// A plain HTTP/1.1 GET: the status line and everything after the headers.
+pub(crate) async fn http_get(address: std::net::SocketAddr, path: &str) -> (String, String) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await.expect("the admin port is open");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("the request is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("the answer is text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has headers");
+    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
+}
+
+/// The chassis' settings for a server that trusts `mint`, on free ports and quick to stop.
+pub(crate) fn config(mint: &Mint, settings: &[(&str, &str)]) -> ChassisConfig {
+    let (mut config, NoConfig {}) =
+        load("echo", "", &environment(mint, settings)).expect("the settings of the test are good");
+    config.auth = mint.auth_config();
+    config
+}
+
+/// The environment of a server that trusts `mint`.
+pub(crate) fn environment(mint: &Mint, settings: &[(&str, &str)]) -> Environment {
+    let (key, jwks) = (mint.mesh_key(), mint.mesh_jwks());
+    let basic = [
+        ("SERVER__LISTEN", "127.0.0.1:0"),
+        ("SERVER__ADMIN_LISTEN", "127.0.0.1:0"),
+        ("SERVER__DRAIN__LAME_DUCK", "0s"),
+        ("AUTH__MESH__KEY", key.as_str()),
+        ("AUTH__MESH__JWKS", jwks.as_str()),
+    ];
+    basic.iter().chain(settings).map(|(key, value)| (format!("ONSALE__{key}"), (*value).to_owned())).collect()
+}
+
+/// Puts a token on every call.
+#[derive(Clone, Debug)]
+pub(crate) struct Bearer(Option<MetadataValue<tonic::metadata::Ascii>>);
+
+impl Bearer {
+    pub(crate) fn new(token: Option<&str>) -> Self {
+        Self(token.map(|token| format!("Bearer {token}").parse().expect("a token is ASCII")))
+    }
+}
+
+impl tonic::service::Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(bearer) = &self.0 {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// The reason of a status, which every status of ours has.
+#[track_caller]
+pub(crate) fn reason(status: &Status) -> String {
+    let details = status.get_error_details();
+    let info = details.error_info().unwrap_or_else(|| panic!("a status without ErrorInfo: {status:?}"));
+    assert_eq!(info.domain, "onsale.dev");
+    info.reason.clone()
+}
+
+/// When the status says to come back.
+pub(crate) fn retry_delay(status: &Status) -> Option<Duration> {
+    status.get_error_details().retry_info().and_then(|retry| retry.retry_delay)
+}
+
+#[track_caller]
+pub(crate) fn assert_status(status: &Status, code: Code, expected_reason: &str) {
+    assert_eq!((status.code(), reason(status)), (code, expected_reason.to_owned()), "{status:?}");
+}
+
+pub(crate) fn echo_request(text: &str) -> Request<v1::EchoRequest> {
+    Request::new(v1::EchoRequest { text: text.to_owned() })
+}
+
+/// What the handler below can be made to fail with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProbeError {
+    #[error("failed to save hold 17 in the table secrets")]
+    Save(#[source] std::io::Error),
+    #[error("failed to reach the database at 10.0.0.1")]
+    Unreachable,
+    #[error("at most 4 tickets per customer")]
+    TooMany,
+}
+
+impl ServiceError for ProbeError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Save(_) => Kind::Internal,
+            Self::Unreachable => Kind::Unavailable,
+            Self::TooMany => Kind::Limited,
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        match self {
+            Self::Save(_) => ErrorReason::Internal.into(),
+            Self::Unreachable => ErrorReason::DependencyUnavailable.into(),
+            Self::TooMany => Reason::from_proto("ERROR_REASON_TOO_MANY_TICKETS"),
+        }
+    }
+
+    fn metadata(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::TooMany => vec![("tickets_max", "4".to_owned())],
+            Self::Save(_) | Self::Unreachable => Vec::new(),
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        matches!(self, Self::TooMany).then_some(Duration::from_secs(7))
+    }
+
+    fn quota(&self) -> Option<QuotaViolation> {
+        matches!(self, Self::TooMany)
+            .then(|| QuotaViolation { subject: "customer:1".to_owned(), description: "4 tickets".to_owned() })
+    }
+}
+
+impl From<ProbeError> for Status {
+    fn from(error: ProbeError) -> Self {
+        to_status(&error)
+    }
+}
+
+/// The testkit's echo service, with an Echo that does as the text says.
+pub(crate) struct Probe {
+    pub(crate) echo: EchoService,
+}
+
+#[tonic::async_trait]
+impl v1::echo_service_server::EchoService for Probe {
+    async fn echo(&self, request: Request<v1::EchoRequest>) -> Result<Response<v1::EchoResponse>, Status> {
+        let text = match request.get_ref().text.as_str() {
+            "panic" => panic!("as told"),
+            "internal" => return Err(ProbeError::Save(std::io::Error::other("disk full")).into()),
+            "unavailable" => return Err(ProbeError::Unreachable.into()),
+            "limited" => return Err(ProbeError::TooMany.into()),
+            "bare internal" => return Err(Status::internal("password=hunter2")),
+            "violations" => {
+                let mut violations = Violations::new();
+                violations.check::<u32, _>("quantity", "many".parse::<u32>());
+                violations.require::<()>("event_id", None);
+                violations.push("seat_ids[2]", "is listed twice");
+                violations.finish()?;
+                String::new()
+            }
+            "who" => {
+                let identity = auth::identity(&request)?;
+                format!("{} {:?} {:?}", identity.subject, identity.roles, identity.email)
+            }
+            "traceparent" => propagation::current_traceparent().unwrap_or_default(),
+            "remaining" => Deadline::current()
+                .map_or(String::new(), |deadline| format!("{}", deadline.remaining().as_millis())),
+            "log" => {
+                tracing::info!(answer = 42, "as told");
+                "logged".to_owned()
+            }
+            _ => return self.echo.echo(request).await,
+        };
+        Ok(Response::new(v1::EchoResponse { text, seen: None }))
+    }
+
+    async fn empty(&self, request: Request<v1::EmptyRequest>) -> Result<Response<v1::EmptyResponse>, Status> {
+        self.echo.empty(request).await
+    }
+
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<BoxStream<v1::WatchResponse>>, Status> {
+        // A number no test counts to: the stream panics at its second message.
+        if request.get_ref().messages == PANIC_MESSAGES {
+            let messages = tokio_stream::iter(1..).then(|number| async move {
+                // The first message is on its way before the second panics.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                assert!(number < 2, "as told");
+                Ok(v1::WatchResponse { number })
+            });
+            return Ok(Response::new(Box::pin(messages)));
+        }
+        self.echo.watch(request).await
+    }
+
+    async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::WaitResponse>, Status> {
+        self.echo.wait(request).await
+    }
+
+    async fn fail(&self, request: Request<v1::FailRequest>) -> Result<Response<v1::FailResponse>, Status> {
+        self.echo.fail(request).await
+    }
+
+    async fn call_as_anyone(
+        &self,
+        request: Request<v1::CallAsAnyoneRequest>,
+    ) -> Result<Response<v1::CallAsAnyoneResponse>, Status> {
+        self.echo.call_as_anyone(request).await
+    }
+
+    async fn call_as_service(
+        &self,
+        request: Request<v1::CallAsServiceRequest>,
+    ) -> Result<Response<v1::CallAsServiceResponse>, Status> {
+        self.echo.call_as_service(request).await
+    }
+}
+
+/// See [`Probe::watch`].
+pub(crate) const PANIC_MESSAGES: u32 = 777;
+
+pub(crate) fn wait_request(span: Duration) -> Request<v1::WaitRequest> {
+    let span = prost_types::Duration::try_from(span).expect("a short span");
+    Request::new(v1::WaitRequest { span: Some(span) })
+}
+
+pub(crate) fn watch_request(messages: u32, interval: Duration) -> Request<v1::WatchRequest> {
+    let interval = prost_types::Duration::try_from(interval).expect("a short span");
+    Request::new(v1::WatchRequest { messages, interval: Some(interval) })
+}
+
+/// Runs a call beside the test.
+#[expect(clippy::disallowed_methods, reason = "a call of a test, which ends with the test's runtime")]
+pub(crate) fn background<F>(call: F) -> tokio::task::JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    tokio::spawn(call)
+}
+
+/// A connection without a client's own ideas: tonic's channel reads `grpc-timeout` itself, and gives up by itself.
+#[derive(Clone)]
+pub(crate) struct Raw {
+    sender: hyper::client::conn::http2::SendRequest<tonic::body::Body>,
+}
+
+impl Raw {
+    pub(crate) async fn connect(address: std::net::SocketAddr) -> Self {
+        use hyper_util::rt::{TokioExecutor, TokioIo};
+        let stream = tokio::net::TcpStream::connect(address).await.expect("the port is open");
+        let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (sender, connection) = handshake.await.expect("HTTP/2 is spoken");
+        background(connection);
+        Self { sender }
+    }
+}
+
+impl tower::Service<http::Request<tonic::body::Body>> for Raw {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = hyper::Error;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(
+        &mut self,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Self::Error>> {
+        self.sender.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<tonic::body::Body>) -> Self::Future {
+        let path = request.uri().path().to_owned();
+        *request.uri_mut() = format!("http://server{path}").parse().expect("a URI");
+        let response = self.sender.send_request(request);
+        Box::pin(async move { Ok(response.await?.map(tonic::body::Body::new)) })
+    }
+}
