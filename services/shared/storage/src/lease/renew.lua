@@ -1,0 +1,6 @@
+-- Holds the lease KEYS[1] for another ARGV[2] milliseconds if ARGV[1] still holds it. Answers 1 if so.
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return 1
+end
+return 0

@@ -1,0 +1,122 @@
+//! What a candidate asks of Redis and Postgres. One question each, bounded in time, and harmless to repeat.
+
+use std::{sync::LazyLock, time::Duration};
+
+use onsale_kit::deadline::Deadline;
+
+use super::{
+    Error,
+    candidate::{Answer, Step},
+};
+use crate::{
+    postgres::{self, Postgres, Transaction, column},
+    redis::{Key, Redis, Script},
+};
+
+static ACQUIRE: LazyLock<Script> =
+    LazyLock::new(|| Script::new("lease_acquire", include_str!("acquire.lua")));
+static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new("lease_renew", include_str!("renew.lua")));
+static RELEASE: LazyLock<Script> =
+    LazyLock::new(|| Script::new("lease_release", include_str!("release.lua")));
+
+const READ_EPOCH: &str = "SELECT epoch FROM lease WHERE name = $1";
+const TAKE_EPOCH: &str = "
+    INSERT INTO lease (name, epoch, holder, acquired_at)
+    VALUES ($1, $2::bigint + 1, $3, now())
+    ON CONFLICT (name) DO UPDATE
+    SET epoch = lease.epoch + 1, holder = excluded.holder, acquired_at = excluded.acquired_at
+    WHERE lease.epoch = $2::bigint
+    RETURNING epoch";
+const GUARD: &str = "SELECT epoch FROM lease WHERE name = $1 FOR SHARE";
+
+/// Both stores, and how long one question may take.
+#[derive(Clone, Debug)]
+pub(super) struct Stores {
+    pub(super) redis: Redis,
+    pub(super) postgres: Postgres,
+    pub(super) ttl: Duration,
+    pub(super) step_timeout: Duration,
+}
+
+impl Stores {
+    /// Carries out one step.
+    pub(super) async fn perform(&self, step: Step, name: &str, key: &Key, token: &str) -> Answer {
+        let work = async {
+            match step {
+                Step::Wait { .. } => Ok(Answer::Failed),
+                Step::Acquire => self.acquire(key, token).await,
+                Step::ReadEpoch => self.read_epoch(name).await,
+                Step::Confirm | Step::Renew => self.renew(key, token).await,
+                Step::TakeEpoch { seen } => self.take_epoch(name, seen, token).await,
+            }
+        };
+        match Deadline::after(self.step_timeout).scope(work).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, lease = name, ?step, "failed to ask for a lease");
+                Answer::Failed
+            }
+        }
+    }
+
+    /// Gives the lease back, so that another need not wait until it runs out.
+    pub(super) async fn release(&self, key: &Key, token: &str) -> Result<(), Error> {
+        let call = RELEASE.call().key(key).arg(token).idempotent();
+        let _released: bool = Deadline::after(self.step_timeout).scope(self.redis.run(call)).await?;
+        Ok(())
+    }
+
+    async fn acquire(&self, key: &Key, token: &str) -> Result<Answer, Error> {
+        let call = ACQUIRE.call().key(key).arg(token).arg(millis(self.ttl)).idempotent();
+        let (held, free_in_millis): (bool, i64) = self.redis.run(call).await?;
+        let free_in = u64::try_from(free_in_millis).ok().map(Duration::from_millis);
+        Ok(if held { Answer::Held } else { Answer::Refused { free_in } })
+    }
+
+    async fn renew(&self, key: &Key, token: &str) -> Result<Answer, Error> {
+        let call = RENEW.call().key(key).arg(token).arg(millis(self.ttl)).idempotent();
+        let held: bool = self.redis.run(call).await?;
+        Ok(if held { Answer::Held } else { Answer::Refused { free_in: None } })
+    }
+
+    async fn read_epoch(&self, name: &str) -> Result<Answer, Error> {
+        match self.postgres.query_opt("lease read", READ_EPOCH, &[&name]).await? {
+            Some(row) => Ok(Answer::Epoch(column(&row, "epoch")?)),
+            None => Ok(Answer::Epoch(0)),
+        }
+    }
+
+    async fn take_epoch(&self, name: &str, seen: i64, token: &str) -> Result<Answer, Error> {
+        match self.postgres.query_opt("lease take", TAKE_EPOCH, &[&name, &seen, &token]).await? {
+            Some(row) => Ok(Answer::Epoch(column(&row, "epoch")?)),
+            None => Ok(Answer::Refused { free_in: None }),
+        }
+    }
+}
+
+/// The epoch of the lease `name`, kept as it is until `transaction` ends.
+///
+/// Why `FOR SHARE`: raising the epoch updates the row without touching its key, which takes a NO KEY UPDATE lock. That
+/// conflicts with SHARE and with nothing weaker (KEY SHARE would let it pass). So of a guard and a takeover one waits:
+///
+/// - The guard was first. The takeover waits until our transaction has ended: whatever we write is committed before the
+///   higher epoch exists, so nobody who acts under it has missed it. A holder that is paused in the middle keeps the new
+///   one waiting only until Postgres ends its idle transaction, and with it everything it wrote.
+/// - The takeover was first. The guard waits for its commit. At READ COMMITTED it then reads the row anew and sees the
+///   higher epoch; above that it fails with a serialization error, is repeated, and sees it then.
+///
+/// Guards of several transactions share the lock and do not wait for each other.
+pub(super) async fn guarded_epoch(
+    transaction: &Transaction,
+    name: &str,
+) -> Result<Option<i64>, postgres::Error> {
+    match transaction.query_opt(GUARD, &[&name]).await? {
+        Some(row) => column(&row, "epoch").map(Some),
+        None => Ok(None),
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

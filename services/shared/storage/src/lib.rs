@@ -1,0 +1,13 @@
+//! The doors to Postgres and the Redis Cluster, and what stands on both: leases, and events between services.
+//! Postgres keeps the truth; everything in Redis can be rebuilt from it.
+
+pub mod idempotency;
+pub mod lease;
+pub mod messaging;
+pub mod migrate;
+pub mod postgres;
+pub mod redis;
+
+mod stores;
+
+pub use stores::{OpenError, Stores, StoresConfig};

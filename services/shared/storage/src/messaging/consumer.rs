@@ -1,0 +1,377 @@
+//! The reading end: one topic, one group, one process of it.
+//!
+//! Within a process the events of one key are handled one after the other, in order, and one that fails holds back only
+//! its own key until it succeeds or is dead. Between processes of a group there is no order: Redis hands events to
+//! whoever asks. A handler for which order matters compares with what it has stored.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use onsale_kit::backoff::{Backoff, BackoffConfig};
+use onsale_kit::error::Chain;
+use onsale_types::Clock;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::delivery::Delivery;
+use super::handling::Handling;
+use super::lanes::Lanes;
+use super::{Error, Handler, metrics, stream_key};
+use crate::postgres::{Parameters, Postgres, column};
+use crate::redis::{Command, Entry, Key, Redis, Script, StreamId};
+
+const REQUESTED_LETTERS: &str = "SELECT event_id FROM dead_letter
+    WHERE consumer = $1 AND topic = $2 AND retry_requested_at IS NOT NULL
+    ORDER BY retry_requested_at LIMIT $3";
+const FORGET: &str = "DELETE FROM inbox WHERE ctid IN (
+        SELECT ctid FROM inbox
+        WHERE consumer = $1 AND handled_at < now() - make_interval(secs => $2) LIMIT $3)";
+
+/// How often the inbox forgets and the group drops its dead consumers.
+const CLEAN_EVERY: Duration = Duration::from_secs(60);
+/// How much of the inbox one round forgets: enough to keep up with a thousand events a second.
+const FORGET_MAX: i64 = 60_000;
+/// After how long without a sign a consumer of the group is dead: no pause of a living one is this long.
+const CONSUMER_DEAD_AFTER: Duration = Duration::from_secs(60 * 60);
+const LETTERS_PER_ROUND_MAX: i64 = 16;
+/// An event is remembered this much longer than it may be handled: clocks differ.
+const REMEMBER_LONGER: Duration = Duration::from_secs(60 * 60);
+
+static FORGET_CONSUMERS: LazyLock<Script> =
+    LazyLock::new(|| Script::new("forget_consumers", include_str!("forget_consumers.lua")));
+
+/// How a consumer works.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConsumerConfig {
+    /// The group: the service's name. Every process of it reads a share.
+    pub group: String,
+    /// How many events are handled at once.
+    pub concurrency: usize,
+    /// How many events are held at most, those that wait for another of their key included.
+    pub held_max: usize,
+    /// How long a read waits for something new.
+    #[serde(with = "humantime_serde")]
+    pub block: Duration,
+    /// After how long without a heartbeat another's event is taken over.
+    #[serde(with = "humantime_serde")]
+    pub claim_idle: Duration,
+    /// The longest a single try may take.
+    #[serde(with = "humantime_serde")]
+    pub handler_timeout: Duration,
+    /// How often an event is tried before it is dead, hand-outs whose consumer died included.
+    pub attempts_max: u32,
+    /// The pauses between tries; its own number of attempts does not count.
+    pub backoff: BackoffConfig,
+    /// How often requested dead letters are looked for.
+    #[serde(with = "humantime_serde")]
+    pub letters_every: Duration,
+    /// How old an event may be when it is handled. The inbox remembers a little longer than that; outbox rows must go
+    /// long before.
+    #[serde(with = "humantime_serde")]
+    pub inbox_retention: Duration,
+}
+
+impl Default for ConsumerConfig {
+    fn default() -> Self {
+        Self {
+            group: String::new(),
+            concurrency: 8,
+            held_max: 256,
+            block: Duration::from_secs(1),
+            claim_idle: Duration::from_secs(30),
+            handler_timeout: Duration::from_secs(20),
+            attempts_max: 8,
+            backoff: BackoffConfig {
+                initial: Duration::from_millis(100),
+                max: Duration::from_secs(10),
+                multiplier: 3,
+                attempts_max: u32::MAX,
+            },
+            letters_every: Duration::from_secs(1),
+            inbox_retention: Duration::from_secs(30 * 24 * 60 * 60),
+        }
+    }
+}
+
+impl ConsumerConfig {
+    fn validate(&self) -> Result<(), Error> {
+        let refuse = |message| Err(Error::Config { message });
+        if self.group.is_empty() {
+            return refuse("a consumer needs the name of its group");
+        }
+        if self.concurrency == 0 || self.held_max == 0 || self.attempts_max == 0 {
+            return refuse("concurrency, held_max and attempts_max must not be 0");
+        }
+        if self.block.is_zero() || self.claim_idle.is_zero() || self.letters_every.is_zero() {
+            return refuse("block, claim_idle and letters_every must not be 0");
+        }
+        Ok(())
+    }
+}
+
+/// Reads one topic for one group.
+pub struct Consumer<H> {
+    handling: Arc<Handling<H>>,
+    redis: Redis,
+    key: Key,
+    /// This process's name in the group; new with every start, so a dead one's events are nobody's but by claim.
+    name: String,
+}
+
+/// What a task of the consumer reports when it ends.
+enum Ended {
+    Event { id: StreamId, key: String },
+    Chore,
+}
+
+/// Work beside the events, one at a time.
+#[derive(Clone, Copy, Debug)]
+enum Chore {
+    RetryLetters,
+    Clean,
+}
+
+impl<H: Handler> Consumer<H> {
+    /// A consumer of `topic` whose handler writes to `postgres`.
+    pub fn new(
+        postgres: Postgres,
+        redis: Redis,
+        clock: Arc<dyn Clock>,
+        topic: &'static str,
+        config: ConsumerConfig,
+        handler: H,
+    ) -> Result<Self, Error> {
+        metrics::describe();
+        config.validate()?;
+        let key = stream_key(&redis, topic)?;
+        let name = format!("{}-{}", config.group, Uuid::now_v7().simple());
+        Ok(Self {
+            handling: Arc::new(Handling { postgres, clock, topic, config, handler }),
+            redis,
+            key,
+            name,
+        })
+    }
+
+    /// Handles events until `shutdown`; then what is being handled is finished and the rest is given back.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let config = &self.handling.config;
+        let mut reader = self.start_reader();
+        let mut running: JoinSet<Ended> = JoinSet::new();
+        let mut lanes = Lanes::default();
+        // Often enough that two heartbeats may fail.
+        let mut heartbeat = ticks(config.claim_idle / 4);
+        let mut letters = ticks(config.letters_every);
+        let mut cleaning = ticks(CLEAN_EVERY);
+        let mut has_chore = false;
+        while !shutdown.is_cancelled() {
+            self.begin_ready(&mut lanes, &mut running);
+            reader.ask(config.held_max.saturating_sub(lanes.len()));
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                Some(read) = reader.entries.recv() => {
+                    reader.is_reading = false;
+                    self.take_in(&mut lanes, &read, 0);
+                }
+                Some(ended) = running.join_next() => match ended {
+                    Ok(Ended::Event { id, key }) => lanes.done(id, &key),
+                    Ok(Ended::Chore) => has_chore = false,
+                    Err(error) => tracing::error!(%error, topic = self.handling.topic, "consumer task failed"),
+                },
+                _ = heartbeat.tick() => {
+                    self.keep_claims(&lanes).await;
+                    self.take_over(&mut lanes).await;
+                }
+                _ = letters.tick(), if !has_chore => {
+                    has_chore = true;
+                    self.begin_chore(&mut running, Chore::RetryLetters);
+                }
+                _ = cleaning.tick(), if !has_chore => {
+                    has_chore = true;
+                    self.begin_chore(&mut running, Chore::Clean);
+                }
+            }
+        }
+        self.drain(lanes, running, reader).await;
+    }
+
+    fn begin_ready(&self, lanes: &mut Lanes, running: &mut JoinSet<Ended>) {
+        while running.len() < self.handling.config.concurrency {
+            let Some(delivery) = lanes.next() else { break };
+            let handling = Arc::clone(&self.handling);
+            let (redis, stream) = (self.redis.clone(), self.key.clone());
+            running.spawn(async move {
+                handling.finish(&delivery).await;
+                // Not before the commit. Should this fail, the event comes again and the inbox knows it.
+                let acknowledged =
+                    redis.stream(&stream).acknowledge(&handling.config.group, &[delivery.id]).await;
+                if let Err(error) = acknowledged {
+                    tracing::warn!(error = %Chain(&error), "failed to acknowledge an event, it will come again");
+                }
+                Ended::Event { id: delivery.id, key: delivery.key }
+            });
+        }
+    }
+
+    fn take_in(&self, lanes: &mut Lanes, entries: &[Entry], deaths: u32) {
+        for entry in entries {
+            lanes.push(Delivery::read(self.handling.topic, entry, deaths));
+        }
+    }
+
+    /// The heartbeat: tells the group that what we hold is being worked on.
+    async fn keep_claims(&self, lanes: &Lanes) {
+        let held = lanes.held();
+        let renewed =
+            self.redis.stream(&self.key).renew(&self.handling.config.group, &self.name, &held).await;
+        if let Err(error) = renewed {
+            tracing::debug!(error = %Chain(&error), "failed to renew claims");
+        }
+    }
+
+    /// Takes over what others, or we ourselves in a lost answer, have left alone for too long.
+    async fn take_over(&self, lanes: &mut Lanes) {
+        let config = &self.handling.config;
+        let stream = self.redis.stream(&self.key);
+        let room = config.held_max.saturating_sub(lanes.len()).min(config.concurrency);
+        if room == 0 {
+            return;
+        }
+        let claimed =
+            stream.auto_claim(&config.group, &self.name, config.claim_idle, StreamId::ZERO, room).await;
+        let Ok(claimed) = claimed else { return };
+        for entry in claimed.entries {
+            let pending = stream.pending(&config.group, entry.id, 1).await.unwrap_or_default();
+            // This hand-out is not over yet.
+            let before = pending.first().filter(|it| it.id == entry.id).map_or(0, |it| it.deliveries - 1);
+            self.take_in(lanes, &[entry], u32::try_from(before).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn begin_chore(&self, running: &mut JoinSet<Ended>, chore: Chore) {
+        let handling = Arc::clone(&self.handling);
+        let (redis, key) = (self.redis.clone(), self.key.clone());
+        running.spawn(async move {
+            let done = match chore {
+                Chore::RetryLetters => retry_letters(&handling).await,
+                Chore::Clean => clean(&handling, &redis, &key).await,
+            };
+            if let Err(error) = done {
+                tracing::warn!(?chore, error = %Chain(&error), "chore of a consumer failed");
+            }
+            Ended::Chore
+        });
+    }
+
+    /// Finishes what is being handled and lets others have the rest at once.
+    async fn drain(self, mut lanes: Lanes, mut running: JoinSet<Ended>, mut reader: ReaderHandle) {
+        let end = Instant::now() + self.handling.config.handler_timeout;
+        while let Ok(Some(ended)) = tokio::time::timeout_at(end, running.join_next()).await {
+            if let Ok(Ended::Event { id, key }) = ended {
+                lanes.done(id, &key);
+            }
+        }
+        if reader.is_reading
+            && let Ok(Some(read)) = tokio::time::timeout_at(end, reader.entries.recv()).await
+        {
+            self.take_in(&mut lanes, &read, 0);
+        }
+        running.shutdown().await;
+        let held = lanes.held();
+        if held.is_empty() {
+            return;
+        }
+        // An idle time beyond every `claim_idle` makes them free to claim now.
+        let idle = self.handling.config.claim_idle.as_millis().to_string();
+        let command = Command::new("XCLAIM").key(&self.key).arg(&self.handling.config.group).arg(&self.name);
+        let command = command.arg(0).arg(&held).arg("IDLE").arg(idle).arg("JUSTID").idempotent();
+        if let Err(error) = self.redis.run::<crate::redis::Value>(command).await {
+            tracing::debug!(error = %Chain(&error), "failed to give back events");
+        }
+    }
+
+    /// Reads on a task of its own: a read that is dropped would leave its events pending until they are claimed.
+    fn start_reader(&self) -> ReaderHandle {
+        let (request, mut requests) = mpsc::channel::<usize>(1);
+        let (found, entries) = mpsc::channel(1);
+        let (redis, key) = (self.redis.clone(), self.key.clone());
+        let (config, name) = (self.handling.config.clone(), self.name.clone());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "ends when its consumer does, which the task set waits for"
+        )]
+        tokio::spawn(async move {
+            let mut reader = redis.reader();
+            let mut failures = Backoff::new(config.backoff);
+            while let Some(count) = requests.recv().await {
+                let read = reader.read_group(&key, &config.group, &name, count, config.block).await;
+                let read = match read {
+                    Ok(read) => {
+                        failures.reset();
+                        read
+                    }
+                    Err(error) => {
+                        // No group: the first start, or Redis lost it. From the beginning: the inbox knows what is old.
+                        let created = redis.stream(&key).create_group(&config.group, StreamId::ZERO).await;
+                        if !matches!(created, Ok(true)) {
+                            tracing::debug!(error = %Chain(&error), "failed to read events");
+                            sleep(failures.next_delay().unwrap_or(config.backoff.max)).await;
+                        }
+                        Vec::new()
+                    }
+                };
+                if found.send(read).await.is_err() {
+                    break;
+                }
+            }
+        });
+        ReaderHandle { request, entries, is_reading: false }
+    }
+}
+
+/// The consumer's side of its reader.
+struct ReaderHandle {
+    request: mpsc::Sender<usize>,
+    entries: mpsc::Receiver<Vec<Entry>>,
+    is_reading: bool,
+}
+
+impl ReaderHandle {
+    /// Asks for up to `count` events, unless it is reading already.
+    fn ask(&mut self, count: usize) {
+        if !self.is_reading && count > 0 {
+            self.is_reading = self.request.try_send(count).is_ok();
+        }
+    }
+}
+
+async fn retry_letters<H: Handler>(handling: &Handling<H>) -> Result<(), Error> {
+    let (group, topic) = (&handling.config.group, &handling.topic);
+    let parameters: Parameters<'_> = &[group, topic, &LETTERS_PER_ROUND_MAX];
+    for row in handling.postgres.query("requested letters", REQUESTED_LETTERS, parameters).await? {
+        handling.retry_letter(column(&row, "event_id")?).await;
+    }
+    Ok(())
+}
+
+async fn clean<H>(handling: &Handling<H>, redis: &Redis, key: &Key) -> Result<(), Error> {
+    let group = &handling.config.group;
+    let remembered = (handling.config.inbox_retention + REMEMBER_LONGER).as_secs_f64();
+    handling.postgres.execute("forget inbox", FORGET, &[group, &remembered, &FORGET_MAX]).await?;
+    let dead_after = CONSUMER_DEAD_AFTER.as_millis().to_string();
+    let call = FORGET_CONSUMERS.call().key(key).arg(group).arg(dead_after).idempotent();
+    let _forgotten: u64 = redis.run(call).await?;
+    Ok(())
+}
+
+fn ticks(every: Duration) -> tokio::time::Interval {
+    let every = every.max(Duration::from_millis(1));
+    let mut ticks = interval_at(Instant::now() + every, every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}

@@ -1,0 +1,149 @@
+//! Which delivery may be handled next: at most one of each key at a time, in the order they came. Pure.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::delivery::Delivery;
+use crate::redis::StreamId;
+
+/// The deliveries of one consumer that are not acknowledged yet. A key that is slow or failing holds back only itself.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    /// First of their key, not begun.
+    ready: VecDeque<Delivery>,
+    /// Behind another of their key; a key is here from its first delivery until its last is done.
+    waiting: HashMap<String, VecDeque<Delivery>>,
+    /// All of them, those being handled too.
+    held: HashSet<StreamId>,
+}
+
+impl Lanes {
+    /// Takes a delivery in; one that is here already (claimed back from ourselves) is left out.
+    pub(super) fn push(&mut self, delivery: Delivery) {
+        if !self.held.insert(delivery.id) {
+            return;
+        }
+        match self.waiting.get_mut(&delivery.key) {
+            Some(lane) => lane.push_back(delivery),
+            None => {
+                self.waiting.insert(delivery.key.clone(), VecDeque::new());
+                self.ready.push_back(delivery);
+            }
+        }
+    }
+
+    /// The next to begin.
+    pub(super) fn next(&mut self) -> Option<Delivery> {
+        self.ready.pop_front()
+    }
+
+    /// Frees the lane of a delivery that was begun and has ended.
+    pub(super) fn done(&mut self, id: StreamId, key: &str) {
+        self.held.remove(&id);
+        match self.waiting.get_mut(key).and_then(VecDeque::pop_front) {
+            Some(next) => self.ready.push_back(next),
+            None => {
+                self.waiting.remove(key);
+            }
+        }
+    }
+
+    /// Everything held, for the heartbeat.
+    pub(super) fn held(&self) -> Vec<StreamId> {
+        self.held.iter().copied().collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn delivery(place: u64, key: u8) -> Delivery {
+        Delivery {
+            id: StreamId::new(place, 0),
+            key: key.to_string(),
+            envelope: Vec::new(),
+            event_id: Uuid::nil(),
+            deaths: 0,
+        }
+    }
+
+    #[test]
+    fn a_delivery_that_is_here_already_is_left_out() {
+        let mut lanes = Lanes::default();
+        lanes.push(delivery(1, 1));
+        lanes.push(delivery(1, 1));
+        assert_eq!(lanes.len(), 1);
+        let first = lanes.next().unwrap();
+        lanes.push(delivery(1, 1));
+        assert!(lanes.next().is_none());
+        lanes.done(first.id, &first.key);
+        assert_eq!(lanes.len(), 0);
+    }
+
+    #[test]
+    fn a_key_that_waits_holds_back_only_itself() {
+        let mut lanes = Lanes::default();
+        for (place, key) in [(1, 1), (2, 1), (3, 2)] {
+            lanes.push(delivery(place, key));
+        }
+        assert_eq!(lanes.next().unwrap().id.millis, 1);
+        assert_eq!(lanes.next().unwrap().id.millis, 3);
+        assert!(lanes.next().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn each_key_is_handled_in_order_one_at_a_time_and_none_is_left(
+            keys in prop::collection::vec(0_u8..4, 0..60),
+            choices in prop::collection::vec(any::<(bool, u8)>(), 0..300),
+        ) {
+            let mut lanes = Lanes::default();
+            let mut running: Vec<Delivery> = Vec::new();
+            let mut seen: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+            let mut arrivals = (1..).zip(&keys);
+            let mut choices = choices.into_iter();
+            loop {
+                match choices.next() {
+                    Some((true, _)) => {
+                        if let Some((place, key)) = arrivals.next() {
+                            lanes.push(delivery(place, *key));
+                        }
+                    }
+                    Some((false, which)) if !running.is_empty() => {
+                        let ended = running.swap_remove(usize::from(which) % running.len());
+                        lanes.done(ended.id, &ended.key);
+                    }
+                    Some(_) => {}
+                    None => {
+                        let left = lanes.len();
+                        for (place, key) in arrivals.by_ref() {
+                            lanes.push(delivery(place, *key));
+                        }
+                        match running.pop() {
+                            Some(ended) => lanes.done(ended.id, &ended.key),
+                            None if lanes.len() == left => break,
+                            None => {}
+                        }
+                    }
+                }
+                while let Some(next) = lanes.next() {
+                    prop_assert!(running.iter().all(|it| it.key != next.key), "two of one key at once");
+                    seen.entry(next.key.clone()).or_default().push(next.id.millis);
+                    running.push(next);
+                }
+            }
+            prop_assert_eq!(lanes.len(), 0);
+            prop_assert_eq!(seen.values().map(Vec::len).sum::<usize>(), keys.len());
+            prop_assert!(seen.values().all(|places| places.is_sorted()));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The writing end: events join the transaction that makes them true.
+
+use std::sync::Arc;
+
+use onsale_kit::telemetry::propagation;
+use onsale_types::Clock;
+use prost::Message as _;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::NewEvent;
+use crate::postgres::{Error, Transaction};
+
+// The order of the array becomes the order of `seq`.
+const INSERT: &str = "INSERT INTO outbox (event_id, topic, key, envelope)
+    SELECT event_id, topic, key, envelope
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[])
+        WITH ORDINALITY AS new (event_id, topic, key, envelope, place)
+    ORDER BY place";
+
+/// Writes a service's events. Clones share the hint to the relay.
+#[derive(Clone)]
+pub struct Outbox {
+    source: &'static str,
+    clock: Arc<dyn Clock>,
+    hint: Arc<Notify>,
+}
+
+impl Outbox {
+    /// The outbox of the service `source`.
+    #[must_use]
+    pub fn new(source: &'static str, clock: Arc<dyn Clock>) -> Self {
+        Self { source, clock, hint: Arc::new(Notify::new()) }
+    }
+
+    /// Adds events to `transaction`, in their order, and gives back their ids. They exist if and only if it commits.
+    /// Order between transactions is that of their commits; two that write events of one key must not run side by side
+    /// if that order matters, as is the case where both lock what the key names.
+    pub async fn append(&self, transaction: &Transaction, events: &[NewEvent]) -> Result<Vec<Uuid>, Error> {
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now = self.clock.now();
+        let traceparent = propagation::current_traceparent().unwrap_or_default();
+        let ids: Vec<Uuid> = events.iter().map(|_| Uuid::now_v7()).collect();
+        let topics: Vec<&str> = events.iter().map(|event| event.topic).collect();
+        let keys: Vec<&str> = events.iter().map(|event| event.key.as_str()).collect();
+        let envelopes: Vec<Vec<u8>> = events
+            .iter()
+            .zip(&ids)
+            .map(|(event, id)| event.envelope(*id, self.source, now, &traceparent).encode_to_vec())
+            .collect();
+        transaction.execute(INSERT, &[&ids, &topics, &keys, &envelopes]).await?;
+        Ok(ids)
+    }
+
+    /// Tells the relay of this process that there is something to carry. To be called after the commit; forgetting it
+    /// costs a poll interval.
+    pub fn wake_relay(&self) {
+        self.hint.notify_one();
+    }
+
+    pub(super) fn hint(&self) -> Arc<Notify> {
+        Arc::clone(&self.hint)
+    }
+}
+
+impl std::fmt::Debug for Outbox {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Outbox").field("source", &self.source).finish_non_exhaustive()
+    }
+}

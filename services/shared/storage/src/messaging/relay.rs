@@ -1,0 +1,308 @@
+//! Carries events from the outbox to the streams. Any number may run, and any may die anywhere; one is enough, so a
+//! lease usually picks one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use onsale_kit::backoff::{Backoff, BackoffConfig};
+use onsale_kit::error::Chain;
+use serde::Deserialize;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{Error, Outbox, metrics, retention, stream_key};
+use crate::postgres::{Postgres, column};
+use crate::redis::{Redis, Script};
+
+static PUBLISH: LazyLock<Script> = LazyLock::new(|| Script::new("publish", include_str!("publish.lua")));
+
+// Skips from topic to topic along the index, however many events wait.
+const WAITING_TOPICS: &str = "WITH RECURSIVE waiting AS (
+        (SELECT topic FROM outbox WHERE position IS NULL ORDER BY topic LIMIT 1)
+        UNION ALL
+        SELECT (SELECT topic FROM outbox WHERE position IS NULL AND topic > waiting.topic ORDER BY topic LIMIT 1)
+        FROM waiting WHERE waiting.topic IS NOT NULL)
+    SELECT topic FROM waiting WHERE topic IS NOT NULL";
+const ENSURE_TOPIC: &str = "INSERT INTO outbox_topic (topic) VALUES ($1) ON CONFLICT DO NOTHING";
+const LOCK_TOPIC: &str = "SELECT last_position FROM outbox_topic WHERE topic = $1 FOR UPDATE";
+const NUMBER: &str = "WITH chosen AS (
+        SELECT event_id, row_number() OVER (ORDER BY seq) AS place
+        FROM (SELECT event_id, seq FROM outbox
+              WHERE topic = $1 AND position IS NULL ORDER BY seq LIMIT $3) AS oldest),
+    numbered AS (
+        UPDATE outbox SET position = $2 + chosen.place FROM chosen
+        WHERE outbox.event_id = chosen.event_id RETURNING outbox.position)
+    SELECT count(*) AS count FROM numbered";
+const ADVANCE_TOPIC: &str = "UPDATE outbox_topic SET last_position = last_position + $2 WHERE topic = $1";
+const TOPICS: &str = "SELECT topic, last_position FROM outbox_topic";
+const LAST_POSITION: &str = "SELECT last_position FROM outbox_topic WHERE topic = $1";
+// As many as fit into one call: by count and by bytes, at least one.
+const NEXT: &str = "SELECT event_id, position, key, envelope
+    FROM (SELECT *, sum(octet_length(envelope)) OVER (ORDER BY position) - octet_length(envelope) AS bytes_before
+          FROM (SELECT event_id, position, key, envelope FROM outbox
+                WHERE topic = $1 AND position > $2 ORDER BY position LIMIT $3) AS next) AS measured
+    WHERE bytes_before < $4 ORDER BY position";
+
+/// How a relay works.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RelayConfig {
+    /// How often it looks for new events when nobody hints at one.
+    #[serde(with = "humantime_serde")]
+    pub poll_every: Duration,
+    /// How often it asks Redis whether what was published is still there.
+    #[serde(with = "humantime_serde")]
+    pub check_every: Duration,
+    /// The most events numbered or published in one step.
+    pub batch_max: u16,
+    /// How long an event stays after every known group has acknowledged it.
+    #[serde(with = "humantime_serde")]
+    pub retention: Duration,
+    /// How often old events are removed and lag is measured.
+    #[serde(with = "humantime_serde")]
+    pub retain_every: Duration,
+    /// After how long without a sign in Redis a group no longer holds events back.
+    #[serde(with = "humantime_serde")]
+    pub group_forgotten_after: Duration,
+    /// A stream longer than this is worth a warning: some group does not keep up.
+    pub stream_length_alert: u64,
+}
+
+impl Default for RelayConfig {
+    fn default() -> Self {
+        Self {
+            poll_every: Duration::from_millis(100),
+            check_every: Duration::from_secs(1),
+            batch_max: 500,
+            retention: Duration::from_secs(15 * 60),
+            retain_every: Duration::from_secs(5),
+            group_forgotten_after: Duration::from_secs(7 * 24 * 60 * 60),
+            stream_length_alert: 1_000_000,
+        }
+    }
+}
+
+/// The most envelope bytes in one call to Redis, which serves nobody else meanwhile.
+const CALL_BYTES_MAX: i64 = 4 * 1024 * 1024;
+
+/// Pauses after failures. A relay never gives up: the attempts begin anew each time it has used them up.
+const FAILURES: BackoffConfig = BackoffConfig {
+    initial: Duration::from_millis(100),
+    max: Duration::from_secs(5),
+    multiplier: 2,
+    attempts_max: u32::MAX,
+};
+
+/// The relay of one service.
+pub struct Relay {
+    postgres: Postgres,
+    redis: Redis,
+    config: RelayConfig,
+    hint: Arc<Notify>,
+    leads: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Per topic, how far its stream was when last seen. Only a starting point: the script compares.
+    published: HashMap<String, i64>,
+    checked: Option<Instant>,
+    retained: Option<Instant>,
+}
+
+impl Relay {
+    /// The relay of `outbox`'s service, whose schema `postgres` is.
+    #[must_use]
+    pub fn new(postgres: Postgres, redis: Redis, outbox: &Outbox, config: RelayConfig) -> Self {
+        metrics::describe();
+        Self {
+            postgres,
+            redis,
+            config,
+            hint: outbox.hint(),
+            leads: Box::new(|| true),
+            published: HashMap::new(),
+            checked: None,
+            retained: None,
+        }
+    }
+
+    /// Works only while `leads` says so. This saves work; nothing goes wrong when two lead.
+    #[must_use]
+    pub fn only_while(self, leads: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { leads: Box::new(leads), ..self }
+    }
+
+    /// Carries events until `shutdown`.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut failures = Backoff::new(FAILURES);
+        while !shutdown.is_cancelled() {
+            let hint = Arc::clone(&self.hint);
+            let pause = match self.turn().await {
+                Ok(()) => {
+                    failures.reset();
+                    self.config.poll_every
+                }
+                Err(error) => {
+                    metrics::relay_failed();
+                    tracing::warn!(error = %Chain(&error), "relay failed, trying again");
+                    failures.next_delay().unwrap_or(FAILURES.max).max(self.config.poll_every)
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = hint.notified() => {}
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn turn(&mut self) -> Result<(), Error> {
+        if !(self.leads)() {
+            // Another leads and moves on; what we saw says nothing by the time we lead again.
+            self.published.clear();
+            return Ok(());
+        }
+        self.step().await
+    }
+
+    /// Numbers and publishes all that waits, and looks after the streams when it is time. A topic that fails does not
+    /// hold back the others; the first failure is the answer.
+    pub async fn step(&mut self) -> Result<(), Error> {
+        let check = is_due(self.checked, self.config.check_every);
+        // Only a step that went well spares the next one the look at the streams: what was numbered and not published
+        // waits in no list.
+        let before = self.checked.take();
+        let mut topics = self.number_waiting().await?;
+        if check {
+            // Also topics without news: their stream may have been lost.
+            topics = self.known_topics().await?;
+        }
+        let mut failure = None;
+        for topic in topics {
+            if let Err(error) = self.publish(&topic, check).await {
+                tracing::debug!(topic, error = %Chain(&error), "failed to publish");
+                failure.get_or_insert(error);
+            }
+        }
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        self.checked = if check { Some(Instant::now()) } else { before };
+        if is_due(self.retained, self.config.retain_every) {
+            retention::run(&self.postgres, &self.redis, &self.config).await?;
+            self.retained = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Gives every waiting event its position; answers the topics that had one.
+    async fn number_waiting(&self) -> Result<Vec<String>, Error> {
+        let rows = self.postgres.query("waiting topics", WAITING_TOPICS, &[]).await?;
+        let mut topics = Vec::with_capacity(rows.len());
+        for row in rows {
+            let topic: String = column(&row, "topic")?;
+            while self.number(&topic).await? == i64::from(self.config.batch_max) {}
+            topics.push(topic);
+        }
+        Ok(topics)
+    }
+
+    async fn number(&self, topic: &str) -> Result<i64, Error> {
+        let batch_max = i64::from(self.config.batch_max);
+        self.postgres
+            .transaction("number events", |tx| async move {
+                tx.execute(ENSURE_TOPIC, &[&topic]).await?;
+                // A statement of its own: the next one must see what the last holder of the lock has numbered.
+                let last: i64 = column(&tx.query_one(LOCK_TOPIC, &[&topic]).await?, "last_position")?;
+                let row = tx.query_one(NUMBER, &[&topic, &last, &batch_max]).await?;
+                let count: i64 = column(&row, "count")?;
+                if count > 0 {
+                    tx.execute(ADVANCE_TOPIC, &[&topic, &count]).await?;
+                }
+                Ok(count)
+            })
+            .await
+    }
+
+    async fn known_topics(&self) -> Result<Vec<String>, Error> {
+        let rows = self.postgres.query("topics", TOPICS, &[]).await?;
+        let topics: Result<Vec<String>, _> = rows.iter().map(|row| column(row, "topic")).collect();
+        Ok(topics?)
+    }
+
+    /// Appends to the stream what it does not have yet. With `check`, asks the stream first how far it is.
+    async fn publish(&mut self, topic: &str, check: bool) -> Result<(), Error> {
+        let known = self.published.get(topic).copied();
+        let mut after = match known {
+            Some(after) if !check => after,
+            // Without events the script only answers where the stream is.
+            Some(_) | None => self.append(topic, 0, &[]).await?,
+        };
+        loop {
+            let events = self.next(topic, after).await?;
+            let Some(end) = events.last().map(|event| event.position) else { break };
+            let last = self.append(topic, after, &events).await?;
+            if last > end {
+                self.refuse_foreign_ids(topic, last).await?;
+            }
+            after = last;
+        }
+        // With nothing left to publish, a stream that is ahead of us would swallow what comes next.
+        if check {
+            self.refuse_foreign_ids(topic, after).await?;
+        }
+        self.published.insert(topic.to_owned(), after);
+        Ok(())
+    }
+
+    async fn append(&self, topic: &str, after: i64, events: &[Numbered]) -> Result<i64, Error> {
+        let key = stream_key(&self.redis, topic)?;
+        // Idempotent: what is there is not appended again.
+        let mut call = PUBLISH.call().key(&key).arg(after).idempotent();
+        for event in events {
+            let id = event.id.to_string();
+            call = call.arg(event.position).arg(id).arg(&event.key).arg(&event.envelope);
+        }
+        let last = self.redis.run(call).await?;
+        metrics::published(topic, last);
+        Ok(last)
+    }
+
+    async fn next(&self, topic: &str, after: i64) -> Result<Vec<Numbered>, Error> {
+        let batch_max = i64::from(self.config.batch_max);
+        let rows =
+            self.postgres.query("next events", NEXT, &[&topic, &after, &batch_max, &CALL_BYTES_MAX]).await?;
+        let mut events = Vec::with_capacity(rows.len());
+        for row in rows {
+            events.push(Numbered {
+                id: column(&row, "event_id")?,
+                position: column(&row, "position")?,
+                key: column(&row, "key")?,
+                envelope: column(&row, "envelope")?,
+            });
+        }
+        Ok(events)
+    }
+
+    async fn refuse_foreign_ids(&self, topic: &str, stream: i64) -> Result<(), Error> {
+        // Asked after the stream was seen, so what another relay published meanwhile is counted.
+        let row = self.postgres.query_one("last position", LAST_POSITION, &[&topic]).await?;
+        let outbox: i64 = column(&row, "last_position")?;
+        if stream > outbox {
+            return Err(Error::StreamAhead { topic: topic.to_owned(), stream, outbox });
+        }
+        Ok(())
+    }
+}
+
+/// An event with its place.
+struct Numbered {
+    id: Uuid,
+    position: i64,
+    key: String,
+    envelope: Vec<u8>,
+}
+
+fn is_due(last: Option<Instant>, every: Duration) -> bool {
+    last.is_none_or(|last| last.elapsed() >= every)
+}

@@ -1,0 +1,117 @@
+//! What may go: events that every known group has acknowledged and that are old enough. The stream keeps what the table
+//! keeps. Also measures how far each group is behind.
+
+use std::time::Duration;
+
+use super::{Error, RelayConfig, metrics, stream_key};
+use crate::postgres::{Postgres, column};
+use crate::redis::{GroupInfo, Redis, Stream, StreamId};
+
+const TOPICS: &str = "SELECT topic, last_position FROM outbox_topic";
+// What a group has once acknowledged it has handled: a failover that forgets it does not undo it.
+const NOTE_GROUP: &str = "INSERT INTO outbox_group (topic, consumer_group, acknowledged_position)
+    VALUES ($1, $2, $3)
+    ON CONFLICT (topic, consumer_group) DO UPDATE SET seen_at = now(),
+        acknowledged_position = greatest(outbox_group.acknowledged_position, excluded.acknowledged_position)
+    RETURNING acknowledged_position";
+// No group at all holds nothing back.
+const FLOOR: &str = "SELECT min(acknowledged_position) AS floor FROM outbox_group
+    WHERE topic = $1 AND seen_at > now() - make_interval(secs => $2)";
+const DELETE: &str = "DELETE FROM outbox WHERE event_id IN (
+        SELECT event_id FROM outbox
+        WHERE topic = $1 AND position <= $2 AND created_at < now() - make_interval(secs => $3)
+        ORDER BY position LIMIT $4)";
+const OLDEST: &str = "SELECT min(position) AS oldest FROM outbox WHERE topic = $1 AND position IS NOT NULL";
+
+/// Small enough not to hold locks or bloat one transaction, large enough to keep up.
+const DELETE_MAX: i64 = 5_000;
+/// The rest waits for the next round: publishing comes first.
+const DELETES_PER_ROUND_MAX: u32 = 20;
+
+/// One round over all topics.
+pub(super) async fn run(postgres: &Postgres, redis: &Redis, config: &RelayConfig) -> Result<(), Error> {
+    for row in postgres.query("topics", TOPICS, &[]).await? {
+        let topic: String = column(&row, "topic")?;
+        let last_position: i64 = column(&row, "last_position")?;
+        let key = stream_key(redis, &topic)?;
+        let stream = redis.stream(&key);
+        note_groups(postgres, &stream, &topic, last_position).await?;
+        remove_old(postgres, &topic, last_position, config).await?;
+        trim(postgres, &stream, &topic, last_position, config).await?;
+    }
+    Ok(())
+}
+
+async fn note_groups(
+    postgres: &Postgres,
+    stream: &Stream<'_>,
+    topic: &str,
+    last_position: i64,
+) -> Result<(), Error> {
+    for group in stream.groups().await? {
+        let seen = acknowledged(stream, &group).await?;
+        let row = postgres.query_one("note group", NOTE_GROUP, &[&topic, &group.name, &seen]).await?;
+        let acknowledged: i64 = column(&row, "acknowledged_position")?;
+        metrics::lag(topic, &group.name, last_position.saturating_sub(acknowledged));
+    }
+    Ok(())
+}
+
+/// Up to where the group has acknowledged everything: to before its oldest pending entry, else to the last it was given.
+async fn acknowledged(stream: &Stream<'_>, group: &GroupInfo) -> Result<i64, Error> {
+    let oldest_pending = match group.pending {
+        0 => None,
+        _ => stream.pending_summary(&group.name).await?.span.map(|(oldest, _)| oldest),
+    };
+    Ok(match oldest_pending {
+        Some(oldest) => position(oldest).saturating_sub(1),
+        None => position(group.last_delivered),
+    })
+}
+
+async fn remove_old(
+    postgres: &Postgres,
+    topic: &str,
+    last_position: i64,
+    config: &RelayConfig,
+) -> Result<(), Error> {
+    let forgotten_after = seconds(config.group_forgotten_after);
+    let row = postgres.query_one("retention floor", FLOOR, &[&topic, &forgotten_after]).await?;
+    let floor = column::<Option<i64>>(&row, "floor")?.unwrap_or(last_position);
+    let retention = seconds(config.retention);
+    for _ in 0..DELETES_PER_ROUND_MAX {
+        let deleted =
+            postgres.execute("remove old events", DELETE, &[&topic, &floor, &retention, &DELETE_MAX]).await?;
+        if deleted < DELETE_MAX.unsigned_abs() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn trim(
+    postgres: &Postgres,
+    stream: &Stream<'_>,
+    topic: &str,
+    last_position: i64,
+    config: &RelayConfig,
+) -> Result<(), Error> {
+    let row = postgres.query_one("oldest event", OLDEST, &[&topic]).await?;
+    let oldest = column::<Option<i64>>(&row, "oldest")?.unwrap_or(last_position.saturating_add(1));
+    stream.trim_before(StreamId::new(oldest.unsigned_abs(), 0)).await?;
+    let length = stream.length().await?;
+    metrics::stream_length(topic, length);
+    if length > config.stream_length_alert {
+        tracing::warn!(topic, length, "stream is long: a group does not keep up");
+    }
+    Ok(())
+}
+
+/// The position an entry's id stands for.
+pub(super) fn position(id: StreamId) -> i64 {
+    i64::try_from(id.millis).unwrap_or(i64::MAX)
+}
+
+fn seconds(span: Duration) -> f64 {
+    span.as_secs_f64()
+}

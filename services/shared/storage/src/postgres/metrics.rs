@@ -1,0 +1,60 @@
+//! What the door reports: the pool, how long things take by label, and how often they are repeated.
+
+use std::time::Instant;
+
+use deadpool_postgres::Status;
+
+const DURATION: &str = "postgres_call_duration_seconds";
+const RETRIES: &str = "postgres_transaction_retries_total";
+const IN_USE: &str = "postgres_pool_connections_in_use";
+const WAITING: &str = "postgres_pool_waiting";
+
+pub(super) fn describe() {
+    metrics::describe_histogram!(
+        DURATION,
+        metrics::Unit::Seconds,
+        "time of a statement or transaction, waiting and repetitions included, by label and outcome"
+    );
+    metrics::describe_counter!(RETRIES, "transactions begun again after a lost race or a broken connection");
+    metrics::describe_gauge!(IN_USE, "connections in use");
+    metrics::describe_gauge!(WAITING, "callers waiting for a connection");
+}
+
+pub(super) fn retried(label: &'static str) {
+    metrics::counter!(RETRIES, "label" => label).increment(1);
+}
+
+pub(super) fn pool(schema: &str, status: &Status) {
+    let in_use = status.size.saturating_sub(status.available);
+    metrics::gauge!(IN_USE, "schema" => schema.to_owned()).set(gauge_value(in_use));
+    metrics::gauge!(WAITING, "schema" => schema.to_owned()).set(gauge_value(status.waiting));
+}
+
+/// Measures from its making until it is dropped, so that a cancelled call is measured too.
+pub(super) struct Measured {
+    label: &'static str,
+    begun: Instant,
+    outcome: &'static str,
+}
+
+impl Measured {
+    pub(super) fn begin(label: &'static str) -> Self {
+        Self { label, begun: Instant::now(), outcome: "failed" }
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.outcome = "ok";
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        metrics::histogram!(DURATION, "label" => self.label, "outcome" => self.outcome)
+            .record(self.begun.elapsed());
+    }
+}
+
+/// Pools are small; a gauge is a float.
+fn gauge_value(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,234 @@
+//! What can be sent: one command, one script, or several commands of one tag together.
+//!
+//! Every call carries at least one [`Key`], and all its keys share a tag; that is checked before anything is sent.
+
+use redis::{Cmd, ToRedisArgs};
+
+use super::{Error, key::Key};
+
+/// One command with its keys and arguments, in the order Redis wants them.
+#[derive(Clone, Debug)]
+pub struct Command {
+    name: &'static str,
+    body: Body,
+    home: Home,
+    idempotent: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    Plain(Cmd),
+    Script { hash: String, code: &'static str, keys: Vec<Vec<u8>>, arguments: Vec<Vec<u8>> },
+}
+
+impl Command {
+    /// Begins the command called `name`, for example `"ZADD"`; the name is also its metric label.
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Self { name, body: Body::Plain(redis::cmd(name)), home: Home::Unset, idempotent: false }
+    }
+
+    /// Adds a key.
+    #[must_use]
+    pub fn key(mut self, key: &Key) -> Self {
+        self.home.add(key);
+        match &mut self.body {
+            Body::Plain(cmd) => {
+                cmd.arg(key);
+            }
+            Body::Script { keys, .. } => keys.push(key.as_str().as_bytes().to_vec()),
+        }
+        self
+    }
+
+    /// Adds an argument; a collection adds one argument per item.
+    #[must_use]
+    pub fn arg(mut self, argument: impl ToRedisArgs) -> Self {
+        match &mut self.body {
+            Body::Plain(cmd) => {
+                cmd.arg(argument);
+            }
+            Body::Script { arguments, .. } => arguments.extend(argument.to_redis_args()),
+        }
+        self
+    }
+
+    /// Promises that running it twice equals running it once, now or a little later. Only then is it sent again after an
+    /// attempt whose answer was lost.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.idempotent
+    }
+
+    /// The key whose slot the command goes to.
+    pub(super) fn home(&self) -> Result<&Key, Error> {
+        self.home.key(self.name)
+    }
+
+    /// As Redis wants it; `whole` sends a script's code instead of its hash, which also makes the node remember it.
+    pub(super) fn render(&self, whole: bool) -> Cmd {
+        match &self.body {
+            Body::Plain(cmd) => cmd.clone(),
+            Body::Script { hash, code, keys, arguments } => {
+                let mut cmd = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
+                if whole {
+                    cmd.arg(*code);
+                } else {
+                    cmd.arg(hash);
+                }
+                cmd.arg(keys.len()).arg(keys).arg(arguments);
+                cmd
+            }
+        }
+    }
+}
+
+/// A Lua script of ours, known to the nodes by its hash.
+///
+/// A script that changes something carries its own idempotency (a request id, an expected revision), so that its calls
+/// can be marked [`Command::idempotent`].
+#[derive(Debug)]
+pub struct Script {
+    name: &'static str,
+    code: &'static str,
+    hash: String,
+}
+
+impl Script {
+    /// The script `code`, usually `include_str!("….lua")`; `name` is its metric label. Put it in a `LazyLock`.
+    #[must_use]
+    pub fn new(name: &'static str, code: &'static str) -> Self {
+        let hash = redis::Script::new(code).get_hash().to_owned();
+        Self { name, code, hash }
+    }
+
+    /// Begins a call: add its keys and arguments, then hand it to [`Redis::run`](super::Redis::run).
+    #[must_use]
+    pub fn call(&self) -> Command {
+        let body = Body::Script {
+            hash: self.hash.clone(),
+            code: self.code,
+            keys: Vec::new(),
+            arguments: Vec::new(),
+        };
+        Command { name: self.name, body, home: Home::Unset, idempotent: false }
+    }
+}
+
+/// Commands of one tag, sent together; their answers come as one list.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    name: &'static str,
+    commands: Vec<Command>,
+    atomic: bool,
+}
+
+impl Pipeline {
+    /// An empty pipeline; `name` is its metric label.
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Self { name, commands: Vec::new(), atomic: false }
+    }
+
+    /// Adds a command. It counts as idempotent only when every command of the pipeline is.
+    #[must_use]
+    pub fn push(mut self, command: Command) -> Self {
+        self.commands.push(command);
+        self
+    }
+
+    /// Runs all commands or none, with nothing of others in between (MULTI).
+    #[must_use]
+    pub fn atomic(mut self) -> Self {
+        self.atomic = true;
+        self
+    }
+
+    /// How many commands it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn is_atomic(&self) -> bool {
+        self.atomic
+    }
+
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.commands.iter().all(Command::is_idempotent)
+    }
+
+    pub(super) fn home(&self) -> Result<&Key, Error> {
+        let mut first: Option<&Key> = None;
+        for command in &self.commands {
+            let home = command.home()?;
+            match first {
+                None => first = Some(home),
+                Some(key) if key.tag() == home.tag() => {}
+                Some(key) => return Err(cross_tag(self.name, key.tag(), home.tag())),
+            }
+        }
+        first.ok_or(Error::NoKey { command: self.name })
+    }
+
+    pub(super) fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+
+    /// Scripts go by their code: that one is unknown would show only when the others have run.
+    pub(super) fn render(&self) -> Vec<Cmd> {
+        self.commands.iter().map(|command| command.render(true)).collect()
+    }
+}
+
+/// Where a call belongs, learned from its keys.
+#[derive(Clone, Debug)]
+enum Home {
+    Unset,
+    At(Key),
+    Split { first: String, second: String },
+}
+
+impl Home {
+    fn add(&mut self, key: &Key) {
+        match self {
+            Self::Unset => *self = Self::At(key.clone()),
+            Self::At(home) if home.tag() == key.tag() => {}
+            Self::At(home) => {
+                *self = Self::Split { first: home.tag().to_owned(), second: key.tag().to_owned() };
+            }
+            Self::Split { .. } => {}
+        }
+    }
+
+    fn key(&self, command: &'static str) -> Result<&Key, Error> {
+        match self {
+            Self::Unset => Err(Error::NoKey { command }),
+            Self::At(key) => Ok(key),
+            Self::Split { first, second } => Err(cross_tag(command, first, second)),
+        }
+    }
+}
+
+fn cross_tag(command: &'static str, first: &str, second: &str) -> Error {
+    Error::CrossTag { command, first: first.to_owned(), second: second.to_owned() }
+}

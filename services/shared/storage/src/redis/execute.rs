@@ -1,0 +1,234 @@
+//! One call and its attempts: where each is sent, what its failure proves, and when to stop.
+
+use onsale_kit::{backoff::Backoff, deadline::Deadline};
+use redis::{
+    Cmd, RedisError, Value,
+    cluster_async::ClusterConnection,
+    cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr},
+};
+use tokio::time::Instant;
+
+use super::{
+    Error, RedisConfig,
+    command::{Command, Pipeline},
+    error::{Verdict, judge, timed_out},
+    link::{Link, Links},
+    metrics,
+};
+
+/// What is to be sent.
+pub(super) enum Call {
+    One(Command),
+    Many(Pipeline),
+}
+
+impl Call {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::One(command) => command.name(),
+            Self::Many(pipeline) => pipeline.name(),
+        }
+    }
+
+    fn slot(&self) -> Result<u16, Error> {
+        match self {
+            Self::One(command) => command.home(),
+            Self::Many(pipeline) => pipeline.home(),
+        }
+        .map(super::Key::slot)
+    }
+
+    fn is_idempotent(&self) -> bool {
+        match self {
+            Self::One(command) => command.is_idempotent(),
+            Self::Many(pipeline) => pipeline.is_idempotent(),
+        }
+    }
+
+    /// Whether a node that refuses a part has carried out no other part.
+    fn is_all_or_none(&self) -> bool {
+        match self {
+            Self::One(_) => true,
+            Self::Many(pipeline) => pipeline.is_atomic(),
+        }
+    }
+}
+
+/// Where the next attempt goes, and in which form.
+#[derive(Default)]
+struct Next {
+    /// The node that asked for it while its slot moves; otherwise the master of the slot.
+    ask: Option<(String, u16)>,
+    /// Scripts by code instead of by hash.
+    whole: bool,
+}
+
+/// Runs `call` until it is answered, refused, or may not be sent again.
+pub(super) async fn execute(links: &Links, config: &RedisConfig, call: &Call) -> Result<Value, Error> {
+    let slot = call.slot()?;
+    let command = call.name();
+    let deadline = Deadline::current_or_after(config.overall_timeout);
+    let mut backoff = Backoff::new(config.retry);
+    let mut next = Next::default();
+    // Once an attempt may have run, no later refusal can prove that none did.
+    let mut may_have_run = false;
+    loop {
+        if deadline.is_past() {
+            return Err(out_of_time(command, may_have_run));
+        }
+        let link = match links.link(command, deadline).await {
+            Ok(link) => link,
+            Err(_error) if may_have_run => return Err(out_of_time(command, may_have_run)),
+            Err(error) => return Err(error),
+        };
+        let source = match attempt(&link, config, call, slot, &next, deadline).await {
+            Ok(value) => return Ok(value),
+            Err(source) => source,
+        };
+        let verdict = judge(&source);
+        may_have_run |=
+            verdict == Verdict::Ambiguous || (verdict != Verdict::Refused && !call.is_all_or_none());
+        if verdict == Verdict::Refused {
+            return Err(refused(command, &source));
+        }
+        if may_have_run && !call.is_idempotent() {
+            return Err(Error::Unknown { command, source });
+        }
+        if let (Call::Many(pipeline), Verdict::Ask { .. }) = (call, &verdict)
+            && !pipeline.is_atomic()
+        {
+            return Box::pin(one_by_one(links, config, pipeline, deadline)).await;
+        }
+        let at_once = matches!(verdict, Verdict::Ask { .. } | Verdict::NoScript);
+        next = match verdict {
+            Verdict::Ask { host, port } => Next { ask: Some((host, port)), whole: next.whole },
+            Verdict::NoScript => Next { whole: true, ..next },
+            Verdict::NotRun | Verdict::Ambiguous | Verdict::Refused => Next { ask: None, whole: next.whole },
+        };
+        let delay = backoff.next_delay().filter(|delay| *delay < deadline.remaining());
+        match delay {
+            None if may_have_run => return Err(Error::Unknown { command, source }),
+            None => return Err(Error::Unavailable { command, source }),
+            Some(_) if at_once => {}
+            Some(delay) => tokio::time::sleep(delay).await,
+        }
+        metrics::retried(command);
+    }
+}
+
+async fn attempt(
+    link: &Link,
+    config: &RedisConfig,
+    call: &Call,
+    slot: u16,
+    next: &Next,
+    deadline: Deadline,
+) -> Result<Value, RedisError> {
+    let begin = Instant::now();
+    // What may be sent again is cut short when the link itself is stuck, so that the other link gets its chance.
+    let patience = config.command_timeout.saturating_mul(2);
+    let limit = if call.is_idempotent() { deadline.min(Deadline::after(patience)) } else { deadline };
+    let mut connection = link.connection.clone();
+    let result = match limit.bound(send(&mut connection, call, slot, next)).await {
+        Ok(result) => result,
+        Err(_passed) => Err(timed_out()),
+    };
+    if let Err(error) = &result {
+        // A caller in a hurry proves nothing about the link; a whole command timeout without an answer does.
+        let waited_long = begin.elapsed() >= config.command_timeout;
+        if judge(error) == Verdict::Ambiguous && (waited_long || !error.is_timeout()) {
+            link.mark_broken();
+        }
+    }
+    result
+}
+
+async fn send(
+    connection: &mut ClusterConnection,
+    call: &Call,
+    slot: u16,
+    next: &Next,
+) -> Result<Value, RedisError> {
+    let target = match &next.ask {
+        Some((host, port)) => SingleNodeRoutingInfo::ByAddress { host: host.clone(), port: *port },
+        None => SingleNodeRoutingInfo::SpecificNode(Route::new(slot, SlotAddr::Master)),
+    };
+    let asking = next.ask.is_some();
+    match call {
+        Call::One(command) if !asking => {
+            let routing = RoutingInfo::SingleNode(target);
+            connection.route_command(command.render(next.whole), routing).await?.extract_error()
+        }
+        Call::One(command) => {
+            // In one write, so that no other caller's command can come between and take the permission.
+            let frames = vec![redis::cmd("ASKING"), command.render(next.whole)];
+            let mut replies = send_frames(connection, frames, target).await?;
+            replies.pop().unwrap_or_default().extract_error()
+        }
+        Call::Many(pipeline) if pipeline.is_atomic() => {
+            let mut frames = Vec::with_capacity(pipeline.len().saturating_add(3));
+            // One ASKING before MULTI covers everything up to EXEC.
+            frames.extend(asking.then(|| redis::cmd("ASKING")));
+            frames.push(redis::cmd("MULTI"));
+            frames.extend(pipeline.render());
+            frames.push(redis::cmd("EXEC"));
+            let mut replies = send_frames(connection, frames, target).await?;
+            let outcome = replies.pop().unwrap_or_default();
+            // What a command was refused for when it was queued says more than EXEC's "aborted".
+            for reply in replies {
+                reply.extract_error()?;
+            }
+            outcome.extract_error()
+        }
+        Call::Many(pipeline) => {
+            let replies = send_frames(connection, pipeline.render(), target).await?;
+            Value::Array(replies).extract_error()
+        }
+    }
+}
+
+/// Runs the commands of a pipeline each by itself, as long as their slot is on its way to another node: some of their
+/// keys are still here and some are there already, and a command sent after a key that has not moved yet would make a
+/// second one there.
+async fn one_by_one(
+    links: &Links,
+    config: &RedisConfig,
+    pipeline: &Pipeline,
+    deadline: Deadline,
+) -> Result<Value, Error> {
+    let mut answers = Vec::with_capacity(pipeline.len());
+    for command in pipeline.commands() {
+        let call = Call::One(command.clone());
+        match deadline.scope(execute(links, config, &call)).await {
+            Ok(answer) => answers.push(answer),
+            // That one did not run; others of the pipeline may have.
+            Err(Error::Unavailable { command, source }) => return Err(Error::Unknown { command, source }),
+            Err(Error::Deadline { command }) => return Err(out_of_time(command, true)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Value::Array(answers))
+}
+
+async fn send_frames(
+    connection: &mut ClusterConnection,
+    frames: Vec<Cmd>,
+    target: SingleNodeRoutingInfo,
+) -> Result<Vec<Value>, RedisError> {
+    let mut pipeline = redis::Pipeline::with_capacity(frames.len());
+    let count = frames.len();
+    for frame in frames {
+        pipeline.add_command(frame);
+    }
+    connection.route_pipeline(pipeline, 0, count, target).await
+}
+
+fn out_of_time(command: &'static str, may_have_run: bool) -> Error {
+    if may_have_run { Error::Unknown { command, source: timed_out() } } else { Error::Deadline { command } }
+}
+
+fn refused(command: &'static str, source: &RedisError) -> Error {
+    let code = source.code().unwrap_or("ERR").to_owned();
+    let detail = source.detail().unwrap_or_default().to_owned();
+    Error::Refused { command, code, detail }
+}

@@ -1,0 +1,260 @@
+//! Sharded Pub/Sub, as hints.
+//!
+//! A hint says "there may be something new"; it is never the fact itself. Messages get lost in a failover, while a slot
+//! moves, and when a subscriber is slow. Where a gap matters, read a stream, and use the hint only to read it sooner.
+//!
+//! After a failover the client does not find its way back by itself, so every channel is subscribed again, one command
+//! each, every half second or so; where it still stands this changes nothing.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use futures_util::{Stream, StreamExt, stream};
+use onsale_kit::tasks::Tasks;
+use redis::{ProtocolVersion, PushInfo, PushKind, RedisError, Value, cluster_async::ClusterConnection};
+use tokio::sync::{Notify, broadcast};
+use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
+use tokio_util::sync::CancellationToken;
+
+use super::{Key, Redis, RedisConfig, error::timed_out, link, metrics};
+
+/// How many hints wait for a slow subscriber; the oldest beyond are dropped, and it learns that some are missing.
+const BUFFER_HINTS: usize = 64;
+
+/// How many channels are subscribed at the same time.
+const SUBSCRIBE_CONCURRENCY: usize = 32;
+
+/// Something a subscriber may want to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// A message was published.
+    Message(Arc<[u8]>),
+    /// Messages may be missing: look as if one had come. Every subscription begins with it.
+    Gap,
+}
+
+/// The subscriptions of one process, on one connection. Clones share them.
+#[derive(Clone)]
+pub struct Hints {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Hints {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Hints").field("channels", &lock(&self.shared.channels).len()).finish()
+    }
+}
+
+struct Shared {
+    channels: Mutex<HashMap<String, Channel>>,
+    /// Wakes the loop for a new channel, so that nobody waits for the next round.
+    added: Notify,
+}
+
+struct Channel {
+    sender: broadcast::Sender<Hint>,
+    /// Whether Redis has confirmed it on the present connection.
+    confirmed: bool,
+}
+
+impl Hints {
+    /// Starts the loop that keeps all subscriptions alive. It ends with the task set.
+    #[must_use]
+    pub fn start(redis: &Redis, tasks: &Tasks) -> Self {
+        let shared = Arc::new(Shared { channels: Mutex::default(), added: Notify::new() });
+        let keeper = Keeper { config: redis.config().clone(), shared: Arc::clone(&shared), connection: None };
+        tasks.spawn("redis hints", keeper.run(tasks.token().clone()));
+        Self { shared }
+    }
+
+    /// Listens to a channel from now on. Ends when dropped.
+    #[must_use]
+    pub fn subscribe(&self, channel: &Key) -> Subscription {
+        let mut channels = lock(&self.shared.channels);
+        let receiver = match channels.get(channel.as_str()) {
+            Some(known) => known.sender.subscribe(),
+            None => {
+                let (sender, receiver) = broadcast::channel(BUFFER_HINTS);
+                channels.insert(channel.as_str().to_owned(), Channel { sender, confirmed: false });
+                self.shared.added.notify_one();
+                receiver
+            }
+        };
+        Subscription { begun: false, hints: BroadcastStream::new(receiver) }
+    }
+}
+
+/// The hints of one channel; a stream that never ends by itself.
+#[derive(Debug)]
+pub struct Subscription {
+    begun: bool,
+    hints: BroadcastStream<Hint>,
+}
+
+impl Stream for Subscription {
+    type Item = Hint;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Hint>> {
+        if !self.begun {
+            self.begun = true;
+            return Poll::Ready(Some(Hint::Gap));
+        }
+        self.hints.poll_next_unpin(context).map(|hint| match hint {
+            Some(Ok(hint)) => Some(hint),
+            Some(Err(BroadcastStreamRecvError::Lagged(count))) => {
+                metrics::hints_dropped(count);
+                Some(Hint::Gap)
+            }
+            None => None,
+        })
+    }
+}
+
+/// The loop behind [`Hints`].
+struct Keeper {
+    config: RedisConfig,
+    shared: Arc<Shared>,
+    connection: Option<ClusterConnection>,
+}
+
+impl Keeper {
+    async fn run(mut self, shutdown: CancellationToken) {
+        let mut round = tokio::time::interval(self.config.resubscribe_every);
+        round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                _instant = round.tick() => {}
+                () = self.shared.added.notified() => {}
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = self.subscribe_all() => {}
+            }
+        }
+    }
+
+    async fn subscribe_all(&mut self) {
+        self.forget_unheard().await;
+        let channels: Vec<String> = lock(&self.shared.channels).keys().cloned().collect();
+        if channels.is_empty() {
+            return;
+        }
+        let connection = match self.connected().await {
+            Ok(connection) => connection,
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "failed to connect for redis hints");
+                return;
+            }
+        };
+        let results: Vec<Result<(), RedisError>> = stream::iter(channels)
+            .map(|channel| {
+                let mut connection = connection.clone();
+                async move { connection.ssubscribe(channel).await }
+            })
+            .buffer_unordered(SUBSCRIBE_CONCURRENCY)
+            .collect()
+            .await;
+        // A refusal (moved, cluster down) heals by itself until the next round. No answer means that the connection
+        // hangs on a node that may be frozen, which only a new one finds out.
+        if results.iter().any(|result| matches!(result, Err(error) if error.is_timeout())) {
+            self.disconnect();
+        }
+    }
+
+    /// Drops channels that nobody listens to any more.
+    async fn forget_unheard(&mut self) {
+        let unheard: Vec<String> = {
+            let mut channels = lock(&self.shared.channels);
+            let unheard: Vec<String> = channels
+                .iter()
+                .filter(|(_, channel)| channel.sender.receiver_count() == 0)
+                .map(|(name, _)| name.clone())
+                .collect();
+            for name in &unheard {
+                channels.remove(name);
+            }
+            unheard
+        };
+        let Some(connection) = &mut self.connection else { return };
+        for name in unheard {
+            // What stays subscribed by a failure is dropped on arrival.
+            let _ignored = connection.sunsubscribe(name).await;
+        }
+    }
+
+    async fn connected(&mut self) -> Result<ClusterConnection, RedisError> {
+        if let Some(connection) = &self.connection {
+            return Ok(connection.clone());
+        }
+        let shared = Arc::clone(&self.shared);
+        let client = link::builder(&self.config)
+            .response_timeout(self.config.command_timeout)
+            .overall_response_timeout(Some(self.config.overall_timeout))
+            .use_protocol(ProtocolVersion::RESP3)
+            .push_sender(move |push: PushInfo| -> Result<(), Infallible> {
+                shared.take(push);
+                Ok(())
+            })
+            .build()?;
+        let connect = tokio::time::timeout(self.config.overall_timeout, client.get_async_connection());
+        let connection = connect.await.unwrap_or_else(|_elapsed| Err(timed_out()))?;
+        self.connection = Some(connection.clone());
+        Ok(connection)
+    }
+
+    fn disconnect(&mut self) {
+        self.connection = None;
+        for channel in lock(&self.shared.channels).values_mut() {
+            channel.confirmed = false;
+        }
+    }
+}
+
+impl Shared {
+    /// Takes what Redis pushes. Runs on the connection's own task: must not wait.
+    fn take(&self, push: PushInfo) {
+        let mut fields = push.data.into_iter();
+        let Some(Value::BulkString(name)) = fields.next() else {
+            if push.kind == PushKind::Disconnection {
+                self.gap_everywhere();
+            }
+            return;
+        };
+        let Ok(name) = String::from_utf8(name) else { return };
+        let mut channels = lock(&self.channels);
+        let Some(channel) = channels.get_mut(&name) else { return };
+        // Sending fails only when nobody listens any more.
+        match push.kind {
+            PushKind::SMessage => {
+                if let Some(Value::BulkString(payload)) = fields.next() {
+                    let _ignored = channel.sender.send(Hint::Message(payload.into()));
+                }
+            }
+            // The first confirmation after a loss: what came in between is missing.
+            PushKind::SSubscribe if !channel.confirmed => {
+                channel.confirmed = true;
+                let _ignored = channel.sender.send(Hint::Gap);
+            }
+            PushKind::SUnsubscribe => channel.confirmed = false,
+            _ => {}
+        }
+    }
+
+    /// A node's connection was lost, and with it the subscriptions there; we are not told which.
+    fn gap_everywhere(&self) {
+        for channel in lock(&self.channels).values_mut() {
+            channel.confirmed = false;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,127 @@
+//! Reading that waits: BLOCK commands, on a cluster connection of their own.
+//!
+//! A blocking command stalls everything behind it on its connection, so every reader has one to itself, and reads one
+//! stream at a time. Dropping a read in the middle drops the connection too: otherwise the next read would wait behind
+//! the abandoned one, and entries delivered to it would be seen by nobody until they are claimed.
+
+use std::time::Duration;
+
+use redis::{
+    RedisError, Value,
+    cluster_async::ClusterConnection,
+    cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr},
+};
+
+use super::{Entry, StreamId, read_after_command, read_group_command, reply};
+use crate::redis::{
+    Command, Error, Key, RedisConfig,
+    error::{Verdict, judge, timed_out},
+    link, metrics,
+};
+
+/// A reader that may wait. Not shared: one per loop.
+pub struct Reader {
+    config: RedisConfig,
+    /// Absent before the first read, and after a failed or abandoned one.
+    connection: Option<ClusterConnection>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Reader")
+            .field("connected", &self.connection.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    pub(in crate::redis) fn new(config: RedisConfig) -> Self {
+        Self { config, connection: None }
+    }
+
+    /// Takes entries no consumer of the group has had, waiting up to `block` for the first. Nothing by then: no entries.
+    ///
+    /// One attempt only: the caller's loop tries again after a failure, with its own backoff. Entries whose answer got
+    /// lost are pending for `consumer`.
+    pub async fn read_group(
+        &mut self,
+        key: &Key,
+        group: &str,
+        consumer: &str,
+        count: usize,
+        block: Duration,
+    ) -> Result<Vec<Entry>, Error> {
+        self.read(read_group_command(key, group, consumer, count, Some(block)), block).await
+    }
+
+    /// Reads entries later than `after`, waiting up to `block` for the first; no group, nothing to acknowledge.
+    pub async fn read_after(
+        &mut self,
+        key: &Key,
+        after: StreamId,
+        count: usize,
+        block: Duration,
+    ) -> Result<Vec<Entry>, Error> {
+        self.read(read_after_command(key, after, count, Some(block)), block).await
+    }
+
+    async fn read(&mut self, command: Command, block: Duration) -> Result<Vec<Entry>, Error> {
+        let name = command.name();
+        let slot = command.home()?.slot();
+        let result = self.attempt(&command, slot, block).await;
+        if let Err(error) = &result {
+            metrics::failed(name, error.class());
+        }
+        reply::one_stream(name, result?)
+    }
+
+    async fn attempt(&mut self, command: &Command, slot: u16, block: Duration) -> Result<Value, Error> {
+        let name = command.name();
+        let limit = block.saturating_add(self.config.command_timeout);
+        // Taken out for the time of the read: if this future is dropped, so is the connection.
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                self.connect(limit).await.map_err(|source| Error::Unavailable { command: name, source })?
+            }
+        };
+        let route = SingleNodeRoutingInfo::SpecificNode(Route::new(slot, SlotAddr::Master));
+        let answer = connection.route_command(command.render(false), RoutingInfo::SingleNode(route));
+        let answer = match tokio::time::timeout(limit, answer).await {
+            Ok(answer) => answer.and_then(Value::extract_error),
+            Err(_elapsed) => Err(timed_out()),
+        };
+        match answer {
+            Ok(value) => {
+                self.connection = Some(connection);
+                Ok(value)
+            }
+            Err(source) => match judge(&source) {
+                Verdict::Refused | Verdict::NoScript => {
+                    self.connection = Some(connection);
+                    Err(refused(name, &source))
+                }
+                // A new connection looks at the topology anew.
+                Verdict::NotRun | Verdict::Ask { .. } => Err(Error::Unavailable { command: name, source }),
+                Verdict::Ambiguous => Err(Error::Unknown { command: name, source }),
+            },
+        }
+    }
+
+    async fn connect(&self, limit: Duration) -> Result<ClusterConnection, RedisError> {
+        let client = link::builder(&self.config)
+            .response_timeout(limit)
+            .overall_response_timeout(Some(limit))
+            .build()?;
+        // Connecting asks nodes too, and must not wait for a frozen one as long as a read may wait.
+        tokio::time::timeout(self.config.overall_timeout, client.get_async_connection())
+            .await
+            .unwrap_or_else(|_elapsed| Err(timed_out()))
+    }
+}
+
+fn refused(command: &'static str, source: &RedisError) -> Error {
+    let code = source.code().unwrap_or("ERR").to_owned();
+    Error::Refused { command, code, detail: source.detail().unwrap_or_default().to_owned() }
+}

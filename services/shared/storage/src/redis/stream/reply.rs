@@ -1,0 +1,153 @@
+//! What Redis answers about streams, taken apart. An answer of another shape is an error, never a panic.
+
+use std::time::Duration;
+
+use redis::{FromRedisValue, ParsingError, Value, from_redis_value};
+
+use super::StreamId;
+use crate::redis::Error;
+
+/// One entry of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its id.
+    pub id: StreamId,
+    /// Its fields, in the order they were written.
+    pub fields: Vec<(String, Vec<u8>)>,
+}
+
+impl Entry {
+    /// The value of the first field called `name`.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_slice())
+    }
+}
+
+/// What [`Stream::auto_claim`](super::Stream::auto_claim) took over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// Where to go on; [`StreamId::ZERO`] when the round is complete.
+    pub next: StreamId,
+    /// The entries, now pending for the caller.
+    pub entries: Vec<Entry>,
+    /// Ids that were pending but whose entries are gone from the stream; Redis has forgotten them.
+    pub deleted: Vec<StreamId>,
+}
+
+/// One pending entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Its id.
+    pub id: StreamId,
+    /// Who had it last.
+    pub consumer: String,
+    /// How long ago that was.
+    pub idle: Duration,
+    /// How often it was delivered.
+    pub deliveries: u64,
+}
+
+/// All that is pending in a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PendingSummary {
+    /// How many entries.
+    pub count: u64,
+    /// The earliest and the latest of them; none when nothing is pending.
+    pub span: Option<(StreamId, StreamId)>,
+    /// How many each consumer has.
+    pub consumers: Vec<(String, u64)>,
+}
+
+/// A consumer group and how far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupInfo {
+    /// Its name.
+    pub name: String,
+    /// Entries delivered but not acknowledged.
+    pub pending: u64,
+    /// The last id delivered to anyone of the group.
+    pub last_delivered: StreamId,
+    /// Entries not delivered yet; `None` when Redis cannot tell, as after a deletion in the middle.
+    pub lag: Option<u64>,
+}
+
+impl FromRedisValue for Entry {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        let (id, fields): (StreamId, Vec<(String, Vec<u8>)>) = from_redis_value(value)?;
+        Ok(Self { id, fields })
+    }
+}
+
+/// The entries of an answer about one stream that was asked for by key.
+pub(super) fn entries(command: &'static str, value: Value) -> Result<Vec<Entry>, Error> {
+    // An entry that was claimed but is gone from the stream may appear as nil.
+    let values: Vec<Value> = parse(command, value)?;
+    let there = values.into_iter().filter(|value| *value != Value::Nil);
+    there.map(|value| parse(command, value)).collect()
+}
+
+/// The entries of an XREAD or XREADGROUP of one stream; nil means that there was nothing.
+pub(super) fn one_stream(command: &'static str, value: Value) -> Result<Vec<Entry>, Error> {
+    let streams: Option<Vec<(Value, Value)>> = parse(command, value)?;
+    match streams.and_then(|streams| streams.into_iter().next()) {
+        Some((_key, value)) => entries(command, value),
+        None => Ok(Vec::new()),
+    }
+}
+
+pub(super) fn claimed(value: Value) -> Result<Claimed, Error> {
+    const COMMAND: &str = "XAUTOCLAIM";
+    let (next, claimed, deleted): (StreamId, Value, Vec<StreamId>) = parse(COMMAND, value)?;
+    Ok(Claimed { next, entries: entries(COMMAND, claimed)?, deleted })
+}
+
+pub(super) fn pending_summary(value: Value) -> Result<PendingSummary, Error> {
+    type Answer = (u64, Option<StreamId>, Option<StreamId>, Option<Vec<(String, u64)>>);
+    let (count, first, last, consumers): Answer = parse("XPENDING", value)?;
+    Ok(PendingSummary { count, span: first.zip(last), consumers: consumers.unwrap_or_default() })
+}
+
+pub(super) fn pending(value: Value) -> Result<Vec<Pending>, Error> {
+    let rows: Vec<(StreamId, String, u64, u64)> = parse("XPENDING", value)?;
+    let entry = |(id, consumer, idle_millis, deliveries)| Pending {
+        id,
+        consumer,
+        idle: Duration::from_millis(idle_millis),
+        deliveries,
+    };
+    Ok(rows.into_iter().map(entry).collect())
+}
+
+pub(super) fn groups(value: Value) -> Result<Vec<GroupInfo>, Error> {
+    const COMMAND: &str = "XINFO";
+    let groups: Vec<Vec<(String, Value)>> = parse(COMMAND, value)?;
+    groups
+        .into_iter()
+        .map(|facts| {
+            Ok(GroupInfo {
+                name: fact(COMMAND, &facts, "name")?,
+                pending: fact(COMMAND, &facts, "pending")?,
+                last_delivered: fact(COMMAND, &facts, "last-delivered-id")?,
+                lag: fact(COMMAND, &facts, "lag")?,
+            })
+        })
+        .collect()
+}
+
+pub(super) fn last_id(value: Value) -> Result<StreamId, Error> {
+    const COMMAND: &str = "XINFO";
+    let facts: Vec<(String, Value)> = parse(COMMAND, value)?;
+    fact(COMMAND, &facts, "last-generated-id")
+}
+
+fn fact<T: FromRedisValue>(command: &'static str, facts: &[(String, Value)], name: &str) -> Result<T, Error> {
+    match facts.iter().find(|(fact, _)| fact == name) {
+        Some((_, value)) => parse(command, value.clone()),
+        None => Err(Error::Reply { command, message: format!("no {name}") }),
+    }
+}
+
+fn parse<T: FromRedisValue>(command: &'static str, value: Value) -> Result<T, Error> {
+    from_redis_value(value).map_err(|error| Error::Reply { command, message: error.to_string() })
+}

@@ -1,0 +1,138 @@
+//! Opens the stores of a service, the same way for each: migrates its schema, opens both doors, watches them, and carries
+//! its events.
+
+use std::{future::Future, time::Duration};
+
+use onsale_kit::{
+    backoff::{Backoff, BackoffConfig, Retry, retry},
+    deadline::Deadline,
+    error::Chain,
+    server::Chassis,
+};
+use serde::Deserialize;
+
+use crate::{
+    lease::{self, Election, LeaseConfig},
+    messaging::{Outbox, Relay, RelayConfig},
+    migrate,
+    postgres::{self, Postgres, PostgresConfig},
+    redis::{self, Redis, RedisConfig},
+};
+
+/// How long a starting service waits for its stores: in a cluster that comes up as a whole, they may come last.
+const OPEN_TIME_MAX: Duration = Duration::from_secs(60);
+const OPEN_RETRY: BackoffConfig = BackoffConfig {
+    initial: Duration::from_millis(200),
+    max: Duration::from_secs(5),
+    multiplier: 2,
+    attempts_max: 100,
+};
+
+/// Which of a service's relays works is decided by the lease of this name.
+const RELAY_LEASE: &str = "outbox-relay";
+
+/// The section `[stores]` of a service's settings.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoresConfig {
+    /// The truth.
+    pub postgres: PostgresConfig,
+    /// What makes it fast.
+    pub redis: RedisConfig,
+    /// Who leads.
+    pub lease: LeaseConfig,
+    /// How events are carried.
+    pub relay: RelayConfig,
+}
+
+impl StoresConfig {
+    /// The defaults of the section, for a service's `SHARED_DEFAULTS`.
+    pub const DEFAULTS: (&'static str, &'static str) =
+        ("the storage crate's config.default.toml", include_str!("../config.default.toml"));
+}
+
+/// A service's stores. Clones share the connections.
+#[derive(Clone, Debug)]
+pub struct Stores {
+    /// The service's schema.
+    pub postgres: Postgres,
+    /// The Redis Cluster.
+    pub redis: Redis,
+    /// Where the service's events are written.
+    pub outbox: Outbox,
+    /// Where the service's processes agree on who leads.
+    pub election: Election,
+}
+
+/// The stores could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The schema could not be brought up to date.
+    #[error("failed to migrate the schema")]
+    Migrate(#[source] migrate::Error),
+    /// Postgres cannot be used.
+    #[error("failed to open postgres")]
+    Postgres(#[source] postgres::Error),
+    /// Redis cannot be used.
+    #[error("failed to open redis")]
+    Redis(#[source] redis::Error),
+    /// Leases cannot be used.
+    #[error("failed to begin the election")]
+    Lease(#[source] lease::Error),
+}
+
+impl Stores {
+    /// Opens them for the service of `chassis`: waits for both servers, migrates, adds a readiness check for Postgres,
+    /// and starts the relay of the service's outbox.
+    ///
+    /// Redis has no readiness check: without it a service is slower, and none that asked for a restart would be faster.
+    pub async fn open(config: &StoresConfig, chassis: &Chassis) -> Result<Self, OpenError> {
+        let deadline = Deadline::after(OPEN_TIME_MAX);
+        patiently(deadline, "postgres", || migrate::run(&config.postgres))
+            .await
+            .map_err(OpenError::Migrate)?;
+        let postgres = patiently(deadline, "postgres", || Postgres::connect(&config.postgres))
+            .await
+            .map_err(OpenError::Postgres)?;
+        let redis =
+            patiently(deadline, "redis", || Redis::connect(&config.redis)).await.map_err(OpenError::Redis)?;
+        let keys = redis.keyspace(chassis.service()).map_err(OpenError::Redis)?;
+        let election = Election::start(&redis, &postgres, &keys, &config.lease, chassis.tasks())
+            .map_err(OpenError::Lease)?;
+
+        let checked = postgres.clone();
+        chassis.readiness().add_check("postgres", move || {
+            let postgres = checked.clone();
+            async move { postgres.check().await.map_err(Into::into) }
+        });
+        let outbox = Outbox::new(chassis.service(), chassis.clock());
+        let stores = Self { postgres, redis, outbox, election };
+        stores.start_relay(config.relay.clone(), chassis)?;
+        Ok(stores)
+    }
+
+    fn start_relay(&self, config: RelayConfig, chassis: &Chassis) -> Result<(), OpenError> {
+        let candidacy = self.election.enter(RELAY_LEASE).map_err(OpenError::Lease)?;
+        let relay = Relay::new(self.postgres.clone(), self.redis.clone(), &self.outbox, config)
+            .only_while(move || candidacy.lease().is_some());
+        chassis.tasks().spawn("outbox relay", relay.run(chassis.tasks().token()));
+        Ok(())
+    }
+}
+
+/// Repeats `attempt` until it succeeds or the time is over.
+async fn patiently<T, E, F>(
+    deadline: Deadline,
+    store: &'static str,
+    attempt: impl FnMut() -> F,
+) -> Result<T, E>
+where
+    E: std::error::Error + 'static,
+    F: Future<Output = Result<T, E>>,
+{
+    let again = |error: &E| {
+        tracing::warn!(store, error = %Chain(error), "store is not there yet, trying again");
+        Retry::Later
+    };
+    retry(deadline, Backoff::new(OPEN_RETRY), again, attempt).await
+}

@@ -1,0 +1,293 @@
+//! What the messaging tests share: a producer, an effect that can be counted, and handlers with a will of their own.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onsale_kit::backoff::BackoffConfig;
+use onsale_proto::EventPayload;
+use onsale_storage::messaging::{
+    Consumer, ConsumerConfig, DeadLetters, Handler, HandlerError, Message, NewEvent, Outbox, Relay,
+    RelayConfig,
+};
+use onsale_storage::postgres::{Error, Postgres, Transaction, column};
+use onsale_storage::redis::{Entry, Redis, RedisConfig, StreamId};
+use onsale_testkit::stack::{self, RedisCluster, TestDatabase};
+use onsale_testkit::wait_until;
+use onsale_types::SystemClock;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::support::{run_sql, sandbox_with};
+
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const GROUP: &str = "listener";
+
+/// The payload of all events here.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Noted {
+    #[prost(int64, tag = "1")]
+    pub(crate) number: i64,
+}
+
+impl EventPayload for Noted {
+    const TOPIC: &'static str = "test.noted";
+    const TYPE: &'static str = "onsale.test.v1.Noted";
+}
+
+/// One test's world: a schema that is producer and listener at once, and its share of a cluster.
+pub(crate) struct World {
+    pub(crate) database: TestDatabase,
+    pub(crate) postgres: Postgres,
+    pub(crate) redis: Redis,
+    pub(crate) outbox: Outbox,
+    /// Everything started here ends with the world.
+    tasks: JoinSet<()>,
+}
+
+impl World {
+    /// On the shared cluster.
+    pub(crate) async fn new() -> Self {
+        let shared = stack::redis().await.unwrap();
+        Self::on(shared.urls, &shared.prefix).await
+    }
+
+    /// On a cluster of the test's own.
+    pub(crate) async fn on_private(cluster: &RedisCluster) -> Self {
+        Self::on(cluster.urls(), "test").await
+    }
+
+    async fn on(urls: Vec<String>, prefix: &str) -> Self {
+        let (database, postgres) = sandbox_with(|config| config.pool_max = 20).await;
+        run_sql(
+            &database,
+            "CREATE TABLE effect (id bigserial PRIMARY KEY, number bigint NOT NULL);
+             CREATE TABLE begun (number bigint NOT NULL)",
+        )
+        .await;
+        let redis = Redis::connect(&RedisConfig::new(urls, prefix)).await.unwrap();
+        let outbox = Outbox::new("producer", Arc::new(SystemClock));
+        Self { database, postgres, redis, outbox, tasks: JoinSet::new() }
+    }
+
+    /// Writes one event per number, all in one transaction.
+    pub(crate) async fn produce(&self, key: &str, numbers: impl IntoIterator<Item = i64>) -> Vec<Uuid> {
+        produce(&self.postgres, &self.outbox, key, numbers).await
+    }
+
+    pub(crate) fn relay(&self) -> Relay {
+        self.relay_with(relay_config())
+    }
+
+    pub(crate) fn relay_with(&self, config: RelayConfig) -> Relay {
+        Relay::new(self.postgres.clone(), self.redis.clone(), &self.outbox, config)
+    }
+
+    pub(crate) fn consumer<H: Handler>(&self, handler: H) -> Consumer<H> {
+        self.consumer_with(consumer_config(), handler)
+    }
+
+    pub(crate) fn consumer_with<H: Handler>(&self, config: ConsumerConfig, handler: H) -> Consumer<H> {
+        let clock = Arc::new(SystemClock);
+        Consumer::new(self.postgres.clone(), self.redis.clone(), clock, Noted::TOPIC, config, handler)
+            .unwrap()
+    }
+
+    /// Runs a relay and a consumer until the world ends.
+    pub(crate) fn start<H: Handler>(&mut self, handler: H) {
+        self.start_relay();
+        self.start_consumer(self.consumer(handler));
+    }
+
+    pub(crate) fn start_relay(&mut self) -> tokio::task::AbortHandle {
+        let relay = self.relay();
+        self.spawn(relay.run(CancellationToken::new()))
+    }
+
+    pub(crate) fn start_consumer<H: Handler>(&mut self, consumer: Consumer<H>) -> tokio::task::AbortHandle {
+        self.spawn(consumer.run(CancellationToken::new()))
+    }
+
+    pub(crate) fn spawn(
+        &mut self,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> tokio::task::AbortHandle {
+        self.tasks.spawn(task)
+    }
+
+    pub(crate) fn letters(&self) -> DeadLetters {
+        DeadLetters::new(self.postgres.clone(), GROUP)
+    }
+
+    /// The numbers whose effect was applied, in the order of their commits.
+    pub(crate) async fn effects(&self) -> Vec<i64> {
+        let rows =
+            self.postgres.query("effects", "SELECT number FROM effect ORDER BY id", &[]).await.unwrap();
+        rows.iter().map(|row| column(row, "number").unwrap()).collect()
+    }
+
+    pub(crate) async fn wait_for_effects(&self, count: usize) {
+        wait_until("all effects", SOON, async || self.effects().await.len() >= count).await;
+    }
+
+    pub(crate) async fn wait_for_letters(&self, count: usize) {
+        let letters = self.letters();
+        wait_until("the dead letters", SOON, async || {
+            letters.list(None, 100).await.unwrap().letters.len() == count
+        })
+        .await;
+    }
+
+    /// Waits until the group has nothing pending and nothing unread.
+    pub(crate) async fn wait_until_idle(&self) {
+        wait_until("the group to be done", SOON, async || {
+            let Ok(groups) = self.stream(async |stream| stream.groups().await).await else { return false };
+            let last = self.stream(async |stream| stream.last_id().await).await.ok().flatten();
+            groups.iter().any(|it| it.name == GROUP && it.pending == 0 && Some(it.last_delivered) == last)
+        })
+        .await;
+    }
+
+    /// All entries of the stream.
+    pub(crate) async fn entries(&self) -> Vec<Entry> {
+        self.stream(async |stream| stream.range(StreamId::ZERO, StreamId::MAX, 10_000).await).await.unwrap()
+    }
+
+    pub(crate) async fn positions(&self) -> Vec<u64> {
+        self.entries().await.iter().map(|entry| entry.id.millis).collect()
+    }
+
+    pub(crate) async fn stream<T>(
+        &self,
+        work: impl AsyncFnOnce(onsale_storage::redis::Stream<'_>) -> T,
+    ) -> T {
+        let key = self.redis.keyspace("events").unwrap().key("stream", Noted::TOPIC).unwrap();
+        work(self.redis.stream(&key)).await
+    }
+}
+
+pub(crate) async fn produce(
+    postgres: &Postgres,
+    outbox: &Outbox,
+    key: &str,
+    numbers: impl IntoIterator<Item = i64>,
+) -> Vec<Uuid> {
+    let events: &Vec<_> = &numbers.into_iter().map(|number| NewEvent::new(key, &Noted { number })).collect();
+    let ids =
+        postgres.transaction("produce", |tx| async move { outbox.append(&tx, events).await }).await.unwrap();
+    outbox.wake_relay();
+    ids
+}
+
+pub(crate) fn relay_config() -> RelayConfig {
+    RelayConfig {
+        poll_every: Duration::from_millis(20),
+        check_every: Duration::from_millis(50),
+        batch_max: 50,
+        ..RelayConfig::default()
+    }
+}
+
+/// Short times, so that a take-over does not take long.
+pub(crate) fn consumer_config() -> ConsumerConfig {
+    ConsumerConfig {
+        group: GROUP.to_owned(),
+        block: Duration::from_millis(100),
+        claim_idle: Duration::from_millis(400),
+        attempts_max: 4,
+        backoff: BackoffConfig {
+            initial: Duration::from_millis(10),
+            max: Duration::from_millis(100),
+            multiplier: 2,
+            attempts_max: u32::MAX,
+        },
+        letters_every: Duration::from_millis(50),
+        ..ConsumerConfig::default()
+    }
+}
+
+/// Writes the effect of a message.
+pub(crate) async fn apply(transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
+    let number = message.payload::<Noted>()?.number;
+    transaction.execute("INSERT INTO effect (number) VALUES ($1)", &[&number]).await?;
+    Ok(())
+}
+
+/// Says, outside of the handler's transaction, that the handler was called.
+pub(crate) async fn note_begun(postgres: &Postgres, message: &Message) -> Result<(), HandlerError> {
+    let number = message.payload::<Noted>()?.number;
+    postgres.execute("begun", "INSERT INTO begun (number) VALUES ($1)", &[&number]).await?;
+    Ok(())
+}
+
+pub(crate) async fn begun(postgres: &Postgres) -> i64 {
+    let row = postgres.query_one("begun", "SELECT count(*) AS count FROM begun", &[]).await.unwrap();
+    column(&row, "count").unwrap()
+}
+
+/// Applies the effect, and nothing else.
+pub(crate) struct Apply;
+
+impl Handler for Apply {
+    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
+        apply(transaction, message).await
+    }
+}
+
+/// Applies the effect after `before` said that it may; `before` gets the number and how often it was called with it.
+pub(crate) struct Guarded<F> {
+    calls: std::sync::Mutex<std::collections::HashMap<i64, u32>>,
+    before: F,
+}
+
+impl<F> Guarded<F>
+where
+    F: Fn(i64, u32) -> Result<(), HandlerError> + Send + Sync + 'static,
+{
+    pub(crate) fn new(before: F) -> Self {
+        Self { calls: std::sync::Mutex::default(), before }
+    }
+}
+
+impl<F> Handler for Guarded<F>
+where
+    F: Fn(i64, u32) -> Result<(), HandlerError> + Send + Sync + 'static,
+{
+    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
+        let number = message.payload::<Noted>()?.number;
+        let calls = {
+            let mut calls = self.calls.lock().unwrap();
+            let calls = calls.entry(number).or_default();
+            *calls += 1;
+            *calls
+        };
+        // After the effect, so that a failure has something to undo.
+        apply(transaction, message).await?;
+        (self.before)(number, calls)
+    }
+}
+
+/// Applies the effect, says so outside, and takes `hold` before it lets the transaction end.
+pub(crate) struct Slow {
+    pub(crate) postgres: Postgres,
+    pub(crate) hold: Duration,
+}
+
+impl Handler for Slow {
+    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
+        apply(transaction, message).await?;
+        note_begun(&self.postgres, message).await?;
+        tokio::time::sleep(self.hold).await;
+        Ok(())
+    }
+}
+
+pub(crate) fn retry(text: &str) -> HandlerError {
+    HandlerError::Retry(text.into())
+}
+
+/// The error of a failed transaction in a test's own closure.
+pub(crate) fn refused() -> Error {
+    Error::Url
+}

@@ -1,0 +1,365 @@
+//! Leases on a real Postgres and a real Redis Cluster: who leads, how leadership moves, and what an old leader can still
+//! do, which is nothing. Its helpers also serve the other lease tests.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use onsale_kit::{
+    error::{Kind, ServiceError},
+    tasks::Tasks,
+};
+use onsale_storage::{
+    lease::{Candidacy, Election, Error, Leadership, Lease, LeaseConfig},
+    postgres::{Isolation, Postgres, column},
+    redis::{Command, Redis},
+};
+use onsale_testkit::{stack::TestDatabase, wait_until};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    redis::{door, keys},
+    support::{run_sql, sandbox_with},
+};
+
+/// Long enough that nothing runs out by itself during a test.
+pub(crate) const LONG: LeaseConfig = LeaseConfig {
+    ttl: Duration::from_secs(60),
+    renew_every: Duration::from_millis(500),
+    margin: Duration::from_secs(1),
+    try_every: Duration::from_millis(100),
+    concurrency: 8,
+};
+
+/// Short enough to wait for.
+pub(crate) const SHORT: LeaseConfig = LeaseConfig {
+    ttl: Duration::from_millis(1_500),
+    renew_every: Duration::from_millis(300),
+    margin: Duration::from_millis(150),
+    try_every: Duration::from_millis(100),
+    concurrency: 8,
+};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Both stores, and a table that remembers under which epoch each line was written, in order.
+pub(crate) struct Ground {
+    pub(crate) redis: Redis,
+    pub(crate) postgres: Postgres,
+    pub(crate) database: TestDatabase,
+}
+
+/// One process, as far as leases are concerned.
+pub(crate) struct Process {
+    pub(crate) tasks: Tasks,
+    pub(crate) election: Election,
+}
+
+impl Ground {
+    pub(crate) async fn new(redis: Redis) -> Self {
+        let (database, postgres) = sandbox_with(|config| {
+            config.idle_in_transaction_timeout = Duration::from_secs(2);
+            config.lock_timeout = Duration::from_secs(1);
+        })
+        .await;
+        run_sql(
+            &database,
+            "CREATE TABLE written (line bigserial PRIMARY KEY, name text, epoch bigint, writer text)",
+        )
+        .await;
+        Self { redis, postgres, database }
+    }
+
+    pub(crate) fn process(&self, config: &LeaseConfig) -> Process {
+        let tasks = Tasks::new();
+        let election =
+            Election::start(&self.redis, &self.postgres, &keys(&self.redis), config, &tasks).unwrap();
+        Process { tasks, election }
+    }
+
+    /// One guarded write, as a leader does it; `hold` keeps the transaction open between guard and write.
+    pub(crate) async fn write(&self, lease: &Lease, writer: &str, hold: Duration) -> Result<(), Error> {
+        self.postgres
+            .transaction("write", async |transaction| {
+                lease.guard(&transaction).await?;
+                tokio::time::sleep(hold).await;
+                let insert = "INSERT INTO written (name, epoch, writer) VALUES ($1, $2, $3)";
+                transaction.execute(insert, &[&lease.name(), &lease.epoch(), &writer]).await?;
+                Ok(())
+            })
+            .await
+    }
+
+    /// What was written for `name`: epoch and writer, in order.
+    pub(crate) async fn written(&self, name: &str) -> Vec<(i64, String)> {
+        let sql = "SELECT epoch, writer FROM written WHERE name = $1 ORDER BY line";
+        let rows = self.postgres.query("written", sql, &[&name]).await.unwrap();
+        rows.iter().map(|row| (column(row, "epoch").unwrap(), column(row, "writer").unwrap())).collect()
+    }
+
+    pub(crate) async fn epoch(&self, name: &str) -> i64 {
+        let sql = "SELECT epoch FROM lease WHERE name = $1";
+        let row = self.postgres.query_opt("epoch", sql, &[&name]).await.unwrap();
+        row.map_or(0, |row| column(&row, "epoch").unwrap())
+    }
+
+    /// Makes Redis forget the lease.
+    pub(crate) async fn forget(&self, name: &str) {
+        let key = keys(&self.redis).key("lease", name).unwrap();
+        let _gone: u64 = self.redis.run(Command::new("DEL").key(&key).idempotent()).await.unwrap();
+    }
+}
+
+pub(crate) async fn elected(candidacy: &mut Candidacy) -> Lease {
+    timeout(SOON, candidacy.elected()).await.expect("elected in time").unwrap()
+}
+
+#[tokio::test]
+async fn one_of_several_candidates_leads() {
+    let ground = Ground::new(door().await).await;
+    let processes: Vec<Process> = (0..4).map(|_| ground.process(&LONG)).collect();
+    let candidacies: Vec<Candidacy> =
+        processes.iter().map(|process| process.election.enter("event-1").unwrap()).collect();
+    let leaders = || candidacies.iter().filter_map(Candidacy::lease).collect::<Vec<_>>();
+    wait_until("a leader", SOON, async || !leaders().is_empty()).await;
+    let [lease] = <[Lease; 1]>::try_from(leaders()).unwrap();
+    assert_eq!((lease.name(), lease.epoch()), ("event-1", 1));
+    ground.write(&lease, "leader", Duration::ZERO).await.unwrap();
+    // Over several renewals and tries of the others.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let still: Vec<i64> = leaders().iter().map(Lease::epoch).collect();
+    assert_eq!((still, ground.epoch("event-1").await), (vec![1], 1));
+}
+
+#[tokio::test]
+async fn a_lease_given_back_goes_to_another_at_once() {
+    let ground = Ground::new(door().await).await;
+    let [first, second] = [ground.process(&LONG), ground.process(&LONG)];
+    let mut leader = first.election.enter("event-1").unwrap();
+    let old = elected(&mut leader).await;
+    let mut follower = second.election.enter("event-1").unwrap();
+
+    let begin = Instant::now();
+    let mut seen = leader.leadership();
+    drop(leader);
+    let new = elected(&mut follower).await;
+    assert!(begin.elapsed() < Duration::from_secs(5), "far below the time to live: {:?}", begin.elapsed());
+    assert!(new.epoch() > old.epoch());
+    let told = timeout(SOON, seen.wait_for(|leadership| matches!(leadership, Leadership::Follower))).await;
+    told.expect("who left is told first").unwrap();
+    let error = ground.write(&old, "old", Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, Error::Fenced { epoch: 1, current: Some(2), .. }), "{error:?}");
+    assert_eq!(error.kind(), Kind::Contended);
+}
+
+#[tokio::test]
+async fn a_shutdown_gives_every_lease_back() {
+    let ground = Ground::new(door().await).await;
+    let [first, second] = [ground.process(&LONG), ground.process(&LONG)];
+    let names: Vec<String> = (0..40).map(|number| format!("event-{number}")).collect();
+    let mut old: Vec<Candidacy> = names.iter().map(|name| first.election.enter(name).unwrap()).collect();
+    for candidacy in &mut old {
+        elected(candidacy).await;
+    }
+    let mut new: Vec<Candidacy> = names.iter().map(|name| second.election.enter(name).unwrap()).collect();
+    let begin = Instant::now();
+    assert!(first.tasks.shutdown(SOON).await.is_empty());
+    for candidacy in &mut new {
+        assert_eq!(elected(candidacy).await.epoch(), 2);
+    }
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    assert!(old.iter().all(|candidacy| candidacy.lease().is_none()));
+    assert!(matches!(first.election.enter("late"), Err(Error::Ended)));
+    assert!(matches!(old[0].elected().await, Err(Error::Ended)));
+}
+
+#[tokio::test]
+async fn after_a_crash_the_lease_runs_out_and_another_leads() {
+    let ground = Ground::new(door().await).await;
+    let key = keys(&ground.redis).key("lease", "event-1").unwrap();
+    // A holder that will never renew.
+    let hold = Command::new("SET").key(&key).arg("crashed").arg("PX").arg(1_500);
+    let () = ground.redis.run(hold).await.unwrap();
+    let begin = Instant::now();
+    let process = ground.process(&SHORT);
+    let mut candidacy = process.election.enter("event-1").unwrap();
+    elected(&mut candidacy).await;
+    assert!(begin.elapsed() >= Duration::from_millis(1_400), "not before: {:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(5), "and soon after: {:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn a_takeover_waits_for_the_open_transaction_of_the_old_leader() {
+    let ground = Ground::new(door().await).await;
+    let [first, second] = [ground.process(&LONG), ground.process(&LONG)];
+    let mut leader = first.election.enter("event-1").unwrap();
+    let old = elected(&mut leader).await;
+    let (guarded, is_guarded) = oneshot::channel();
+    let (go_on, may_go_on) = oneshot::channel::<()>();
+    let channels = std::sync::Mutex::new(Some((guarded, may_go_on)));
+    let writing = ground.postgres.transaction("paused", async |transaction| {
+        old.guard(&transaction).await?;
+        let (guarded, may_go_on) = channels.lock().unwrap().take().expect("begun once");
+        guarded.send(()).unwrap();
+        may_go_on.await.unwrap();
+        let insert = "INSERT INTO written (name, epoch, writer) VALUES ($1, $2, 'old')";
+        transaction.execute(insert, &[&old.name(), &old.epoch()]).await?;
+        Ok::<_, Error>(())
+    });
+    let taking_over = async {
+        is_guarded.await.unwrap();
+        // Redis gives the lease to another while the leader is paused.
+        drop(first);
+        let mut follower = second.election.enter("event-1").unwrap();
+        steal(&ground, "event-1").await;
+        let early = timeout(Duration::from_millis(700), follower.elected()).await;
+        assert!(early.is_err(), "a higher epoch under an open transaction of the old leader");
+        go_on.send(()).unwrap();
+        let new = elected(&mut follower).await;
+        ground.write(&new, "new", Duration::ZERO).await.unwrap();
+    };
+    let (written, ()) = tokio::join!(writing, taking_over);
+    written.unwrap();
+    let error = ground.write(&old, "late", Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, Error::Fenced { .. }), "{error:?}");
+    assert!(!old.is_current(), "it has learned");
+    let writers: Vec<String> =
+        ground.written("event-1").await.into_iter().map(|(_, writer)| writer).collect();
+    assert_eq!(writers, ["old", "new"]);
+}
+
+/// Makes Redis forget the lease until another than the present holder has taken it there.
+async fn steal(ground: &Ground, name: &str) {
+    let key = keys(&ground.redis).key("lease", name).unwrap();
+    let holder =
+        async || -> Option<String> { ground.redis.run(Command::new("GET").key(&key)).await.unwrap() };
+    let before = holder().await;
+    wait_until("another holder", SOON, async || {
+        let now = holder().await;
+        if now == before {
+            ground.forget(name).await;
+        }
+        now.is_some() && now != before
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_leader_paused_for_good_is_cut_off_by_postgres() {
+    let ground = Ground::new(door().await).await;
+    let [first, second] = [ground.process(&LONG), ground.process(&LONG)];
+    let mut leader = first.election.enter("event-1").unwrap();
+    let old = elected(&mut leader).await;
+    // Longer than Postgres lets a transaction be idle.
+    let paused = ground.write(&old, "old", Duration::from_secs(4));
+    let taking_over = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let mut follower = second.election.enter("event-1").unwrap();
+        steal(&ground, "event-1").await;
+        let new = elected(&mut follower).await;
+        ground.write(&new, "new", Duration::ZERO).await.unwrap();
+    };
+    let (paused, ()) = tokio::join!(paused, taking_over);
+    assert!(paused.is_err(), "{paused:?}");
+    assert_eq!(ground.written("event-1").await, [(2, "new".to_owned())]);
+}
+
+#[tokio::test]
+async fn a_transaction_begun_before_the_takeover_and_guarded_after_it_is_fenced() {
+    let ground = Ground::new(door().await).await;
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
+        let name = format!("event-{isolation:?}");
+        let process = ground.process(&LONG);
+        let mut candidacy = process.election.enter(&name).unwrap();
+        let old = elected(&mut candidacy).await;
+        let raised = AtomicBool::new(false);
+        let outcome = ground
+            .postgres
+            .transaction_at(isolation, "late guard", async |transaction| {
+                // Takes the snapshot.
+                transaction.query("SELECT epoch FROM lease", &[]).await?;
+                // Only in the first attempt: above READ COMMITTED there is a second.
+                if !raised.swap(true, Ordering::Relaxed) {
+                    let raise = "UPDATE lease SET epoch = 7, holder = 'another' WHERE name = $1";
+                    ground.postgres.execute("raise", raise, &[&name]).await?;
+                }
+                old.guard(&transaction).await?;
+                let insert = "INSERT INTO written (name, epoch, writer) VALUES ($1, $2, 'old')";
+                transaction.execute(insert, &[&name, &old.epoch()]).await?;
+                Ok::<_, Error>(())
+            })
+            .await;
+        assert!(matches!(outcome, Err(Error::Fenced { current: Some(7), .. })), "{isolation:?}: {outcome:?}");
+        assert!(ground.written(&name).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_leader_that_was_fenced_steps_down_and_may_lead_again_with_a_higher_epoch() {
+    let ground = Ground::new(door().await).await;
+    let process = ground.process(&LONG);
+    let mut candidacy = process.election.enter("event-1").unwrap();
+    let old = elected(&mut candidacy).await;
+    // As after a failover of Redis that brought an old lease back: Redis has us, Postgres does not.
+    let raise = "UPDATE lease SET epoch = 5, holder = 'another' WHERE name = 'event-1'";
+    ground.postgres.execute("raise", raise, &[]).await.unwrap();
+    assert!(ground.write(&old, "old", Duration::ZERO).await.is_err());
+    let new = elected(&mut candidacy).await;
+    assert_eq!(new.epoch(), 6);
+    ground.write(&new, "new", Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_row_that_is_gone_fences_too() {
+    let ground = Ground::new(door().await).await;
+    let process = ground.process(&LONG);
+    let mut candidacy = process.election.enter("event-1").unwrap();
+    let lease = elected(&mut candidacy).await;
+    ground.postgres.execute("lose", "DELETE FROM lease", &[]).await.unwrap();
+    let error = ground.write(&lease, "old", Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, Error::Fenced { current: None, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn many_names_are_led_by_one_task_and_come_and_go() {
+    let ground = Ground::new(door().await).await;
+    let process = ground.process(&SHORT);
+    let names: Vec<String> = (0..200).map(|number| format!("event-{number}")).collect();
+    let mut candidacies: Vec<Candidacy> =
+        names.iter().map(|name| process.election.enter(name).unwrap()).collect();
+    for candidacy in &mut candidacies {
+        elected(candidacy).await;
+    }
+    assert!(matches!(process.election.enter("event-7"), Err(Error::Entered { .. })));
+    assert!(matches!(process.election.enter("no name"), Err(Error::Redis(_))));
+    assert_eq!(process.tasks.running(), ["lease election"]);
+    // Longer than the time to live: all of them are renewed in time.
+    tokio::time::sleep(SHORT.ttl + Duration::from_secs(1)).await;
+    let epochs: Vec<Option<i64>> =
+        candidacies.iter().map(|candidacy| candidacy.lease().map(|lease| lease.epoch())).collect();
+    assert_eq!(epochs, vec![Some(1); 200]);
+    // A name can be left and entered again at once.
+    drop(candidacies.remove(7));
+    let mut again = process.election.enter("event-7").unwrap();
+    assert_eq!(elected(&mut again).await.epoch(), 2);
+}
+
+#[tokio::test]
+async fn settings_that_lose_leases_are_refused() {
+    let ground = Ground::new(door().await).await;
+    for config in [
+        LeaseConfig { renew_every: Duration::ZERO, ..LONG },
+        LeaseConfig { concurrency: 0, ..LONG },
+        LeaseConfig { ttl: Duration::from_secs(1), ..LONG },
+        LeaseConfig { margin: LONG.ttl, ..LONG },
+    ] {
+        let started =
+            Election::start(&ground.redis, &ground.postgres, &keys(&ground.redis), &config, &Tasks::new());
+        assert!(matches!(started, Err(Error::Config { .. })), "{config:?}");
+    }
+    LeaseConfig::default().validate().unwrap();
+}

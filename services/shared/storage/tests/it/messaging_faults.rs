@@ -1,0 +1,198 @@
+//! The way of an event through crashes and losses: none is lost, each takes effect once.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use onsale_storage::messaging::{Consumer, ConsumerConfig};
+use onsale_storage::postgres::{Postgres, PostgresConfig};
+use onsale_storage::redis::{Redis, RedisConfig, StreamId};
+use onsale_testkit::stack::{self, RedisCluster};
+use onsale_testkit::wait_until;
+use onsale_types::SystemClock;
+use tokio_util::sync::CancellationToken;
+
+use crate::events::{Apply, GROUP, SOON, Slow, World, begun, consumer_config};
+
+const LONG: Duration = Duration::from_secs(3_600);
+
+#[tokio::test]
+async fn what_an_aborted_consumer_was_handling_is_handled_once_by_another() {
+    let mut world = World::new().await;
+    world.start_relay();
+    let slow = Slow { postgres: world.postgres.clone(), hold: LONG };
+    let consumer = world.start_consumer(world.consumer(slow));
+    world.produce("k", 0..3).await;
+    wait_until("the handler runs", SOON, async || begun(&world.postgres).await == 1).await;
+    consumer.abort();
+    world.start_consumer(world.consumer(Apply));
+    world.wait_for_effects(3).await;
+    world.wait_until_idle().await;
+    assert_eq!(world.effects().await, [0, 1, 2]);
+}
+
+/// Names the world of `a_killed_process_s_events…` to its child, as `url prefix node,…`.
+const CHILD: &str = "ONSALE_TEST_CHILD_CONSUMER";
+
+#[tokio::test]
+async fn what_a_killed_process_was_handling_is_handled_once_by_another() {
+    let mut world = World::new().await;
+    let config = world.redis.config();
+    let names = format!("{} {} {}", world.database.url, config.prefix, config.nodes.join(","));
+    world.produce("k", 0..3).await;
+    world.start_relay();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "messaging_faults::child_consumer"])
+        .env(CHILD, names)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the child's handler runs", SOON, async || begun(&world.postgres).await == 1).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(world.effects().await.is_empty());
+    world.start_consumer(world.consumer(Apply));
+    world.wait_for_effects(3).await;
+    world.wait_until_idle().await;
+    assert_eq!(world.effects().await, [0, 1, 2]);
+}
+
+/// The child of the test above, which kills it; without its variable it has nothing to do.
+#[tokio::test]
+async fn child_consumer() {
+    let Some(names) = std::env::var_os(CHILD) else { return };
+    let names = names.into_string().unwrap();
+    let [url, prefix, nodes] = names.split(' ').collect::<Vec<_>>().try_into().unwrap();
+    let nodes = nodes.split(',').map(str::to_owned).collect();
+    let redis = Redis::connect(&RedisConfig::new(nodes, prefix)).await.unwrap();
+    let postgres = Postgres::connect(&PostgresConfig::new(url, stack::SANDBOX_SCHEMA)).await.unwrap();
+    let handler = Slow { postgres: postgres.clone(), hold: LONG };
+    // Longer than the transaction may be idle, so that only the kill ends it.
+    let config = ConsumerConfig { handler_timeout: LONG, ..consumer_config() };
+    let consumer =
+        Consumer::new(postgres, redis, Arc::new(SystemClock), "test.noted", config, handler).unwrap();
+    consumer.run(CancellationToken::new()).await;
+}
+
+#[tokio::test]
+async fn an_event_that_kills_its_consumers_dies_in_the_end() {
+    let mut world = World::new().await;
+    world.produce("k", [1]).await;
+    world.relay().step().await.unwrap();
+    world.stream(async |it| it.create_group(GROUP, StreamId::ZERO).await).await.unwrap();
+    let read = world.stream(async |it| it.read_group(GROUP, "first", 1).await).await.unwrap();
+    assert_eq!(read.len(), 1);
+    for name in ["second", "third", "fourth"] {
+        let claim = async |it: onsale_storage::redis::Stream<'_>| {
+            it.auto_claim(GROUP, name, Duration::ZERO, StreamId::ZERO, 1).await
+        };
+        assert_eq!(world.stream(claim).await.unwrap().entries.len(), 1);
+    }
+    world.start_consumer(world.consumer(Apply));
+    world.wait_for_letters(1).await;
+    world.wait_until_idle().await;
+    assert!(world.effects().await.is_empty());
+    assert!(world.letters().list(None, 1).await.unwrap().letters[0].error.contains("died"));
+}
+
+#[tokio::test]
+async fn a_relay_may_be_dropped_anywhere() {
+    let world = World::new().await;
+    let mut produced = 0;
+    for round in 0..120_u64 {
+        if round < 60 {
+            world.produce("k", produced..produced + 3).await;
+            produced += 3;
+        }
+        let mut relay = world.relay();
+        // A different moment each time: before, in and after numbering and publishing.
+        let moment = Duration::from_micros(round * 150);
+        let _ = tokio::time::timeout(moment, relay.step()).await;
+    }
+    world.relay().step().await.unwrap();
+    assert_eq!(world.positions().await, (1..=180).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn events_flushed_before_they_were_read_are_published_again() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let mut world = World::on_private(&cluster).await;
+    world.produce("k", 0..10).await;
+    world.relay().step().await.unwrap();
+    assert_eq!(world.positions().await.len(), 10);
+    cluster.flush_all().await.unwrap();
+    assert!(world.positions().await.is_empty());
+    world.start(Apply);
+    world.wait_for_effects(10).await;
+
+    // Flushed after they were handled: published again, and without a second effect.
+    world.wait_until_idle().await;
+    cluster.flush_all().await.unwrap();
+    wait_until("all are published again", SOON, async || world.positions().await.len() == 10).await;
+    world.wait_until_idle().await;
+    world.produce("k", [10]).await;
+    world.wait_for_effects(11).await;
+    world.wait_until_idle().await;
+    assert_eq!(world.effects().await, (0..=10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_failover_that_loses_the_last_writes_loses_no_event() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let mut world = World::on_private(&cluster).await;
+    let key = "test:events:stream:{test.noted}";
+    world.start(Apply);
+    world.produce("k", 0..10).await;
+    world.wait_for_effects(10).await;
+    world.wait_until_idle().await;
+    cluster.wait_until_settled().await.unwrap();
+
+    let replica = cluster.cut_off_replica_of(key).await.unwrap();
+    world.produce("k", 10..20).await;
+    world.wait_for_effects(20).await;
+    cluster.kill_master_of(key).await.unwrap();
+    world.produce("k", 20..30).await;
+    cluster.thaw(replica).unwrap();
+    world.wait_for_effects(30).await;
+    wait_until("the stream is whole again", SOON, async || world.positions().await.len() == 30).await;
+    world.wait_until_idle().await;
+    assert_eq!(world.positions().await, (1..=30).collect::<Vec<_>>());
+    assert_eq!(world.effects().await, (0..30).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_dies_each_event_takes_effect_once() {
+    const EVENTS: i64 = 600;
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let mut world = World::on_private(&cluster).await;
+    for writer in 0..4 {
+        let (postgres, outbox) = (world.postgres.clone(), world.outbox.clone());
+        world.spawn(async move {
+            for number in (0..EVENTS).filter(|number| number % 4 == writer) {
+                crate::events::produce(&postgres, &outbox, &(number % 7).to_string(), [number]).await;
+                tokio::time::sleep(Duration::from_millis(rand::random_range(0..8))).await;
+            }
+        });
+    }
+    let mut relays: Vec<_> = (0..2).map(|_| world.start_relay()).collect();
+    let mut consumers: Vec<_> = (0..3).map(|_| world.start_consumer(world.consumer(Apply))).collect();
+    for round in 0..40 {
+        tokio::time::sleep(Duration::from_millis(rand::random_range(5..80))).await;
+        let relay = &mut relays[rand::random_range(0..2)];
+        relay.abort();
+        *relay = world.start_relay();
+        let consumer = &mut consumers[rand::random_range(0..3)];
+        consumer.abort();
+        *consumer = world.start_consumer(world.consumer(Apply));
+        if round % 8 == 7 {
+            cluster.flush_all().await.unwrap();
+        }
+    }
+    world.wait_for_effects(EVENTS.unsigned_abs().try_into().unwrap()).await;
+    world.wait_until_idle().await;
+    let mut effects = world.effects().await;
+    effects.sort_unstable();
+    assert_eq!(effects, (0..EVENTS).collect::<Vec<_>>());
+    assert!(world.letters().list(None, 10).await.unwrap().letters.is_empty());
+}

@@ -1,0 +1,243 @@
+//! The Redis door on a cluster that breaks: masters killed and frozen, scripts forgotten, slots moved.
+//! Each test has a cluster of its own. Bounds are generous: they tell "comes back" from "hangs", not how fast.
+
+use std::{
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use onsale_kit::deadline::Deadline;
+use onsale_storage::redis::{Command, Error, Key, Pipeline, Redis, RedisConfig, Script};
+use onsale_testkit::stack::RedisCluster;
+use tokio::time::Instant;
+
+use crate::redis::{config, key_on_shard, keys};
+
+/// Node timeout, vote and a busy machine.
+const FAILOVER_MAX: Duration = Duration::from_secs(20);
+
+static COUNT: LazyLock<Script> =
+    LazyLock::new(|| Script::new("count", "redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])"));
+
+/// What one shard's caller saw.
+#[derive(Debug, Default)]
+struct Seen {
+    succeeded: u32,
+    failed: u32,
+    slowest: Duration,
+    last_success: Option<Instant>,
+}
+
+/// Writes to `key` until told to stop, one call after the other.
+async fn write_until(redis: Redis, key: Key, stop: Arc<AtomicBool>) -> Seen {
+    let mut seen = Seen::default();
+    while !stop.load(Ordering::Relaxed) {
+        let begin = Instant::now();
+        let answer = redis.run::<()>(Command::new("SET").key(&key).arg("x").idempotent()).await;
+        seen.slowest = seen.slowest.max(begin.elapsed());
+        match answer {
+            Ok(()) => {
+                seen.succeeded += 1;
+                seen.last_success = Some(Instant::now());
+            }
+            Err(_) => seen.failed += 1,
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    seen
+}
+
+/// Breaks the master of one shard under load on all, and returns what each shard's caller saw; the broken one's first.
+async fn break_under_load(redis: &Redis, broken: Key, break_it: impl AsyncFnOnce()) -> Vec<Seen> {
+    let others = [1, 2].map(|shard| key_on_shard(&keys(redis), "load", shard));
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers = [broken.clone()]
+        .into_iter()
+        .chain(others)
+        .map(|key| write_until(redis.clone(), key, Arc::clone(&stop)));
+    let steering = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        break_it().await;
+        let begin = Instant::now();
+        // The shard serves again once a fresh call succeeds.
+        while redis.run::<()>(Command::new("SET").key(&broken).arg("y").idempotent()).await.is_err() {
+            assert!(begin.elapsed() < FAILOVER_MAX, "the shard did not come back");
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        stop.store(true, Ordering::Relaxed);
+    };
+    let (seen, ()) = tokio::join!(join_all(writers), steering);
+    seen
+}
+
+fn assert_survived(seen: &[Seen], config: &RedisConfig) {
+    for shard in seen {
+        assert!(shard.slowest < config.overall_timeout + Duration::from_secs(2), "a call hung: {seen:?}");
+        assert!(shard.last_success.is_some_and(|at| at.elapsed() < Duration::from_secs(5)), "{seen:?}");
+    }
+    for other in &seen[1..] {
+        assert_eq!(other.failed, 0, "another shard failed: {seen:?}");
+        assert!(other.slowest < Duration::from_secs(2), "another shard stalled: {seen:?}");
+        assert!(other.succeeded > 50, "another shard stalled: {seen:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_master_costs_its_shard_a_failover_and_the_others_nothing() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let config = config(&cluster);
+    let redis = Redis::connect(&config).await.unwrap();
+    let key = key_on_shard(&keys(&redis), "load", 0);
+    let seen = break_under_load(&redis, key.clone(), async || {
+        cluster.kill_master_of(key.as_str()).await.unwrap();
+    })
+    .await;
+    println!("killed: {seen:?}");
+    assert_survived(&seen, &config);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_master_costs_its_shard_a_failover_and_hangs_nobody() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let config = config(&cluster);
+    let redis = Redis::connect(&config).await.unwrap();
+    let key = key_on_shard(&keys(&redis), "load", 0);
+    let seen = break_under_load(&redis, key.clone(), async || {
+        cluster.freeze(cluster.master_of(key.as_str()).await.unwrap()).unwrap();
+    })
+    .await;
+    println!("frozen: {seen:?}");
+    assert_survived(&seen, &config);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_script_that_every_node_forgot_is_loaded_again() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let redis = Redis::connect(&config(&cluster)).await.unwrap();
+    let places: Vec<[Key; 2]> = (0..3)
+        .map(|shard| ["first", "second"].map(|name| key_on_shard(&keys(&redis), name, shard)))
+        .collect();
+    for round in 1..=3_u64 {
+        for [first, second] in &places {
+            let call = COUNT.call().key(first).key(second);
+            assert_eq!(redis.run::<u64>(call).await.unwrap(), round);
+        }
+        for url in cluster.urls() {
+            let client = redis_client(&url);
+            let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+            let () = ::redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut connection).await.unwrap();
+        }
+    }
+}
+
+fn redis_client(url: &str) -> ::redis::Client {
+    ::redis::Client::open(url).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_that_move_under_load_cost_no_idempotent_call() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let redis = Redis::connect(&config(&cluster)).await.unwrap();
+    let keys = keys(&redis);
+    let names: Vec<Key> = (0..200).map(|name| keys.key(&format!("n{name}"), "moving").unwrap()).collect();
+    let stop = AtomicBool::new(false);
+    let worker = |offset: usize| {
+        let (redis, names, stop) = (&redis, &names, &stop);
+        async move {
+            let mut calls = 0_u32;
+            for step in 0_usize.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let key = &names[(offset * 31 + step) % names.len()];
+                let other = &names[(offset * 17 + step * 7) % names.len()];
+                redis.run::<()>(Command::new("SET").key(key).arg(step).idempotent()).await.unwrap();
+                let pipeline = Pipeline::new("pair")
+                    .push(Command::new("SET").key(key).arg(step).idempotent())
+                    .push(Command::new("GET").key(other).idempotent());
+                let pipeline = if step % 2 == 0 { pipeline.atomic() } else { pipeline };
+                redis.run_all::<(String, Option<String>)>(pipeline).await.unwrap();
+                redis.run::<u64>(COUNT.call().key(other).key(key).idempotent()).await.unwrap();
+                calls += 3;
+            }
+            calls
+        }
+    };
+    let moves = async {
+        for _ in 0..4 {
+            cluster.move_slot_of(names[0].as_str()).await.unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    };
+    let (calls, ()) = tokio::join!(join_all((0..8).map(worker)), moves);
+    assert!(calls.iter().all(|calls| *calls > 10), "{calls:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_is_kept_even_when_the_node_does_not_answer() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let redis = Redis::connect(&config(&cluster)).await.unwrap();
+    let key = key_on_shard(&keys(&redis), "count", 0);
+    let master = cluster.master_of(key.as_str()).await.unwrap();
+    cluster.freeze(master).unwrap();
+    for command in [Command::new("GET").key(&key).idempotent(), Command::new("INCR").key(&key)] {
+        let begin = Instant::now();
+        let call = redis.run::<Option<u64>>(command);
+        let error = Deadline::after(Duration::from_millis(50)).scope(call).await.unwrap_err();
+        let took = begin.elapsed();
+        assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+        assert!(took >= Duration::from_millis(45) && took < Duration::from_millis(250), "{took:?}");
+    }
+    cluster.thaw(master).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_have_run_is_sent_again_only_if_idempotent() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    // Above the time of the test: the frozen master must wake as master, and carry out what waits in its socket.
+    let config = RedisConfig {
+        command_timeout: Duration::from_millis(200),
+        overall_timeout: Duration::from_millis(900),
+        ..config(&cluster)
+    };
+    let redis = Redis::connect(&config).await.unwrap();
+    let [once, often] = ["once", "often"].map(|name| key_on_shard(&keys(&redis), name, 0));
+    let master = cluster.master_of(once.as_str()).await.unwrap();
+    cluster.freeze(master).unwrap();
+    let calls = tokio::join!(
+        redis.run::<u64>(Command::new("INCR").key(&once)),
+        // A lie, to count the attempts.
+        redis.run::<u64>(Command::new("INCR").key(&often).idempotent()),
+    );
+    cluster.thaw(master).unwrap();
+    assert!(matches!(calls.0, Err(Error::Unknown { .. })), "{calls:?}");
+    assert!(matches!(calls.1, Err(Error::Unknown { .. })), "{calls:?}");
+    let count = async |key: &Key| redis.run::<Option<u64>>(Command::new("GET").key(key).idempotent()).await;
+    // Sent before on the same connections, so they have run when this is answered; a new connection may be faster.
+    onsale_testkit::wait_until("the waiting commands to run", Duration::from_secs(10), async || {
+        count(&once).await.is_ok_and(|count| count == Some(1))
+            && count(&often).await.is_ok_and(|count| count > Some(1))
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(count(&once).await.unwrap(), Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_door_made_while_a_master_is_down_works_for_the_other_shards() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let settings = config(&cluster);
+    let redis = Redis::connect(&settings).await.unwrap();
+    let [dead, alive] = [0, 1].map(|shard| key_on_shard(&keys(&redis), "load", shard));
+    drop(redis);
+    cluster.freeze(cluster.master_of(dead.as_str()).await.unwrap()).unwrap();
+    let begin = Instant::now();
+    let redis = Redis::connect(&settings).await.unwrap();
+    let () = redis.run(Command::new("SET").key(&alive).arg("x").idempotent()).await.unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
+    redis.ready().await.unwrap();
+}

@@ -1,0 +1,127 @@
+//! Hints: sharded Pub/Sub that finds its way back after a failover, and never makes its publisher wait.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use onsale_kit::tasks::Tasks;
+use onsale_storage::redis::{Hint, Hints, Key, Redis, Subscription};
+use onsale_testkit::stack::RedisCluster;
+use tokio::time::{Instant, timeout};
+
+use crate::redis::{config, door, key_on_shard, keys};
+
+const FAILOVER_MAX: Duration = Duration::from_secs(20);
+
+async fn next(hints: &mut Subscription) -> Hint {
+    timeout(Duration::from_secs(5), hints.next())
+        .await
+        .expect("a hint in time")
+        .expect("subscriptions do not end")
+}
+
+/// Publishes until the subscriber hears it: before Redis confirmed the subscription, hints are lost.
+async fn publish_until_heard(redis: &Redis, channel: &Key, hints: &mut Subscription, payload: &[u8]) {
+    let begin = Instant::now();
+    loop {
+        assert!(begin.elapsed() < FAILOVER_MAX, "no hint came through");
+        // A failover in progress may refuse it; hints are allowed to get lost.
+        let _ignored = redis.publish(channel, payload).await;
+        let heard = timeout(Duration::from_millis(100), async {
+            while let Some(hint) = hints.next().await {
+                if hint == Hint::Message(payload.into()) {
+                    return;
+                }
+            }
+        });
+        if heard.await.is_ok() {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hint_reaches_every_subscriber_of_its_channel_and_no_other() {
+    let redis = door().await;
+    let tasks = Tasks::new();
+    let hints = Hints::start(&redis, &tasks);
+    let [channel, other] = ["a", "b"].map(|tag| keys(&redis).key("moves", tag).unwrap());
+    let mut subscriptions = [&channel, &channel, &other].map(|channel| hints.subscribe(channel));
+    for subscription in &mut subscriptions {
+        assert_eq!(next(subscription).await, Hint::Gap, "every subscription begins with a look");
+    }
+    let [first, second, third] = &mut subscriptions;
+    publish_until_heard(&redis, &channel, first, b"move").await;
+    loop {
+        if next(second).await == Hint::Message(b"move".as_slice().into()) {
+            break;
+        }
+    }
+    publish_until_heard(&redis, &other, third, b"other").await;
+    assert!(tasks.shutdown(Duration::from_secs(5)).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_subscriber_learns_that_it_missed_something() {
+    let redis = door().await;
+    let tasks = Tasks::new();
+    let hints = Hints::start(&redis, &tasks);
+    let channel = keys(&redis).key("moves", "a").unwrap();
+    let (mut slow, mut quick) = (hints.subscribe(&channel), hints.subscribe(&channel));
+    publish_until_heard(&redis, &channel, &mut quick, b"begin").await;
+    for number in 0..200_u32 {
+        redis.publish(&channel, number.to_string().as_bytes()).await.unwrap();
+    }
+    publish_until_heard(&redis, &channel, &mut quick, b"end").await;
+    let mut heard = Vec::new();
+    loop {
+        let hint = next(&mut slow).await;
+        if hint == Hint::Message(b"end".as_slice().into()) {
+            break;
+        }
+        heard.push(hint);
+    }
+    assert!(heard.len() < 100, "the buffer is bounded, yet {} waited", heard.len());
+    assert!(heard.iter().skip(1).any(|hint| *hint == Hint::Gap), "it must learn of the gap");
+    assert!(tasks.shutdown(Duration::from_secs(5)).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hints_come_again_after_their_master_was_killed_or_frozen() {
+    for freeze in [false, true] {
+        let cluster = RedisCluster::start_private().await.unwrap();
+        let redis = Redis::connect(&config(&cluster)).await.unwrap();
+        let tasks = Tasks::new();
+        let hints = Hints::start(&redis, &tasks);
+        let channels: Vec<Key> = (0..3).map(|shard| key_on_shard(&keys(&redis), "moves", shard)).collect();
+        let mut subscriptions: Vec<Subscription> =
+            channels.iter().map(|channel| hints.subscribe(channel)).collect();
+        for (channel, hints) in channels.iter().zip(&mut subscriptions) {
+            publish_until_heard(&redis, channel, hints, b"before").await;
+        }
+        let master = cluster.master_of(channels[0].as_str()).await.unwrap();
+        if freeze {
+            cluster.freeze(master).unwrap();
+        } else {
+            cluster.kill(master).await.unwrap();
+        }
+        for (channel, hints) in channels.iter().zip(&mut subscriptions) {
+            publish_until_heard(&redis, channel, hints, b"after").await;
+        }
+        assert!(tasks.shutdown(Duration::from_secs(5)).await.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gap_is_announced_when_the_connection_was_lost() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let redis = Redis::connect(&config(&cluster)).await.unwrap();
+    let tasks = Tasks::new();
+    let hints = Hints::start(&redis, &tasks);
+    let channel = key_on_shard(&keys(&redis), "moves", 0);
+    let mut subscription = hints.subscribe(&channel);
+    publish_until_heard(&redis, &channel, &mut subscription, b"before").await;
+    cluster.kill_master_of(channel.as_str()).await.unwrap();
+    let gap = timeout(FAILOVER_MAX, async { while subscription.next().await != Some(Hint::Gap) {} });
+    gap.await.expect("a gap is announced");
+    assert!(tasks.shutdown(Duration::from_secs(5)).await.is_empty());
+}
