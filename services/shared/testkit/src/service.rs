@@ -1,0 +1,83 @@
+//! A whole service in the test's own process: its `build`, on fresh stores, on free ports, trusting a mint of its own.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use onsale_kit::{
+    BuildError,
+    config::{self, Environment, ServiceConfig},
+    server::{Chassis, RunningServer},
+};
+use onsale_types::SystemClock;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::{
+    stack::{self, TestDatabase},
+    tokens::Mint,
+    wait::wait_until,
+};
+
+/// How long a service may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running service.
+pub struct TestService {
+    /// The server, on free ports.
+    pub server: RunningServer,
+    /// Whose tokens it trusts.
+    pub mint: Mint,
+    /// Its database, fresh and migrated; dropped with this.
+    pub database: TestDatabase,
+}
+
+impl TestService {
+    /// Starts `service` as `kit::run` would.
+    pub async fn start<C, B>(service: &'static str, defaults: &str, build: B) -> Result<Self, Box<dyn Error>>
+    where
+        C: ServiceConfig,
+        B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
+    {
+        let (mint, database, redis) = (Mint::new(), stack::database().await?, stack::redis().await?);
+        let settings = [
+            ("SERVER__LISTEN", "127.0.0.1:0".to_owned()),
+            ("SERVER__ADMIN_LISTEN", "127.0.0.1:0".to_owned()),
+            ("SERVER__DRAIN__LAME_DUCK", "0s".to_owned()),
+            ("AUTH__MESH__KEY", mint.mesh_key()),
+            ("AUTH__MESH__JWKS", mint.mesh_jwks()),
+            ("STORES__POSTGRES__URL", database.url.clone()),
+            ("STORES__REDIS__NODES", format!("{:?}", redis.urls)),
+            ("STORES__REDIS__PREFIX", redis.prefix.clone()),
+        ];
+        let environment: Environment =
+            settings.into_iter().map(|(key, value)| (format!("ONSALE__{key}"), value)).collect();
+        let (mut chassis_config, config) = config::load::<C>(service, defaults, &environment)?;
+        chassis_config.auth = mint.auth_config();
+        let mut chassis = Chassis::new(service, chassis_config, Arc::new(SystemClock))?;
+        build(config, &mut chassis).await.map_err(|error| error.to_string())?;
+        Ok(Self { server: chassis.start().await?, mint, database })
+    }
+
+    /// A connection to it.
+    pub async fn channel(&self) -> Result<Channel, tonic::transport::Error> {
+        Endpoint::from_shared(format!("http://{}", self.server.address()))?.connect().await
+    }
+}
+
+/// Asserts what every service owes from its first day: it becomes ready on real stores and drains without cutting
+/// anything.
+///
+/// # Panics
+/// When it does not.
+#[expect(clippy::expect_used, reason = "a test fails by panicking")]
+pub async fn assert_starts_and_drains<C, B>(service: &'static str, defaults: &str, build: B)
+where
+    C: ServiceConfig,
+    B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
+{
+    let running = TestService::start(service, defaults, build).await.expect("the service starts");
+    wait_until("the service is ready", PATIENCE, || async {
+        running.server.readiness().verdict().is_ready()
+    })
+    .await;
+    let drained = running.server.shutdown().await;
+    assert!(drained.is_clean(), "{drained:?}");
+}

@@ -1,0 +1,193 @@
+//! A real Postgres on loopback. Starts it, tells where it listens, stops it; knows nothing of schemas.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tokio_postgres::NoTls;
+
+use super::Error;
+use super::process::{self, Launch, Process, Scratch, Signal};
+
+const PACKAGE: &str = "postgresql";
+/// Another process may take a port between our look and the server's bind.
+const PORT_TRIES: u32 = 5;
+
+/// How to run a Postgres.
+#[derive(Clone, Debug)]
+pub struct PostgresServerConfig {
+    /// Where the data lives. Unset: a directory that goes when the server does.
+    pub directory: Option<PathBuf>,
+    /// The port; unset: a free one.
+    pub port: Option<u16>,
+    /// `max_connections`.
+    pub connections_max: u32,
+    /// Whether a commit waits for the disk. Only a run whose data nobody needs may turn it off.
+    pub durable: bool,
+    /// How long the server may take until it answers.
+    pub start_timeout: Duration,
+}
+
+impl Default for PostgresServerConfig {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            port: None,
+            connections_max: 300,
+            durable: true,
+            start_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A running Postgres. Dropping it ends it at once; it also ends when this process does, however that ends.
+#[derive(Debug)]
+pub struct PostgresServer {
+    process: Process,
+    port: u16,
+    // Declared last: the data goes after the server that writes it.
+    _scratch: Option<Scratch>,
+}
+
+impl PostgresServer {
+    /// Prepares the data directory if it is new, starts the server and waits until it answers.
+    pub async fn start(config: PostgresServerConfig) -> Result<Self, Error> {
+        let (scratch, base) = match &config.directory {
+            Some(directory) => (None, directory.clone()),
+            None => {
+                let scratch = Scratch::create("postgres")?;
+                let base = scratch.path().to_owned();
+                (Some(scratch), base)
+            }
+        };
+        // Postgres refuses to run as root.
+        let user = process::is_root().then_some("postgres");
+        let data = base.join("data");
+        if !data.join("PG_VERSION").exists() {
+            let (data, user) = (data.clone(), user);
+            tokio::task::spawn_blocking(move || initialize(&data, user))
+                .await
+                .map_err(|source| Error::Directory { source: source.into() })??;
+        }
+        for attempt in 1.. {
+            let port = config.port.map_or_else(process::free_port, Ok)?;
+            let process = launch(&base, &data, user, port, &config)?;
+            match wait_until_ready(process, &data, port, config.start_timeout).await {
+                Ok(process) => return Ok(Self { process, port, _scratch: scratch }),
+                Err(Error::Ended { log, .. })
+                    if log.contains("could not bind") && config.port.is_none() && attempt < PORT_TRIES => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::NoPort)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// A connection string for `database`, as the superuser.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        database_url(self.address(), database)
+    }
+
+    /// Stops it: sessions are ended, what is committed is on disk.
+    pub async fn stop(self) -> Result<(), Error> {
+        self.process.stop(Signal::Interrupt, Duration::from_secs(20)).await
+    }
+}
+
+/// The connection string of `database` on the server at `address`.
+pub(super) fn database_url(address: SocketAddr, database: &str) -> String {
+    format!("postgres://postgres@{address}/{database}")
+}
+
+/// Connects and keeps the connection's background half running.
+pub(super) async fn connect(url: &str) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the connection ends with its client, which nobody drains"
+    )]
+    tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok(client)
+}
+
+fn initialize(data: &Path, user: Option<&str>) -> Result<(), Error> {
+    std::fs::create_dir_all(data).map_err(|source| Error::Directory { source })?;
+    if let Some(user) = user {
+        let mut chown = Command::new("chown");
+        chown.arg(format!("{user}:")).arg(data);
+        process::run_to_end(chown, "chown")?;
+    }
+    let initdb = process::find_program("initdb", PACKAGE)?;
+    let mut command = process::guarded(&initdb, user, Signal::Kill)?;
+    command.args(["-A", "trust", "-E", "UTF8", "--locale=C", "--data-checksums", "--no-sync"]);
+    command.args(["-U", "postgres", "-D"]).arg(data);
+    // `initdb` looks at where it stands, and another account may not see our directory.
+    command.current_dir("/");
+    process::run_to_end(command, "initdb")
+}
+
+fn launch(
+    base: &Path,
+    data: &Path,
+    user: Option<&str>,
+    port: u16,
+    config: &PostgresServerConfig,
+) -> Result<Process, Error> {
+    let on_off = if config.durable { "on" } else { "off" };
+    let settings = [
+        "listen_addresses=127.0.0.1".to_owned(),
+        format!("port={port}"),
+        "unix_socket_directories=".to_owned(),
+        format!("max_connections={}", config.connections_max),
+        format!("fsync={on_off}"),
+        format!("synchronous_commit={on_off}"),
+        format!("full_page_writes={on_off}"),
+        "timezone=UTC".to_owned(),
+    ];
+    let mut arguments = vec!["-D".to_owned(), data.display().to_string()];
+    arguments.extend(settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]));
+    Process::start(Launch {
+        name: "postgres",
+        program: &process::find_program("postgres", PACKAGE)?,
+        arguments,
+        user,
+        log: base.join("postgres.log"),
+        death_signal: Signal::Quit,
+    })
+}
+
+async fn wait_until_ready(
+    mut process: Process,
+    data: &Path,
+    port: u16,
+    timeout: Duration,
+) -> Result<Process, Error> {
+    let url = database_url(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), "postgres");
+    let end = Instant::now() + timeout;
+    loop {
+        if let Some(error) = process.failure() {
+            return Err(error);
+        }
+        if data_directory(&url).await.is_ok_and(|directory| Path::new(&directory) == data) {
+            return Ok(process);
+        }
+        if Instant::now() >= end {
+            return Err(Error::NotReady { name: "postgres".to_owned(), waited: timeout });
+        }
+        tokio::time::sleep(process::LOOK_AGAIN).await;
+    }
+}
+
+/// Asks the server which data it serves: on a port somebody else took, another Postgres may answer.
+async fn data_directory(url: &str) -> Result<String, tokio_postgres::Error> {
+    connect(url).await?.query_one("SHOW data_directory", &[]).await?.try_get(0)
+}

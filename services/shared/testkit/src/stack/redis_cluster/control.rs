@@ -1,0 +1,287 @@
+//! The levers: questions about roles, and the ways to break and mend the cluster.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, FromRedisValue};
+
+use super::{Node, NodeIndex, RedisCluster, launch, view};
+use crate::stack::Error;
+use crate::stack::process::{LOOK_AGAIN, Process, Signal};
+
+/// For one administrative command; a node that needs longer is frozen.
+const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
+const KEYS_PER_MOVE: usize = 100;
+
+impl RedisCluster {
+    /// The node that is master of `key`'s slot in the eyes of the majority that answers.
+    pub async fn master_of(&self, key: &str) -> Result<NodeIndex, Error> {
+        let slot = self.slot_of(key).await?;
+        let mut answer = Err(Error::NoSuchNode);
+        for (_, node) in self.running() {
+            let Ok(seen) = seen_by(node).await else { continue };
+            let owner = seen.iter().find(|it| it.is("master") && it.is_well() && it.holds(slot));
+            if let Some(owner) = owner {
+                answer = self.index_of(owner.port);
+                // A node that lost its masters' majority may still hold an old view; its own state says so.
+                if cluster_state_is_ok(node).await {
+                    break;
+                }
+            }
+        }
+        answer
+    }
+
+    /// A running replica of the master of `key`'s slot.
+    pub async fn replica_of(&self, key: &str) -> Result<NodeIndex, Error> {
+        let master = self.master_of(key).await?;
+        let seen = seen_by(self.node(master)?).await?;
+        let own = seen.iter().find(|it| it.is("myself")).map(|it| it.id.clone());
+        let replica = seen.iter().find(|it| it.master.is_some() && it.master == own && it.is_well());
+        self.index_of(replica.ok_or(Error::NoSuchNode)?.port)
+    }
+
+    /// Ends a node as a power cut would. `restart` brings it back.
+    pub async fn kill(&self, node: NodeIndex) -> Result<(), Error> {
+        let process = self.node(node)?.lock().take();
+        match process {
+            Some(process) => process.stop(Signal::Kill, Duration::from_secs(5)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Kills the master of `key`'s slot and says which node that was.
+    pub async fn kill_master_of(&self, key: &str) -> Result<NodeIndex, Error> {
+        let master = self.master_of(key).await?;
+        self.kill(master).await?;
+        Ok(master)
+    }
+
+    /// Starts a killed node again, with its data and on its port, and waits until it answers.
+    pub async fn restart(&self, index: NodeIndex) -> Result<(), Error> {
+        let node = self.node(index)?;
+        let mut process = launch(self.scratch.path(), node.port, node.bus_port, &self.config)?;
+        wait_until_answering(&mut process, node.address(), self.config.start_timeout).await?;
+        *node.lock() = Some(process);
+        Ok(())
+    }
+
+    /// Freezes a node: it keeps its connections and answers nobody.
+    pub fn freeze(&self, node: NodeIndex) -> Result<(), Error> {
+        self.signal(node, Signal::Stop)
+    }
+
+    /// Lets a frozen node run on.
+    pub fn thaw(&self, node: NodeIndex) -> Result<(), Error> {
+        self.signal(node, Signal::Continue)
+    }
+
+    /// Cuts the replica of `key`'s master off from what is written from now on, and freezes it. Kill the master, then
+    /// thaw the replica: it takes over without those writes, as in a failover that loses acknowledged ones.
+    pub async fn cut_off_replica_of(&self, key: &str) -> Result<NodeIndex, Error> {
+        let (master, replica) = (self.master_of(key).await?, self.replica_of(key).await?);
+        self.freeze(replica)?;
+        // The frozen replica's socket would still collect what the master sends.
+        let mut connection = connect(self.address(master)?).await?;
+        ask::<redis::Value>(&mut connection, "CLIENT", &["KILL".into(), "TYPE".into(), "replica".into()])
+            .await?;
+        Ok(replica)
+    }
+
+    /// Lets the replica of `key`'s master take over in agreement with the master: no write is lost.
+    pub async fn hand_over(&self, key: &str) -> Result<NodeIndex, Error> {
+        let replica = self.replica_of(key).await?;
+        let mut connection = connect(self.address(replica)?).await?;
+        ask::<()>(&mut connection, "CLUSTER", &["FAILOVER".into()]).await?;
+        self.wait_for("the replica to take over", async || Ok(self.master_of(key).await? == replica)).await?;
+        Ok(replica)
+    }
+
+    /// `FLUSHALL` on every master.
+    pub async fn flush_all(&self) -> Result<(), Error> {
+        for (_, node) in self.running() {
+            let mut connection = connect(node.address()).await?;
+            match ask::<()>(&mut connection, "FLUSHALL", &[]).await {
+                // A replica refuses; its master's flush reaches it.
+                Err(Error::Redis { source, .. }) if source.code() == Some("READONLY") => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves `key`'s slot, with its keys, to another master, and says which.
+    pub async fn move_slot_of(&self, key: &str) -> Result<NodeIndex, Error> {
+        let slot = self.slot_of(key).await?;
+        let from = self.master_of(key).await?;
+        let seen = seen_by(self.node(from)?).await?;
+        let own = seen.iter().find(|it| it.is("myself")).ok_or(Error::NoSuchNode)?;
+        let target = seen
+            .iter()
+            .find(|it| it.is("master") && it.is_well() && it.id != own.id)
+            .ok_or(Error::NoSuchNode)?;
+        let to = self.index_of(target.port)?;
+        let mut source = connect(self.address(from)?).await?;
+        let mut destination = connect(self.address(to)?).await?;
+        set_slot(&mut destination, slot, "IMPORTING", &own.id).await?;
+        set_slot(&mut source, slot, "MIGRATING", &target.id).await?;
+        migrate_keys(&mut source, slot, target.port).await?;
+        for connection in [&mut destination, &mut source] {
+            set_slot(connection, slot, "NODE", &target.id).await?;
+        }
+        self.wait_until_settled().await?;
+        Ok(to)
+    }
+
+    /// Waits until every running node calls the cluster well, all agree on who holds which slot, and every replica
+    /// follows its master.
+    pub async fn wait_until_settled(&self) -> Result<(), Error> {
+        self.wait_for("the cluster to settle", async || self.is_settled().await).await
+    }
+
+    async fn is_settled(&self) -> Result<bool, Error> {
+        let alive: Vec<u16> = self.running().map(|(_, node)| node.port).collect();
+        let mut agreed = None;
+        for (_, node) in self.running() {
+            let seen = seen_by(node).await?;
+            let all_well = alive.iter().all(|port| seen.iter().any(|it| it.port == *port && it.is_well()));
+            let roles = view::roles(&seen, &alive);
+            // A master that just lost its slots is about to become a replica.
+            let no_idle_master = roles.values().all(|(master, slots)| master.is_some() || !slots.is_empty());
+            let same = *agreed.get_or_insert_with(|| roles.clone()) == roles;
+            let settled = all_well && no_idle_master && same;
+            if !settled || !cluster_state_is_ok(node).await || !follows_its_master(node).await {
+                return Ok(false);
+            }
+        }
+        Ok(agreed.is_some())
+    }
+
+    /// Looks until `condition` holds. An error counts as "not yet": a node may be on its way up or down.
+    pub(super) async fn wait_for(
+        &self,
+        what: &'static str,
+        condition: impl AsyncFn() -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let end = Instant::now() + self.config.start_timeout;
+        while !matches!(condition().await, Ok(true)) {
+            if Instant::now() >= end {
+                return Err(Error::NotReady { name: what.to_owned(), waited: self.config.start_timeout });
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(())
+    }
+
+    async fn slot_of(&self, key: &str) -> Result<u16, Error> {
+        for (_, node) in self.running() {
+            let Ok(mut connection) = connect(node.address()).await else { continue };
+            if let Ok(slot) = ask(&mut connection, "CLUSTER", &["KEYSLOT".into(), key.to_owned()]).await {
+                return Ok(slot);
+            }
+        }
+        Err(Error::NoSuchNode)
+    }
+
+    fn signal(&self, node: NodeIndex, signal: Signal) -> Result<(), Error> {
+        self.node(node)?.lock().as_ref().map_or(Err(Error::NoSuchNode), |process| process.signal(signal))
+    }
+
+    fn index_of(&self, port: u16) -> Result<NodeIndex, Error> {
+        self.nodes.iter().position(|node| node.port == port).map(NodeIndex).ok_or(Error::NoSuchNode)
+    }
+}
+
+/// An administrative connection to one node.
+pub(super) async fn connect(address: SocketAddr) -> Result<MultiplexedConnection, Error> {
+    let failed = |source| Error::Redis { command: "connect".to_owned(), source };
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(COMMAND_TIMEOUT))
+        .set_response_timeout(Some(COMMAND_TIMEOUT));
+    let client = redis::Client::open(format!("redis://{address}")).map_err(failed)?;
+    client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)
+}
+
+pub(super) async fn ask<T: FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    command: &str,
+    arguments: &[String],
+) -> Result<T, Error> {
+    let mut line = redis::cmd(command);
+    for argument in arguments {
+        line.arg(argument);
+    }
+    line.query_async(connection)
+        .await
+        .map_err(|source| Error::Redis { command: format!("{command} {}", arguments.join(" ")), source })
+}
+
+pub(super) async fn wait_until_answering(
+    process: &mut Process,
+    address: SocketAddr,
+    timeout: Duration,
+) -> Result<(), Error> {
+    let end = Instant::now() + timeout;
+    loop {
+        if let Some(error) = process.failure() {
+            return Err(error);
+        }
+        if let Ok(mut connection) = connect(address).await
+            && ask::<String>(&mut connection, "PING", &[]).await.is_ok()
+        {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            return Err(Error::NotReady { name: "redis-server".to_owned(), waited: timeout });
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn seen_by(node: &Node) -> Result<Vec<view::Seen>, Error> {
+    let mut connection = connect(node.address()).await?;
+    Ok(view::parse(&ask::<String>(&mut connection, "CLUSTER", &["NODES".into()]).await?))
+}
+
+async fn cluster_state_is_ok(node: &Node) -> bool {
+    reports(node, "CLUSTER", "cluster_state:ok").await
+}
+
+/// True for a master as well: it follows nobody.
+async fn follows_its_master(node: &Node) -> bool {
+    reports(node, "INFO", "role:master").await
+        || (reports(node, "INFO", "master_link_status:up").await
+            && reports(node, "INFO", "master_sync_in_progress:0").await)
+}
+
+async fn reports(node: &Node, command: &str, line: &str) -> bool {
+    let argument = if command == "INFO" { "replication" } else { "INFO" };
+    let Ok(mut connection) = connect(node.address()).await else { return false };
+    let answer = ask::<String>(&mut connection, command, &[argument.to_owned()]).await;
+    answer.is_ok_and(|text| text.lines().any(|it| it.trim() == line))
+}
+
+async fn set_slot(
+    connection: &mut MultiplexedConnection,
+    slot: u16,
+    state: &str,
+    node: &str,
+) -> Result<(), Error> {
+    let arguments = ["SETSLOT".to_owned(), slot.to_string(), state.to_owned(), node.to_owned()];
+    ask(connection, "CLUSTER", &arguments).await
+}
+
+async fn migrate_keys(source: &mut MultiplexedConnection, slot: u16, port: u16) -> Result<(), Error> {
+    loop {
+        let request = ["GETKEYSINSLOT".to_owned(), slot.to_string(), KEYS_PER_MOVE.to_string()];
+        let keys: Vec<String> = ask(source, "CLUSTER", &request).await?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let mut arguments: Vec<String> =
+            ["127.0.0.1", &port.to_string(), "", "0", "5000", "KEYS"].map(str::to_owned).into();
+        arguments.extend(keys);
+        ask::<redis::Value>(source, "MIGRATE", &arguments).await?;
+    }
+}

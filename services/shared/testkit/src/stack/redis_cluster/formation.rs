@@ -1,0 +1,53 @@
+//! Makes a cluster out of lone nodes. By commands, not by `redis-cli --cluster create`: twice as fast.
+
+use super::control::{ask, connect};
+use super::{RedisCluster, view};
+use crate::stack::Error;
+
+const SLOTS: usize = 16_384;
+
+pub(super) async fn form(cluster: &RedisCluster) -> Result<(), Error> {
+    let masters = cluster.config.masters;
+    let mut connections = Vec::with_capacity(cluster.nodes.len());
+    for node in &cluster.nodes {
+        connections.push(connect(node.address()).await?);
+    }
+    for (index, connection) in connections.iter_mut().enumerate() {
+        // Different epochs from the start: otherwise the nodes first have to settle whose word counts.
+        ask::<()>(connection, "CLUSTER", &["SET-CONFIG-EPOCH".into(), (index + 1).to_string()]).await?;
+        if index < masters {
+            let (first, end) = (SLOTS * index / masters, SLOTS * (index + 1) / masters);
+            let range = ["ADDSLOTSRANGE".into(), first.to_string(), (end - 1).to_string()];
+            ask::<()>(connection, "CLUSTER", &range).await?;
+        }
+    }
+    // Everybody meets everybody: faster than waiting for gossip.
+    for (index, connection) in connections.iter_mut().enumerate() {
+        for node in cluster.nodes.iter().skip(index + 1) {
+            let [port, bus_port] = [node.port.to_string(), node.bus_port.to_string()];
+            ask::<()>(connection, "CLUSTER", &["MEET".into(), "127.0.0.1".into(), port, bus_port]).await?;
+        }
+    }
+    cluster.wait_for("all nodes to know each other", async || everyone_is_known(cluster).await).await?;
+
+    let mut ids = Vec::with_capacity(connections.len());
+    for connection in &mut connections {
+        ids.push(ask::<String>(connection, "CLUSTER", &["MYID".into()]).await?);
+    }
+    for (replica, connection) in connections.iter_mut().skip(masters).enumerate() {
+        let master = ids.get(replica % masters).cloned().unwrap_or_default();
+        ask::<()>(connection, "CLUSTER", &["REPLICATE".into(), master]).await?;
+    }
+    Ok(())
+}
+
+async fn everyone_is_known(cluster: &RedisCluster) -> Result<bool, Error> {
+    for node in &cluster.nodes {
+        let mut connection = connect(node.address()).await?;
+        let seen = view::parse(&ask::<String>(&mut connection, "CLUSTER", &["NODES".into()]).await?);
+        if seen.len() != cluster.nodes.len() || !seen.iter().all(view::Seen::is_well) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

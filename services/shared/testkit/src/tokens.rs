@@ -1,0 +1,332 @@
+//! Identity tokens for tests: good ones for every role, and every broken kind an attacker would try.
+//!
+//! They are put together by hand from raw parts, and never by the code under test: what a verifier shares with its
+//! forger, neither of them checks.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use onsale_kit::{
+    auth::{AuthConfig, GrantedRole, IssuerConfig, MESH, MeshConfig, ServiceTokens},
+    config::{Secret, Text},
+};
+use onsale_proto::auth::v1::Role;
+use onsale_types::{Clock, SystemClock};
+use ring::{
+    hmac,
+    rand::SystemRandom,
+    signature::{Ed25519KeyPair, KeyPair},
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// The issuer of people's tokens.
+pub const ISSUER: &str = "https://identity.test";
+/// Whom people's tokens are for.
+pub const AUDIENCE: &str = "onsale-test";
+
+const KEY_ID: &str = "people-1";
+const MESH_KEY_ID: &str = "mesh-1";
+const LIFETIME: Duration = Duration::from_secs(300);
+
+/// Makes keys, the settings that trust them, and tokens.
+pub struct Mint {
+    people: Key,
+    mesh: Key,
+    /// In nobody's key set.
+    stranger: Key,
+    clock: Arc<dyn Clock>,
+}
+
+/// A token that must be refused, and why.
+#[derive(Clone, Debug)]
+pub struct BrokenToken {
+    /// What is wrong with it.
+    pub flaw: &'static str,
+    /// The token, without `Bearer`.
+    pub token: String,
+}
+
+impl Default for Mint {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Mint {
+    /// New keys; tokens count from the machine's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock))
+    }
+
+    /// New keys; tokens count from `clock`.
+    #[must_use]
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { people: Key::generate(), mesh: Key::generate(), stranger: Key::generate(), clock }
+    }
+
+    /// The key set of the people's issuer, as JSON.
+    #[must_use]
+    pub fn jwks(&self) -> String {
+        self.people.jwks(KEY_ID)
+    }
+
+    /// The key set of the mesh, as JSON.
+    #[must_use]
+    pub fn mesh_jwks(&self) -> String {
+        self.mesh.jwks(MESH_KEY_ID)
+    }
+
+    /// The mesh's private key, PKCS#8 in base64, as settings have it.
+    #[must_use]
+    pub fn mesh_key(&self) -> String {
+        STANDARD.encode(&self.mesh.pkcs8)
+    }
+
+    /// Settings that trust this mint: its people as customers, organizers and staff, its mesh as services.
+    #[must_use]
+    pub fn auth_config(&self) -> AuthConfig {
+        AuthConfig {
+            issuers: vec![IssuerConfig {
+                issuer: ISSUER.to_owned(),
+                audiences: vec![AUDIENCE.to_owned()],
+                jwks: Text::from(self.jwks()),
+                roles_claim: "roles".to_owned(),
+                roles_mapping: std::collections::BTreeMap::new(),
+                roles_always: Vec::new(),
+                roles_granted: vec![GrantedRole::Customer, GrantedRole::Organizer, GrantedRole::Staff],
+                leeway: Duration::ZERO,
+            }],
+            token_cache_bytes_max: 1024 * 1024,
+            mesh: self.mesh_config(),
+        }
+    }
+
+    /// The mesh's part of [`Mint::auth_config`].
+    #[must_use]
+    pub fn mesh_config(&self) -> MeshConfig {
+        MeshConfig {
+            key: Secret::new(self.mesh_key()),
+            jwks: Text::from(self.mesh_jwks()),
+            token_lifetime: LIFETIME,
+            leeway: Duration::ZERO,
+        }
+    }
+
+    /// What a service named `service` signs its calls with.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "the settings are made from the same key")]
+    pub fn service_tokens(&self, service: &str) -> ServiceTokens {
+        ServiceTokens::new(service, &self.mesh_config(), Arc::clone(&self.clock))
+            .expect("the mint's own settings are usable")
+    }
+
+    /// A good token of somebody new with this role; SERVICE is signed by the mesh, all others by the people's issuer.
+    #[must_use]
+    pub fn token(&self, role: Role) -> String {
+        self.token_for(&Uuid::now_v7().to_string(), &[role])
+    }
+
+    /// A good token of `subject` with these roles.
+    #[must_use]
+    pub fn token_for(&self, subject: &str, roles: &[Role]) -> String {
+        if roles.contains(&Role::Service) {
+            self.sign_mesh(&self.mesh_claims(subject))
+        } else {
+            self.sign(&self.claims(subject, roles))
+        }
+    }
+
+    /// The claims of a good token of a person, for a test to change.
+    #[must_use]
+    pub fn claims(&self, subject: &str, roles: &[Role]) -> Value {
+        let names: Vec<_> = roles.iter().map(|role| role_name(*role)).collect();
+        let now = self.now_seconds();
+        json!({
+            "iss": ISSUER, "aud": AUDIENCE, "sub": subject, "roles": names,
+            "iat": now, "exp": now.saturating_add(LIFETIME.as_secs().cast_signed()),
+        })
+    }
+
+    /// Any claims, properly signed by the people's issuer.
+    #[must_use]
+    pub fn sign(&self, claims: &Value) -> String {
+        self.people.sign(&header("EdDSA", KEY_ID), claims)
+    }
+
+    /// Any claims, properly signed by the mesh.
+    #[must_use]
+    pub fn sign_mesh(&self, claims: &Value) -> String {
+        self.mesh.sign(&header("EdDSA", MESH_KEY_ID), claims)
+    }
+
+    /// A token of every broken kind. Each would be good for `role` (not SERVICE) but for its one flaw.
+    #[must_use]
+    pub fn broken(&self, role: Role) -> Vec<BrokenToken> {
+        let mut all = self.broken_claims(role);
+        all.extend(self.broken_signatures(role));
+        all.into_iter().map(|(flaw, token)| BrokenToken { flaw, token }).collect()
+    }
+
+    /// Properly signed, but claiming what must not be accepted.
+    fn broken_claims(&self, role: Role) -> Vec<(&'static str, String)> {
+        let now = self.now_seconds();
+        let with = |claim: &str, value: Value| {
+            let mut claims = self.claims("somebody", &[role]);
+            if let Some(claims) = claims.as_object_mut() {
+                claims.insert(claim.to_owned(), value);
+            }
+            self.sign(&claims)
+        };
+        let without = |claim: &str| {
+            let mut claims = self.claims("somebody", &[role]);
+            if let Some(claims) = claims.as_object_mut() {
+                claims.remove(claim);
+            }
+            self.sign(&claims)
+        };
+        vec![
+            ("expired", with("exp", json!(now.saturating_sub(1)))),
+            ("expiring this second", with("exp", json!(now))),
+            ("without expiry", without("exp")),
+            ("with an expiry that is a text", with("exp", json!("4102444800"))),
+            ("not yet valid", with("nbf", json!(now.saturating_add(60)))),
+            ("for another audience", with("aud", json!("somebody-else"))),
+            ("for a list of other audiences", with("aud", json!(["one", "another"]))),
+            ("for the mesh, from the people's issuer", with("aud", json!(MESH))),
+            ("without audience", without("aud")),
+            ("from another issuer", with("iss", json!("https://evil.test"))),
+            ("from the mesh, signed by the people's issuer", with("iss", json!(MESH))),
+            ("without issuer", without("iss")),
+            ("without subject", without("sub")),
+            ("with an empty subject", with("sub", json!(""))),
+            ("claims that are no object", self.sign(&json!([1, 2, 3]))),
+        ]
+    }
+
+    /// Claiming the right things, but not properly signed.
+    fn broken_signatures(&self, role: Role) -> Vec<(&'static str, String)> {
+        let claims = self.claims("somebody", &[role]);
+        let good = self.sign(&claims);
+        let (signed, signature) = good.rsplit_once('.').unwrap_or_default();
+        let mut other_claims = claims.clone();
+        if let Some(claims) = other_claims.as_object_mut() {
+            claims.insert("sub".to_owned(), json!("somebody else"));
+        }
+        let other = self.sign(&other_claims);
+        let other_signed = other.rsplit_once('.').unwrap_or_default().0;
+
+        vec![
+            ("alg none without signature", unsigned(&header("none", KEY_ID), &claims)),
+            ("alg None without signature", unsigned(&header("None", KEY_ID), &claims)),
+            (
+                "alg none with the good signature",
+                format!("{}{signature}", unsigned(&header("none", KEY_ID), &claims)),
+            ),
+            (
+                "HS256 keyed with the public key",
+                self.people.confuse(&claims, self.people.pair.public_key().as_ref()),
+            ),
+            ("HS256 keyed with the key set", self.people.confuse(&claims, self.jwks().as_bytes())),
+            ("a good signature under alg RS256", self.people.sign(&header("RS256", KEY_ID), &claims)),
+            ("signed by a stranger with a known kid", self.stranger.sign(&header("EdDSA", KEY_ID), &claims)),
+            ("signed by a stranger with its own kid", self.stranger.sign(&header("EdDSA", "other"), &claims)),
+            ("signed by the mesh's key", self.mesh.sign(&header("EdDSA", MESH_KEY_ID), &claims)),
+            (
+                "signed by a key in its own header",
+                self.stranger.sign(&self.stranger.header_with_key(), &claims),
+            ),
+            ("without kid", self.people.sign(&json!({ "alg": "EdDSA" }), &claims)),
+            ("with a critical extension", self.people.sign(&critical_header(), &claims)),
+            ("with another token's signature", format!("{other_signed}.{signature}")),
+            (
+                "with a shortened signature",
+                good.get(..good.len().saturating_sub(4)).unwrap_or_default().to_owned(),
+            ),
+            ("with an empty signature", format!("{signed}.")),
+            ("without signature part", signed.to_owned()),
+            ("with a fourth part", format!("{good}.{signature}")),
+            ("with padding", format!("{good}=")),
+            ("no token", "somebody".to_owned()),
+            ("empty", String::new()),
+            ("longer than any token", format!("{good}{}", "A".repeat(16 * 1024))),
+        ]
+    }
+
+    fn mesh_claims(&self, subject: &str) -> Value {
+        let now = self.now_seconds();
+        json!({
+            "iss": MESH, "aud": MESH, "sub": subject, "roles": ["SERVICE"],
+            "iat": now, "exp": now.saturating_add(LIFETIME.as_secs().cast_signed()),
+        })
+    }
+
+    fn now_seconds(&self) -> i64 {
+        self.clock.now().to_seconds_and_nanos().0
+    }
+}
+
+struct Key {
+    pkcs8: Vec<u8>,
+    pair: Ed25519KeyPair,
+}
+
+impl Key {
+    #[expect(clippy::expect_used, reason = "a test machine without randomness cannot run any test")]
+    fn generate() -> Self {
+        let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("the system has randomness");
+        let pair = Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).expect("a key just made is readable");
+        Self { pkcs8: pkcs8.as_ref().to_vec(), pair }
+    }
+
+    fn jwk(&self, key_id: &str) -> Value {
+        let public = URL_SAFE_NO_PAD.encode(self.pair.public_key());
+        json!({ "kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": key_id, "x": public })
+    }
+
+    fn jwks(&self, key_id: &str) -> String {
+        json!({ "keys": [self.jwk(key_id)] }).to_string()
+    }
+
+    fn header_with_key(&self) -> Value {
+        json!({ "alg": "EdDSA", "kid": KEY_ID, "jwk": self.jwk(KEY_ID) })
+    }
+
+    fn sign(&self, header: &Value, claims: &Value) -> String {
+        let signed = signed_part(header, claims);
+        let signature = URL_SAFE_NO_PAD.encode(self.pair.sign(signed.as_bytes()));
+        format!("{signed}.{signature}")
+    }
+
+    /// The classic confusion: a verifier that obeys `alg` takes what is public for a shared secret.
+    fn confuse(&self, claims: &Value, public: &[u8]) -> String {
+        let signed = signed_part(&header("HS256", KEY_ID), claims);
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, public), signed.as_bytes());
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
+    }
+}
+
+fn header(algorithm: &str, key_id: &str) -> Value {
+    json!({ "alg": algorithm, "typ": "JWT", "kid": key_id })
+}
+
+fn critical_header() -> Value {
+    json!({ "alg": "EdDSA", "kid": KEY_ID, "crit": ["b64"], "b64": false })
+}
+
+fn unsigned(header: &Value, claims: &Value) -> String {
+    format!("{}.", signed_part(header, claims))
+}
+
+fn signed_part(header: &Value, claims: &Value) -> String {
+    format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims.to_string()))
+}
+
+fn role_name(role: Role) -> &'static str {
+    let name = role.as_str_name();
+    name.strip_prefix("ROLE_").unwrap_or(name)
+}
