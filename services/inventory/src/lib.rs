@@ -1,0 +1,34 @@
+//! Inventory: events, sectors and units; what is free, held and sold.
+
+pub mod config;
+pub mod grpc;
+
+use std::sync::Arc;
+
+use onsale_kit::{BuildError, server::Chassis};
+use onsale_proto::inventory::v1::{
+    event_service_server::EventServiceServer,
+    inventory_internal_service_server::InventoryInternalServiceServer,
+    inventory_service_server::InventoryServiceServer, quota_service_server::QuotaServiceServer,
+};
+use onsale_storage::Stores;
+
+use crate::{config::Config, grpc::Grpc};
+
+/// The service's name: of its schema, its key prefix, its deployment.
+pub const SERVICE: &str = "inventory";
+
+/// The settings it comes with.
+pub const DEFAULTS: &str = include_str!("../config.default.toml");
+
+/// Puts the parts together; the one place where they meet.
+pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
+    Stores::open(&config.stores, chassis).await?;
+    let grpc = Arc::new(Grpc::default());
+    chassis
+        .add_service(EventServiceServer::from_arc(Arc::clone(&grpc)))
+        .add_service(InventoryServiceServer::from_arc(Arc::clone(&grpc)))
+        .add_service(QuotaServiceServer::from_arc(Arc::clone(&grpc)))
+        .add_service(InventoryInternalServiceServer::from_arc(grpc));
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! The process of the Inventory service: hands over to the chassis.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    onsale_kit::run(onsale_inventory::SERVICE, onsale_inventory::DEFAULTS, onsale_inventory::build)
+}

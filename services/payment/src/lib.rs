@@ -1,0 +1,31 @@
+//! Payment: payments, provider webhooks and refunds.
+
+pub mod config;
+pub mod grpc;
+
+use std::sync::Arc;
+
+use onsale_kit::{BuildError, server::Chassis};
+use onsale_proto::payment::v1::{
+    payment_internal_service_server::PaymentInternalServiceServer,
+    payment_service_server::PaymentServiceServer,
+};
+use onsale_storage::Stores;
+
+use crate::{config::Config, grpc::Grpc};
+
+/// The service's name: of its schema, its key prefix, its deployment.
+pub const SERVICE: &str = "payment";
+
+/// The settings it comes with.
+pub const DEFAULTS: &str = include_str!("../config.default.toml");
+
+/// Puts the parts together; the one place where they meet.
+pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
+    Stores::open(&config.stores, chassis).await?;
+    let grpc = Arc::new(Grpc::default());
+    chassis
+        .add_service(PaymentServiceServer::from_arc(Arc::clone(&grpc)))
+        .add_service(PaymentInternalServiceServer::from_arc(grpc));
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! The process of the Payment service: hands over to the chassis.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    onsale_kit::run(onsale_payment::SERVICE, onsale_payment::DEFAULTS, onsale_payment::build)
+}

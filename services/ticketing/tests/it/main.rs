@@ -1,0 +1,3 @@
+//! Ticketing through gRPC, on a real Postgres and a real Redis Cluster.
+
+mod starts;
