@@ -1,0 +1,107 @@
+//! What a benchmark prints: ours, the limit measured beside it in the same run, and their ratio.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// One benchmark's result, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    /// The benchmark's name.
+    pub(crate) bench: &'static str,
+    /// Ours: the median of the rounds.
+    pub(crate) value: f64,
+    /// What `value` and `limit` are counted in.
+    pub(crate) unit: &'static str,
+    /// The limit: the median of its rounds.
+    pub(crate) limit: f64,
+    /// What was measured as the limit.
+    pub(crate) limit_is: &'static str,
+    /// `value / limit`: the median of the rounds' ratios, each taken of two neighbours in time.
+    pub(crate) ratio: f64,
+    /// How far the rounds' ratios lie apart: (largest − smallest) / median.
+    pub(crate) spread: f64,
+    /// More numbers of the same run.
+    pub(crate) detail: serde_json::Value,
+}
+
+/// One round: ours and the limit, measured right after each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    /// Ours.
+    pub(crate) value: f64,
+    /// The limit.
+    pub(crate) limit: f64,
+}
+
+impl Report {
+    /// Takes the medians of `rounds`.
+    #[expect(clippy::float_arithmetic, reason = "rates and ratios are measured, not counted")]
+    pub(crate) fn new(
+        bench: &'static str,
+        unit: &'static str,
+        limit_is: &'static str,
+        rounds: &[Round],
+        detail: serde_json::Value,
+    ) -> Self {
+        let ratios: Vec<f64> = rounds.iter().map(|round| round.value / round.limit).collect();
+        let ratio = median(&ratios);
+        let largest = ratios.iter().copied().fold(f64::MIN, f64::max);
+        let smallest = ratios.iter().copied().fold(f64::MAX, f64::min);
+        Self {
+            bench,
+            value: median(&rounds.iter().map(|round| round.value).collect::<Vec<_>>()),
+            unit,
+            limit: median(&rounds.iter().map(|round| round.limit).collect::<Vec<_>>()),
+            limit_is,
+            ratio,
+            spread: (largest - smallest) / ratio,
+            detail,
+        }
+    }
+
+    /// The report for a person.
+    pub(crate) fn to_text(&self) -> String {
+        format!(
+            "{}: {:.0} {} (limit: {:.0}, {}); ratio {:.3}, spread {:.3}\n{}",
+            self.bench,
+            self.value,
+            self.unit,
+            self.limit,
+            self.limit_is,
+            self.ratio,
+            self.spread,
+            serde_json::to_string_pretty(&self.detail).unwrap_or_default()
+        )
+    }
+}
+
+/// The middle value; the upper one of two. Zero of none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}
+
+/// How often something happened per second.
+#[expect(clippy::float_arithmetic, clippy::as_conversions, reason = "a rate is measured, not counted")]
+pub(crate) fn per_second(count: u64, elapsed: Duration) -> f64 {
+    count as f64 / elapsed.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_takes_medians_and_the_ratio_of_neighbours() {
+        let rounds = [
+            Round { value: 80.0, limit: 100.0 },
+            Round { value: 30.0, limit: 50.0 },
+            Round { value: 90.0, limit: 100.0 },
+        ];
+        let report = Report::new("x", "calls/s", "bare", &rounds, serde_json::Value::Null);
+        assert_eq!((report.value, report.limit, report.ratio), (80.0, 100.0, 0.8));
+        assert!((report.spread - 0.375).abs() < 1e-9);
+    }
+}

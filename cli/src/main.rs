@@ -1,0 +1,34 @@
+//! `onsale`: the tool a person holds.
+#![expect(clippy::print_stdout, reason = "what it says goes to whoever typed the command")]
+
+mod bench;
+mod migrate;
+
+use clap::{Parser, Subcommand};
+
+/// Runs and measures Onsale.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Brings the database schemas up to date.
+    Migrate(migrate::Arguments),
+    /// Measures a part against its limit on this machine. Build with --release.
+    Bench(bench::Arguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        match arguments.command {
+            Command::Migrate(arguments) => migrate::run(arguments).await,
+            Command::Bench(arguments) => bench::run(arguments).await,
+        }
+    })
+}
