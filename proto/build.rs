@@ -3,10 +3,15 @@
 
 use std::{env, error::Error, fmt::Write, fs, path::Path};
 
-use protox::{Compiler, prost_reflect::DescriptorPool};
+use protox::{
+    Compiler,
+    prost_reflect::{DescriptorPool, MessageDescriptor, Value},
+};
 
-/// Option of a message that travels between services: the name of its topic.
+/// Options of a message that travels between services: the name of its topic, who writes it, who handles it.
 const TOPIC_OPTION: &str = "onsale.events.v1.topic";
+const SOURCE_OPTION: &str = "onsale.events.v1.source";
+const LISTENERS_OPTION: &str = "onsale.events.v1.listeners";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let contracts = contracts(Path::new("onsale"))?;
@@ -46,22 +51,46 @@ fn contracts(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(found)
 }
 
-/// An `EventPayload` for every message with a topic, so that no service writes a topic's name by hand.
+/// An `EventPayload` for every message with a topic, and the list of all topics, so that no service writes the name of a
+/// topic or a neighbour by hand.
 fn event_payloads(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
-    let topic_option = pool.get_extension_by_name(TOPIC_OPTION).ok_or("the topic option is not declared")?;
     let mut implementations = String::new();
+    let mut topics = String::new();
     for message in pool.all_messages() {
-        let options = message.options();
-        if !options.has_extension(&topic_option) {
-            continue;
-        }
-        let topic = options.get_extension(&topic_option);
-        let topic = topic.as_str().ok_or("the topic option is not a string")?;
+        let topic = texts(pool, &message, TOPIC_OPTION)?;
+        let source = texts(pool, &message, SOURCE_OPTION)?;
+        let listeners = texts(pool, &message, LISTENERS_OPTION)?;
         let (full_name, name) = (message.full_name(), message.name());
+        let (topic, source) = match (topic.as_slice(), source.as_slice()) {
+            ([topic], [source]) if !listeners.is_empty() => (topic, source),
+            ([], []) if listeners.is_empty() => continue,
+            _ => return Err(format!("{full_name} needs all of topic, source and listeners, or none").into()),
+        };
         writeln!(implementations, "impl EventPayload for events::v1::{name} {{")?;
         writeln!(implementations, "    const TOPIC: &'static str = {topic:?};")?;
         writeln!(implementations, "    const TYPE: &'static str = {full_name:?};")?;
+        writeln!(implementations, "    const SOURCE: &'static str = {source:?};")?;
+        writeln!(implementations, "    const LISTENERS: &'static [&'static str] = &{listeners:?};")?;
         writeln!(implementations, "}}")?;
+        writeln!(topics, "    Topic::of::<events::v1::{name}>(),")?;
     }
+    writeln!(implementations, "/// Every topic of the contract.")?;
+    writeln!(implementations, "pub const TOPICS: &[Topic] = &[\n{topics}];")?;
     Ok(implementations)
+}
+
+/// What an option of `message` says: one text or several, none where it is not given.
+fn texts(
+    pool: &DescriptorPool,
+    message: &MessageDescriptor,
+    option: &str,
+) -> Result<Vec<String>, Box<dyn Error>> {
+    let extension = pool.get_extension_by_name(option).ok_or_else(|| format!("{option} is not declared"))?;
+    let options = message.options();
+    if !options.has_extension(&extension) {
+        return Ok(Vec::new());
+    }
+    let value = options.get_extension(&extension);
+    let values = value.as_list().unwrap_or(std::slice::from_ref(&value));
+    Ok(values.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }

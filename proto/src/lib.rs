@@ -9,6 +9,29 @@ pub trait EventPayload: prost::Message + Default {
     const TOPIC: &'static str;
     /// Full name of its message, e.g. `onsale.events.v1.OrderCompleted`: what `Envelope.payload_type` says.
     const TYPE: &'static str;
+    /// The one service that writes it.
+    const SOURCE: &'static str;
+    /// The services that handle it: the only ones that can, and an event stays until each of them has.
+    const LISTENERS: &'static [&'static str];
+}
+
+/// A topic of the contract: who tells whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Its name.
+    pub name: &'static str,
+    /// The one service that writes it.
+    pub source: &'static str,
+    /// The services that handle it.
+    pub listeners: &'static [&'static str],
+}
+
+impl Topic {
+    /// The topic that carries `P`.
+    #[must_use]
+    pub const fn of<P: EventPayload>() -> Self {
+        Self { name: P::TOPIC, source: P::SOURCE, listeners: P::LISTENERS }
+    }
 }
 
 include!(concat!(env!("OUT_DIR"), "/event_payloads.rs"));

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onsale_proto::{DESCRIPTORS, EventPayload as _, auth::v1::Role, events::v1};
+use onsale_proto::{DESCRIPTORS, EventPayload as _, TOPICS, auth::v1::Role, events::v1};
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, Value};
 
 const QUEUE: &str = "onsale.queue.v1";
@@ -78,24 +78,24 @@ const DESIGNED_PATHS: [(&str, &str); 6] = [
     ("post", "/api/v1/claims/{claim_id}/payments"),
 ];
 
-/// Topics of the design.
-const DESIGNED_TOPICS: [&str; 16] = [
-    "event.created",
-    "event.activated",
-    "event.ended",
-    "inventory.sold_out",
-    "inventory.available",
-    "quota.invitation",
-    "queue.turn_granted",
-    "queue.expired",
-    "queue.position_update",
-    "order.completed",
-    "claim.released",
-    "payment.confirmed",
-    "payment.failed",
-    "payment.refunded",
-    "ticket.generated",
-    "generation.completed",
+/// Topics of the design: name, who writes it, who handles it.
+const DESIGNED_TOPICS: [(&str, &str, &[&str]); 16] = [
+    ("event.created", "inventory", &["queue", "ticketing"]),
+    ("event.activated", "inventory", &["queue", "ticketing"]),
+    ("event.ended", "inventory", &["queue", "ticketing"]),
+    ("inventory.sold_out", "inventory", &["queue"]),
+    ("inventory.available", "inventory", &["queue"]),
+    ("quota.invitation", "inventory", &["notification"]),
+    ("queue.turn_granted", "queue", &["claim", "notification"]),
+    ("queue.expired", "queue", &["claim", "notification"]),
+    ("queue.position_update", "queue", &["notification"]),
+    ("order.completed", "claim", &["notification", "queue", "ticketing"]),
+    ("claim.released", "claim", &["notification", "queue", "ticketing"]),
+    ("payment.confirmed", "payment", &["claim", "notification"]),
+    ("payment.failed", "payment", &["claim", "notification"]),
+    ("payment.refunded", "payment", &["claim", "notification"]),
+    ("ticket.generated", "ticketing", &["inventory", "notification"]),
+    ("generation.completed", "ticketing", &["inventory", "notification"]),
 ];
 
 /// Methods that change something without a `request_id`, each with the reason why a repeat is harmless all the same.
@@ -321,24 +321,35 @@ fn every_list_has_pages() {
 }
 
 #[test]
-fn every_designed_topic_has_one_payload() {
-    let pool = pool();
-    let topic_option = pool.get_extension_by_name("onsale.events.v1.topic").expect("declared in topic.proto");
-    let mut topics: Vec<String> = Vec::new();
-    for message in pool.all_messages() {
-        let options = message.options();
-        if options.has_extension(&topic_option) {
-            topics.extend(options.get_extension(&topic_option).as_str().map(str::to_owned));
-        }
-    }
-    topics.sort();
-    let mut designed = DESIGNED_TOPICS.map(str::to_owned).to_vec();
-    designed.sort();
+fn every_designed_topic_has_one_payload_and_goes_from_its_source_to_its_listeners() {
+    let mut topics: Vec<(&str, &str, Vec<&str>)> =
+        TOPICS.iter().map(|topic| (topic.name, topic.source, topic.listeners.to_vec())).collect();
+    topics.iter_mut().for_each(|(_, _, listeners)| listeners.sort_unstable());
+    topics.sort_unstable();
+    let mut designed = DESIGNED_TOPICS.map(|(name, source, listeners)| (name, source, listeners.to_vec()));
+    designed.sort_unstable();
     assert_eq!(topics, designed);
 }
 
 #[test]
-fn payloads_know_their_topic_and_their_type() {
+fn topics_go_between_services_and_name_each_listener_once() {
+    let services: BTreeSet<&str> =
+        DESIGNED.iter().filter_map(|(package, ..)| package.split('.').nth(1)).collect();
+    let mut offenders = Vec::new();
+    for topic in TOPICS {
+        let listeners: BTreeSet<&str> = topic.listeners.iter().copied().collect();
+        let all_known = services.contains(topic.source) && listeners.is_subset(&services);
+        if !all_known || listeners.len() != topic.listeners.len() || listeners.contains(topic.source) {
+            offenders.push(format!("{topic:?}"));
+        }
+    }
+    assert_none(offenders, "topics with a stranger, a repetition or an echo");
+}
+
+#[test]
+fn payloads_know_their_topic_and_their_type_and_who_tells_whom() {
     assert_eq!(v1::OrderCompleted::TOPIC, "order.completed");
     assert_eq!(v1::OrderCompleted::TYPE, "onsale.events.v1.OrderCompleted");
+    assert_eq!(v1::OrderCompleted::SOURCE, "claim");
+    assert_eq!(v1::OrderCompleted::LISTENERS, ["ticketing", "queue", "notification"]);
 }
