@@ -6,7 +6,7 @@ CREATE TABLE outbox (
     -- Order of arrival. Rolled-back inserts leave gaps, so it is no position.
     seq        bigint      GENERATED ALWAYS AS IDENTITY,
     topic      text        NOT NULL,
-    -- Events of one key are handled in order.
+    -- Events of one key are published in order.
     key        text        NOT NULL,
     envelope   bytea       NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -23,7 +23,7 @@ CREATE TABLE outbox_topic (
 );
 
 -- How far each group of consumers has acknowledged, as last seen in Redis. Kept here because Redis may forget its
--- groups, and rows they have not handled must then stay.
+-- groups, and rows they have not handled must then stay. A listener of the contract without a row has acknowledged nothing.
 CREATE TABLE outbox_group (
     topic                 text        NOT NULL,
     consumer_group        text        NOT NULL,

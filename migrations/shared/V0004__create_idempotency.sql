@@ -8,7 +8,8 @@ CREATE TABLE idempotency (
     request_id  uuid        NOT NULL,
     -- Of the request's body: the same id with another body is a mistake of the caller.
     fingerprint uuid        NOT NULL,
-    response    bytea       NOT NULL,
+    -- Null only inside the transaction that does the request.
+    response    bytea,
     created_at  timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (method, caller, request_id)
 );

@@ -3,26 +3,33 @@
 use std::future::Future;
 use std::time::Duration;
 
-use onsale_kit::error::{Kind, Reason, ServiceError};
+use onsale_kit::error::{Chain, Kind, Reason, ServiceError};
 use onsale_proto::r#type::v1::ErrorReason;
 use onsale_types::RequestId;
 use prost::Message;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::postgres::{self, Postgres, Transaction, column};
 
 // Waits for a transaction that does the same request right now, and then finds it done.
-const ENTER: &str = "INSERT INTO idempotency (method, caller, request_id, fingerprint, response)
-    VALUES ($1, $2, $3, $4, '') ON CONFLICT DO NOTHING";
+const ENTER: &str = "INSERT INTO idempotency (method, caller, request_id, fingerprint)
+    VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
 const FIND: &str = "SELECT fingerprint, response FROM idempotency
     WHERE method = $1 AND caller = $2 AND request_id = $3";
 const ANSWER: &str = "UPDATE idempotency SET response = $4
     WHERE method = $1 AND caller = $2 AND request_id = $3";
 const FORGET: &str = "DELETE FROM idempotency WHERE ctid IN (
-        SELECT ctid FROM idempotency WHERE created_at < now() - make_interval(secs => $1) LIMIT $2)";
+        SELECT ctid FROM idempotency WHERE created_at < now() - make_interval(secs => $1) LIMIT $2
+        FOR UPDATE SKIP LOCKED)";
 
 /// How much one call of [`forget`] removes.
 const FORGET_MAX: i64 = 10_000;
+/// How often [`keep_small`] looks for old answers.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// How long answers are kept: far longer than any caller goes on trying.
+pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A request that may come more than once.
 #[derive(Clone, Debug)]
@@ -52,6 +59,15 @@ pub enum Error {
         /// The id.
         id: Uuid,
     },
+    /// The request failed and its transaction was committed nevertheless: a mistake of the method. What was done of it is
+    /// not known.
+    #[error("request {id} of {method} has no stored answer")]
+    Unanswered {
+        /// The method.
+        method: &'static str,
+        /// The id.
+        id: Uuid,
+    },
     /// The stored answer does not decode: it is of another type than the method's.
     #[error("failed to decode the stored answer of {method}")]
     Answer {
@@ -70,7 +86,7 @@ impl ServiceError for Error {
     fn kind(&self) -> Kind {
         match self {
             Self::RequestIdReused { .. } => Kind::Invalid,
-            Self::Answer { .. } => Kind::Internal,
+            Self::Unanswered { .. } | Self::Answer { .. } => Kind::Internal,
             Self::Postgres(error) => error.kind(),
         }
     }
@@ -78,7 +94,7 @@ impl ServiceError for Error {
     fn reason(&self) -> Reason {
         match self {
             Self::RequestIdReused { .. } => ErrorReason::RequestIdReused.into(),
-            Self::Answer { .. } => ErrorReason::Internal.into(),
+            Self::Unanswered { .. } | Self::Answer { .. } => ErrorReason::Internal.into(),
             Self::Postgres(error) => error.reason(),
         }
     }
@@ -86,7 +102,7 @@ impl ServiceError for Error {
 
 /// Does `work` unless the request was done before; then its stored answer is the answer. `work` must do its writes in
 /// `transaction`: effect and answer are kept together or not at all. A failed request is not remembered, so it may be
-/// asked again.
+/// asked again; its error must end the transaction.
 pub async fn once<R, E>(
     transaction: &Transaction,
     request: &Request<'_>,
@@ -114,11 +130,37 @@ pub async fn forget(postgres: &Postgres, retention: Duration) -> Result<u64, pos
     postgres.execute("forget requests", FORGET, &[&retention.as_secs_f64(), &FORGET_MAX]).await
 }
 
+/// Forgets answers older than [`RETENTION`], until `shutdown`. Any number of processes may do so at once.
+pub async fn keep_small(postgres: Postgres, shutdown: CancellationToken) {
+    let mut rounds = tokio::time::interval(FORGET_EVERY);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            _ = rounds.tick() => {}
+        }
+        // One call removes less than a busy hour writes, so as many as it takes.
+        loop {
+            match forget(&postgres, RETENTION).await {
+                Ok(forgotten) if forgotten < FORGET_MAX.unsigned_abs() => break,
+                Ok(_) if shutdown.is_cancelled() => return,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(error = %Chain(&error), "failed to forget old answers, trying again later");
+                    break;
+                }
+            }
+        }
+    }
+}
+
 async fn stored<R: Message + Default>(transaction: &Transaction, request: &Request<'_>) -> Result<R, Error> {
     let row = transaction.query_one(FIND, &[&request.method, &request.caller, &request.id]).await?;
     if column::<Uuid>(&row, "fingerprint")? != request.fingerprint {
         return Err(Error::RequestIdReused { id: request.id });
     }
-    R::decode(column::<&[u8]>(&row, "response")?)
-        .map_err(|source| Error::Answer { method: request.method, source })
+    let method = request.method;
+    let response =
+        column::<Option<&[u8]>>(&row, "response")?.ok_or(Error::Unanswered { method, id: request.id })?;
+    R::decode(response).map_err(|source| Error::Answer { method, source })
 }

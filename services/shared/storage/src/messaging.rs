@@ -12,8 +12,11 @@
 //! an event can come again as long as its outbox row exists; so inbox rows outlive outbox rows by far, and an event
 //! older than the inbox's memory is never handled on a guess: it goes to the dead letters for a human to judge.
 //!
-//! Postgres is the only copy that counts. Nothing here may acknowledge before the commit, delete a row that a known
-//! group has not acknowledged, or trust a number that Redis made.
+//! Who listens to a topic is said by the contract, not by who happens to be there: an event stays until each of its
+//! listeners has acknowledged it, also one that has never started, and nobody else can listen.
+//!
+//! Postgres is the only copy that counts. Nothing here may acknowledge before the commit, delete a row that a listener
+//! has not acknowledged, or trust a number that Redis made.
 
 mod consumer;
 mod dead_letters;
@@ -50,6 +53,14 @@ pub enum Error {
     Config {
         /// What is wrong.
         message: &'static str,
+    },
+    /// The contract does not name the group as a listener of the topic. Nothing would be kept for it.
+    #[error("{group} is not a listener of {topic} in the contract")]
+    NotAListener {
+        /// The group.
+        group: String,
+        /// The topic.
+        topic: &'static str,
     },
     /// The stream has ids that our outbox never gave out: two services write to one topic, or the database was set
     /// back. New events would count as published already, so nothing is published until a human has looked.

@@ -9,11 +9,13 @@ use onsale_kit::{
     error::Chain,
     server::Chassis,
 };
+use onsale_proto::TOPICS;
 use serde::Deserialize;
 
 use crate::{
+    idempotency,
     lease::{self, Election, LeaseConfig},
-    messaging::{Outbox, Relay, RelayConfig},
+    messaging::{self, Outbox, Relay, RelayConfig},
     migrate,
     postgres::{self, Postgres, PostgresConfig},
     redis::{self, Redis, RedisConfig},
@@ -76,6 +78,9 @@ pub enum OpenError {
     /// Redis cannot be used.
     #[error("failed to open redis")]
     Redis(#[source] redis::Error),
+    /// The service's events cannot be carried.
+    #[error("failed to start the relay")]
+    Relay(#[source] messaging::Error),
     /// Leases cannot be used.
     #[error("failed to begin the election")]
     Lease(#[source] lease::Error),
@@ -83,19 +88,17 @@ pub enum OpenError {
 
 impl Stores {
     /// Opens them for the service of `chassis`: waits for both servers, migrates, adds a readiness check for Postgres,
-    /// and starts the relay of the service's outbox.
+    /// starts the relay of the service's outbox, and keeps the memory of answered requests small.
     ///
     /// Redis has no readiness check: without it a service is slower, and none that asked for a restart would be faster.
     pub async fn open(config: &StoresConfig, chassis: &Chassis) -> Result<Self, OpenError> {
         let deadline = Deadline::after(OPEN_TIME_MAX);
-        patiently(deadline, "postgres", || migrate::run(&config.postgres))
-            .await
-            .map_err(OpenError::Migrate)?;
-        let postgres = patiently(deadline, "postgres", || Postgres::connect(&config.postgres))
-            .await
-            .map_err(OpenError::Postgres)?;
-        let redis =
-            patiently(deadline, "redis", || Redis::connect(&config.redis)).await.map_err(OpenError::Redis)?;
+        let migrated = patiently(deadline, "postgres", may_migrate_later, || migrate::run(&config.postgres));
+        migrated.await.map_err(OpenError::Migrate)?;
+        let postgres = Postgres::lazy(&config.postgres).map_err(OpenError::Postgres)?;
+        config.redis.validate().map_err(OpenError::Redis)?;
+        let redis = patiently(deadline, "redis", |_| true, || Redis::connect(&config.redis));
+        let redis = redis.await.map_err(OpenError::Redis)?;
         let keys = redis.keyspace(chassis.service()).map_err(OpenError::Redis)?;
         let election = Election::start(&redis, &postgres, &keys, &config.lease, chassis.tasks())
             .map_err(OpenError::Lease)?;
@@ -108,22 +111,31 @@ impl Stores {
         let outbox = Outbox::new(chassis.service(), chassis.clock());
         let stores = Self { postgres, redis, outbox, election };
         stores.start_relay(config.relay.clone(), chassis)?;
+        let forgetting = idempotency::keep_small(stores.postgres.clone(), chassis.tasks().token());
+        chassis.tasks().spawn("forget requests", forgetting);
         Ok(stores)
     }
 
     fn start_relay(&self, config: RelayConfig, chassis: &Chassis) -> Result<(), OpenError> {
         let candidacy = self.election.enter(RELAY_LEASE).map_err(OpenError::Lease)?;
-        let relay = Relay::new(self.postgres.clone(), self.redis.clone(), &self.outbox, config)
+        let relay = Relay::new(self.postgres.clone(), self.redis.clone(), &self.outbox, TOPICS, config)
+            .map_err(OpenError::Relay)?
             .only_while(move || candidacy.lease().is_some());
         chassis.tasks().spawn("outbox relay", relay.run(chassis.tasks().token()));
         Ok(())
     }
 }
 
-/// Repeats `attempt` until it succeeds or the time is over.
+/// Whether waiting can help: files that do not fit together, or settings that make no sense, stay as they are.
+fn may_migrate_later(error: &migrate::Error) -> bool {
+    !matches!(error, migrate::Error::Config { .. } | migrate::Error::Refused { .. })
+}
+
+/// Repeats `attempt` until it succeeds, fails for good or the time is over.
 async fn patiently<T, E, F>(
     deadline: Deadline,
     store: &'static str,
+    may_help: impl Fn(&E) -> bool,
     attempt: impl FnMut() -> F,
 ) -> Result<T, E>
 where
@@ -131,6 +143,9 @@ where
     F: Future<Output = Result<T, E>>,
 {
     let again = |error: &E| {
+        if !may_help(error) {
+            return Retry::Never;
+        }
         tracing::warn!(store, error = %Chain(error), "store is not there yet, trying again");
         Retry::Later
     };

@@ -1,14 +1,16 @@
 //! The reading end: one topic, one group, one process of it.
 //!
-//! Within a process the events of one key are handled one after the other, in order, and one that fails holds back only
-//! its own key until it succeeds or is dead. Between processes of a group there is no order: Redis hands events to
-//! whoever asks. A handler for which order matters compares with what it has stored.
+//! Within a process the events of one key are handled one after the other, in the order they reach it, and one that fails
+//! holds back only its own key until it succeeds or is dead (as long as there is room to hold others). Between processes of
+//! a group there is no order, as Redis hands events to whoever asks; nor between an event that was taken over and later
+//! ones. A handler for which order matters compares with what it has stored.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use onsale_kit::backoff::{Backoff, BackoffConfig};
 use onsale_kit::error::Chain;
+use onsale_proto::EventPayload;
 use onsale_types::Clock;
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -29,14 +31,10 @@ const REQUESTED_LETTERS: &str = "SELECT event_id FROM dead_letter
     ORDER BY retry_requested_at LIMIT $3";
 const FORGET: &str = "DELETE FROM inbox WHERE ctid IN (
         SELECT ctid FROM inbox
-        WHERE consumer = $1 AND handled_at < now() - make_interval(secs => $2) LIMIT $3)";
+        WHERE consumer = $1 AND handled_at < now() - make_interval(secs => $2) LIMIT $3 FOR UPDATE SKIP LOCKED)";
 
-/// How often the inbox forgets and the group drops its dead consumers.
-const CLEAN_EVERY: Duration = Duration::from_secs(60);
 /// How much of the inbox one round forgets: enough to keep up with a thousand events a second.
 const FORGET_MAX: i64 = 60_000;
-/// After how long without a sign a consumer of the group is dead: no pause of a living one is this long.
-const CONSUMER_DEAD_AFTER: Duration = Duration::from_secs(60 * 60);
 const LETTERS_PER_ROUND_MAX: i64 = 16;
 /// An event is remembered this much longer than it may be handled: clocks differ.
 const REMEMBER_LONGER: Duration = Duration::from_secs(60 * 60);
@@ -74,6 +72,12 @@ pub struct ConsumerConfig {
     /// long before.
     #[serde(with = "humantime_serde")]
     pub inbox_retention: Duration,
+    /// How often the inbox forgets and the group drops its dead consumers.
+    #[serde(with = "humantime_serde")]
+    pub clean_every: Duration,
+    /// After how long without a sign a consumer of the group is dead: longer than any pause of a living one.
+    #[serde(with = "humantime_serde")]
+    pub consumer_dead_after: Duration,
 }
 
 impl Default for ConsumerConfig {
@@ -94,6 +98,8 @@ impl Default for ConsumerConfig {
             },
             letters_every: Duration::from_secs(1),
             inbox_retention: Duration::from_secs(30 * 24 * 60 * 60),
+            clean_every: Duration::from_secs(60),
+            consumer_dead_after: Duration::from_secs(60 * 60),
         }
     }
 }
@@ -107,8 +113,9 @@ impl ConsumerConfig {
         if self.concurrency == 0 || self.held_max == 0 || self.attempts_max == 0 {
             return refuse("concurrency, held_max and attempts_max must not be 0");
         }
-        if self.block.is_zero() || self.claim_idle.is_zero() || self.letters_every.is_zero() {
-            return refuse("block, claim_idle and letters_every must not be 0");
+        let spans = [self.block, self.claim_idle, self.handler_timeout, self.letters_every, self.clean_every];
+        if spans.iter().any(Duration::is_zero) {
+            return refuse("no span of a consumer must be 0");
         }
         Ok(())
     }
@@ -137,17 +144,20 @@ enum Chore {
 }
 
 impl<H: Handler> Consumer<H> {
-    /// A consumer of `topic` whose handler writes to `postgres`.
-    pub fn new(
+    /// A consumer of the topic of `P`, whose handler writes to `postgres`. The contract must name the group as a listener.
+    pub fn new<P: EventPayload>(
         postgres: Postgres,
         redis: Redis,
         clock: Arc<dyn Clock>,
-        topic: &'static str,
         config: ConsumerConfig,
         handler: H,
     ) -> Result<Self, Error> {
         metrics::describe();
         config.validate()?;
+        let topic = P::TOPIC;
+        if !P::LISTENERS.contains(&config.group.as_str()) {
+            return Err(Error::NotAListener { group: config.group, topic });
+        }
         let key = stream_key(&redis, topic)?;
         let name = format!("{}-{}", config.group, Uuid::now_v7().simple());
         Ok(Self {
@@ -167,8 +177,9 @@ impl<H: Handler> Consumer<H> {
         // Often enough that two heartbeats may fail.
         let mut heartbeat = ticks(config.claim_idle / 4);
         let mut letters = ticks(config.letters_every);
-        let mut cleaning = ticks(CLEAN_EVERY);
+        let mut cleaning = ticks(config.clean_every);
         let mut has_chore = false;
+        let mut take_over_from = StreamId::ZERO;
         while !shutdown.is_cancelled() {
             self.begin_ready(&mut lanes, &mut running);
             reader.ask(config.held_max.saturating_sub(lanes.len()));
@@ -183,10 +194,12 @@ impl<H: Handler> Consumer<H> {
                     Ok(Ended::Chore) => has_chore = false,
                     Err(error) => tracing::error!(%error, topic = self.handling.topic, "consumer task failed"),
                 },
-                _ = heartbeat.tick() => {
-                    self.keep_claims(&lanes).await;
-                    self.take_over(&mut lanes).await;
-                }
+                _ = heartbeat.tick() => tokio::select! {
+                    // Redis may be away, and a shutdown must not wait for it. What is taken over and dropped here comes
+                    // again to another.
+                    () = shutdown.cancelled() => {}
+                    next = self.beat(&mut lanes, take_over_from) => take_over_from = next,
+                },
                 _ = letters.tick(), if !has_chore => {
                     has_chore = true;
                     self.begin_chore(&mut running, Chore::RetryLetters);
@@ -224,6 +237,12 @@ impl<H: Handler> Consumer<H> {
         }
     }
 
+    /// Keeps what we hold, and takes over from `start` on what others left; answers where to go on.
+    async fn beat(&self, lanes: &mut Lanes, start: StreamId) -> StreamId {
+        self.keep_claims(lanes).await;
+        self.take_over(lanes, start).await
+    }
+
     /// The heartbeat: tells the group that what we hold is being worked on.
     async fn keep_claims(&self, lanes: &Lanes) {
         let held = lanes.held();
@@ -234,23 +253,24 @@ impl<H: Handler> Consumer<H> {
         }
     }
 
-    /// Takes over what others, or we ourselves in a lost answer, have left alone for too long.
-    async fn take_over(&self, lanes: &mut Lanes) {
+    /// Takes over what others, or we ourselves in a lost answer, have left alone for too long. One call looks at a few
+    /// pending events only, so the next goes on where this one ended: else many that are well would hide one that is not.
+    async fn take_over(&self, lanes: &mut Lanes, start: StreamId) -> StreamId {
         let config = &self.handling.config;
         let stream = self.redis.stream(&self.key);
         let room = config.held_max.saturating_sub(lanes.len()).min(config.concurrency);
         if room == 0 {
-            return;
+            return start;
         }
-        let claimed =
-            stream.auto_claim(&config.group, &self.name, config.claim_idle, StreamId::ZERO, room).await;
-        let Ok(claimed) = claimed else { return };
+        let claimed = stream.auto_claim(&config.group, &self.name, config.claim_idle, start, room).await;
+        let Ok(claimed) = claimed else { return start };
         for entry in claimed.entries {
             let pending = stream.pending(&config.group, entry.id, 1).await.unwrap_or_default();
             // This hand-out is not over yet.
-            let before = pending.first().filter(|it| it.id == entry.id).map_or(0, |it| it.deliveries - 1);
-            self.take_in(lanes, &[entry], u32::try_from(before).unwrap_or(u32::MAX));
+            let handed_out = pending.first().filter(|it| it.id == entry.id).map_or(0, |it| it.deliveries);
+            self.take_in(lanes, &[entry], u32::try_from(handed_out.saturating_sub(1)).unwrap_or(u32::MAX));
         }
+        claimed.next
     }
 
     fn begin_chore(&self, running: &mut JoinSet<Ended>, chore: Chore) {
@@ -276,21 +296,26 @@ impl<H: Handler> Consumer<H> {
                 lanes.done(id, &key);
             }
         }
+        // As long as a read may take, and no longer: without Redis the reader goes on trying.
+        let read_end = Instant::now() + self.handling.config.block + self.redis.config().command_timeout;
         if reader.is_reading
-            && let Ok(Some(read)) = tokio::time::timeout_at(end, reader.entries.recv()).await
+            && let Ok(Some(read)) = tokio::time::timeout_at(read_end.min(end), reader.entries.recv()).await
         {
             self.take_in(&mut lanes, &read, 0);
         }
         running.shutdown().await;
-        let held = lanes.held();
-        if held.is_empty() {
-            return;
+        for (deaths, held) in lanes.held_by_deaths() {
+            self.give_back(&held, deaths).await;
         }
-        // An idle time beyond every `claim_idle` makes them free to claim now.
+    }
+
+    /// Lets others have events that we will not handle. We live, so having had them counts as no death.
+    async fn give_back(&self, held: &[StreamId], deaths: u32) {
+        // An idle time of `claim_idle` makes them free to claim now.
         let idle = self.handling.config.claim_idle.as_millis().to_string();
         let command = Command::new("XCLAIM").key(&self.key).arg(&self.handling.config.group).arg(&self.name);
-        let command = command.arg(0).arg(&held).arg("IDLE").arg(idle).arg("JUSTID").idempotent();
-        if let Err(error) = self.redis.run::<crate::redis::Value>(command).await {
+        let command = command.arg(0).arg(held).arg("IDLE").arg(idle).arg("RETRYCOUNT").arg(deaths);
+        if let Err(error) = self.redis.run::<crate::redis::Value>(command.arg("JUSTID").idempotent()).await {
             tracing::debug!(error = %Chain(&error), "failed to give back events");
         }
     }
@@ -363,7 +388,7 @@ async fn clean<H>(handling: &Handling<H>, redis: &Redis, key: &Key) -> Result<()
     let group = &handling.config.group;
     let remembered = (handling.config.inbox_retention + REMEMBER_LONGER).as_secs_f64();
     handling.postgres.execute("forget inbox", FORGET, &[group, &remembered, &FORGET_MAX]).await?;
-    let dead_after = CONSUMER_DEAD_AFTER.as_millis().to_string();
+    let dead_after = handling.config.consumer_dead_after.as_millis().to_string();
     let call = FORGET_CONSUMERS.call().key(key).arg(group).arg(dead_after).idempotent();
     let _forgotten: u64 = redis.run(call).await?;
     Ok(())

@@ -20,7 +20,8 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// An event about `key`: events of one key and topic are handled in the order they were written.
+    /// An event about `key`: events of one key and topic are published in the order they were written. They are handled
+    /// in that order as far as [`Consumer`](super::Consumer) says.
     #[must_use]
     pub fn new<P: EventPayload>(key: impl ToString, payload: &P) -> Self {
         Self {

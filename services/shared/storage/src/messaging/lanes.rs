@@ -1,6 +1,6 @@
 //! Which delivery may be handled next: at most one of each key at a time, in the order they came. Pure.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::delivery::Delivery;
 use crate::redis::StreamId;
@@ -12,16 +12,17 @@ pub(super) struct Lanes {
     ready: VecDeque<Delivery>,
     /// Behind another of their key; a key is here from its first delivery until its last is done.
     waiting: HashMap<String, VecDeque<Delivery>>,
-    /// All of them, those being handled too.
-    held: HashSet<StreamId>,
+    /// All of them, those being handled too, and how many died with each.
+    held: HashMap<StreamId, u32>,
 }
 
 impl Lanes {
     /// Takes a delivery in; one that is here already (claimed back from ourselves) is left out.
     pub(super) fn push(&mut self, delivery: Delivery) {
-        if !self.held.insert(delivery.id) {
+        if self.held.contains_key(&delivery.id) {
             return;
         }
+        self.held.insert(delivery.id, delivery.deaths);
         match self.waiting.get_mut(&delivery.key) {
             Some(lane) => lane.push_back(delivery),
             None => {
@@ -49,7 +50,16 @@ impl Lanes {
 
     /// Everything held, for the heartbeat.
     pub(super) fn held(&self) -> Vec<StreamId> {
-        self.held.iter().copied().collect()
+        self.held.keys().copied().collect()
+    }
+
+    /// Everything held, by how many died with it.
+    pub(super) fn held_by_deaths(&self) -> BTreeMap<u32, Vec<StreamId>> {
+        let mut groups: BTreeMap<u32, Vec<StreamId>> = BTreeMap::new();
+        for (id, deaths) in &self.held {
+            groups.entry(*deaths).or_default().push(*id);
+        }
+        groups
     }
 
     pub(super) fn len(&self) -> usize {
@@ -59,8 +69,6 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
     use uuid::Uuid;
 

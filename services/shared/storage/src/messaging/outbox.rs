@@ -60,6 +60,10 @@ impl Outbox {
         self.hint.notify_one();
     }
 
+    pub(super) fn source(&self) -> &'static str {
+        self.source
+    }
+
     pub(super) fn hint(&self) -> Arc<Notify> {
         Arc::clone(&self.hint)
     }

@@ -1,12 +1,14 @@
 //! Carries events from the outbox to the streams. Any number may run, and any may die anywhere; one is enough, so a
 //! lease usually picks one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use onsale_kit::backoff::{Backoff, BackoffConfig};
 use onsale_kit::error::Chain;
+use onsale_proto::Topic;
 use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -37,7 +39,7 @@ const NUMBER: &str = "WITH chosen AS (
         WHERE outbox.event_id = chosen.event_id RETURNING outbox.position)
     SELECT count(*) AS count FROM numbered";
 const ADVANCE_TOPIC: &str = "UPDATE outbox_topic SET last_position = last_position + $2 WHERE topic = $1";
-const TOPICS: &str = "SELECT topic, last_position FROM outbox_topic";
+const TOPICS: &str = "SELECT topic FROM outbox_topic";
 const LAST_POSITION: &str = "SELECT last_position FROM outbox_topic WHERE topic = $1";
 // As many as fit into one call: by count and by bytes, at least one.
 const NEXT: &str = "SELECT event_id, position, key, envelope
@@ -58,13 +60,14 @@ pub struct RelayConfig {
     pub check_every: Duration,
     /// The most events numbered or published in one step.
     pub batch_max: u16,
-    /// How long an event stays after every known group has acknowledged it.
+    /// How old an event is at least when it goes. It stays longer, until every listener has acknowledged it.
     #[serde(with = "humantime_serde")]
     pub retention: Duration,
     /// How often old events are removed and lag is measured.
     #[serde(with = "humantime_serde")]
     pub retain_every: Duration,
-    /// After how long without a sign in Redis a group no longer holds events back.
+    /// After how long without a sign in Redis a group that the contract no longer names stops holding events back. The
+    /// listeners that it names always do.
     #[serde(with = "humantime_serde")]
     pub group_forgotten_after: Duration,
     /// A stream longer than this is worth a warning: some group does not keep up.
@@ -85,6 +88,15 @@ impl Default for RelayConfig {
     }
 }
 
+impl RelayConfig {
+    fn validate(&self) -> Result<(), Error> {
+        if self.batch_max == 0 || self.poll_every.is_zero() {
+            return Err(Error::Config { message: "batch_max and poll_every of a relay must not be 0" });
+        }
+        Ok(())
+    }
+}
+
 /// The most envelope bytes in one call to Redis, which serves nobody else meanwhile.
 const CALL_BYTES_MAX: i64 = 4 * 1024 * 1024;
 
@@ -101,6 +113,10 @@ pub struct Relay {
     postgres: Postgres,
     redis: Redis,
     config: RelayConfig,
+    /// Those of the service, and who listens to each.
+    topics: Vec<Topic>,
+    /// Topics that wait and are none of ours, each reported once.
+    strangers: HashSet<String>,
     hint: Arc<Notify>,
     leads: Box<dyn Fn() -> bool + Send + Sync>,
     /// Per topic, how far its stream was when last seen. Only a starting point: the script compares.
@@ -110,20 +126,28 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// The relay of `outbox`'s service, whose schema `postgres` is.
-    #[must_use]
-    pub fn new(postgres: Postgres, redis: Redis, outbox: &Outbox, config: RelayConfig) -> Self {
+    /// The relay of `outbox`'s service, whose schema `postgres` is. Of `topics` it carries those of that service.
+    pub fn new(
+        postgres: Postgres,
+        redis: Redis,
+        outbox: &Outbox,
+        topics: &[Topic],
+        config: RelayConfig,
+    ) -> Result<Self, Error> {
         metrics::describe();
-        Self {
+        config.validate()?;
+        Ok(Self {
             postgres,
             redis,
             config,
+            topics: topics.iter().copied().filter(|topic| topic.source == outbox.source()).collect(),
+            strangers: HashSet::new(),
             hint: outbox.hint(),
             leads: Box::new(|| true),
             published: HashMap::new(),
             checked: None,
             retained: None,
-        }
+        })
     }
 
     /// Works only while `leads` says so. This saves work; nothing goes wrong when two lead.
@@ -137,7 +161,12 @@ impl Relay {
         let mut failures = Backoff::new(FAILURES);
         while !shutdown.is_cancelled() {
             let hint = Arc::clone(&self.hint);
-            let pause = match self.turn().await {
+            // A relay may be dropped anywhere, so a shutdown need not wait for a Redis that does not answer.
+            let turn = tokio::select! {
+                () = shutdown.cancelled() => break,
+                turn = self.turn() => turn,
+            };
+            let pause = match turn {
                 Ok(()) => {
                     failures.reset();
                     self.config.poll_every
@@ -158,11 +187,23 @@ impl Relay {
 
     async fn turn(&mut self) -> Result<(), Error> {
         if !(self.leads)() {
-            // Another leads and moves on; what we saw says nothing by the time we lead again.
-            self.published.clear();
+            self.step_down();
             return Ok(());
         }
         self.step().await
+    }
+
+    /// Another leads and moves on: what we saw says nothing by the time we lead again, and what we measured would stand
+    /// beside what it measures.
+    fn step_down(&mut self) {
+        if self.published.is_empty() {
+            return;
+        }
+        self.published.clear();
+        for topic in &self.topics {
+            topic.listeners.iter().for_each(|listener| metrics::lag(topic.name, listener, 0));
+            metrics::stream_length(topic.name, 0);
+        }
     }
 
     /// Numbers and publishes all that waits, and looks after the streams when it is time. A topic that fails does not
@@ -178,10 +219,17 @@ impl Relay {
             topics = self.known_topics().await?;
         }
         let mut failure = None;
-        for topic in topics {
-            if let Err(error) = self.publish(&topic, check).await {
-                tracing::debug!(topic, error = %Chain(&error), "failed to publish");
-                failure.get_or_insert(error);
+        // All at once: they are few, and lie on different nodes, of which one may be down.
+        let published = join_all(topics.iter().map(|topic| self.publish(topic, check))).await;
+        for (topic, published) in topics.into_iter().zip(published) {
+            match published {
+                Ok(position) => {
+                    self.published.insert(topic, position);
+                }
+                Err(error) => {
+                    tracing::debug!(topic, error = %Chain(&error), "failed to publish");
+                    failure.get_or_insert(error);
+                }
             }
         }
         if let Some(error) = failure {
@@ -189,18 +237,25 @@ impl Relay {
         }
         self.checked = if check { Some(Instant::now()) } else { before };
         if is_due(self.retained, self.config.retain_every) {
-            retention::run(&self.postgres, &self.redis, &self.config).await?;
+            retention::run(&self.postgres, &self.redis, &self.topics, &self.config).await?;
             self.retained = Some(Instant::now());
         }
         Ok(())
     }
 
-    /// Gives every waiting event its position; answers the topics that had one.
-    async fn number_waiting(&self) -> Result<Vec<String>, Error> {
+    /// Gives every waiting event its position; answers the topics that had one. Events of a topic we do not know wait for
+    /// a relay that knows who listens: that of a later release, while both run.
+    async fn number_waiting(&mut self) -> Result<Vec<String>, Error> {
         let rows = self.postgres.query("waiting topics", WAITING_TOPICS, &[]).await?;
         let mut topics = Vec::with_capacity(rows.len());
         for row in rows {
             let topic: String = column(&row, "topic")?;
+            if self.topics.iter().all(|known| known.name != topic) {
+                if self.strangers.insert(topic.clone()) {
+                    tracing::warn!(topic, "events of a topic that is not this service's wait in its outbox");
+                }
+                continue;
+            }
             while self.number(&topic).await? == i64::from(self.config.batch_max) {}
             topics.push(topic);
         }
@@ -230,8 +285,8 @@ impl Relay {
         Ok(topics?)
     }
 
-    /// Appends to the stream what it does not have yet. With `check`, asks the stream first how far it is.
-    async fn publish(&mut self, topic: &str, check: bool) -> Result<(), Error> {
+    /// Appends to the stream what it does not have yet, and answers how far it is. With `check`, asks the stream first.
+    async fn publish(&self, topic: &str, check: bool) -> Result<i64, Error> {
         let known = self.published.get(topic).copied();
         let mut after = match known {
             Some(after) if !check => after,
@@ -251,8 +306,7 @@ impl Relay {
         if check {
             self.refuse_foreign_ids(topic, after).await?;
         }
-        self.published.insert(topic.to_owned(), after);
-        Ok(())
+        Ok(after)
     }
 
     async fn append(&self, topic: &str, after: i64, events: &[Numbered]) -> Result<i64, Error> {

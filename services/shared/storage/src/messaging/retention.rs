@@ -1,7 +1,9 @@
-//! What may go: events that every known group has acknowledged and that are old enough. The stream keeps what the table
-//! keeps. Also measures how far each group is behind.
+//! What may go: events that every listener of the contract has acknowledged, whether it has ever been seen or not, and
+//! that are old enough. The stream keeps what the table keeps. Also measures how far each group is behind.
 
 use std::time::Duration;
+
+use onsale_proto::Topic;
 
 use super::{Error, RelayConfig, metrics, stream_key};
 use crate::postgres::{Postgres, column};
@@ -12,11 +14,14 @@ const TOPICS: &str = "SELECT topic, last_position FROM outbox_topic";
 const NOTE_GROUP: &str = "INSERT INTO outbox_group (topic, consumer_group, acknowledged_position)
     VALUES ($1, $2, $3)
     ON CONFLICT (topic, consumer_group) DO UPDATE SET seen_at = now(),
-        acknowledged_position = greatest(outbox_group.acknowledged_position, excluded.acknowledged_position)
-    RETURNING acknowledged_position";
-// No group at all holds nothing back.
-const FLOOR: &str = "SELECT min(acknowledged_position) AS floor FROM outbox_group
-    WHERE topic = $1 AND seen_at > now() - make_interval(secs => $2)";
+        acknowledged_position = greatest(outbox_group.acknowledged_position, excluded.acknowledged_position)";
+// Who holds events back: the listeners of the contract always, having acknowledged nothing until they are seen; other
+// groups while they show signs.
+const HOLDING: &str = "SELECT consumer_group, coalesce(acknowledged_position, 0) AS acknowledged_position
+    FROM unnest($2::text[]) AS listener (consumer_group)
+    FULL JOIN (SELECT consumer_group, acknowledged_position, seen_at FROM outbox_group WHERE topic = $1) AS seen
+        USING (consumer_group)
+    WHERE consumer_group = ANY ($2) OR seen_at > now() - make_interval(secs => $3)";
 const DELETE: &str = "DELETE FROM outbox WHERE event_id IN (
         SELECT event_id FROM outbox
         WHERE topic = $1 AND position <= $2 AND created_at < now() - make_interval(secs => $3)
@@ -28,31 +33,31 @@ const DELETE_MAX: i64 = 5_000;
 /// The rest waits for the next round: publishing comes first.
 const DELETES_PER_ROUND_MAX: u32 = 20;
 
-/// One round over all topics.
-pub(super) async fn run(postgres: &Postgres, redis: &Redis, config: &RelayConfig) -> Result<(), Error> {
+/// One round over all topics that ever had an event; `topics` says who listens.
+pub(super) async fn run(
+    postgres: &Postgres,
+    redis: &Redis,
+    topics: &[Topic],
+    config: &RelayConfig,
+) -> Result<(), Error> {
     for row in postgres.query("topics", TOPICS, &[]).await? {
         let topic: String = column(&row, "topic")?;
         let last_position: i64 = column(&row, "last_position")?;
         let key = stream_key(redis, &topic)?;
         let stream = redis.stream(&key);
-        note_groups(postgres, &stream, &topic, last_position).await?;
-        remove_old(postgres, &topic, last_position, config).await?;
+        let listeners = topics.iter().find(|known| known.name == topic).map_or(&[][..], |it| it.listeners);
+        note_groups(postgres, &stream, &topic).await?;
+        let floor = floor(postgres, &topic, listeners, last_position, config).await?;
+        remove_old(postgres, &topic, floor, config).await?;
         trim(postgres, &stream, &topic, last_position, config).await?;
     }
     Ok(())
 }
 
-async fn note_groups(
-    postgres: &Postgres,
-    stream: &Stream<'_>,
-    topic: &str,
-    last_position: i64,
-) -> Result<(), Error> {
+async fn note_groups(postgres: &Postgres, stream: &Stream<'_>, topic: &str) -> Result<(), Error> {
     for group in stream.groups().await? {
         let seen = acknowledged(stream, &group).await?;
-        let row = postgres.query_one("note group", NOTE_GROUP, &[&topic, &group.name, &seen]).await?;
-        let acknowledged: i64 = column(&row, "acknowledged_position")?;
-        metrics::lag(topic, &group.name, last_position.saturating_sub(acknowledged));
+        postgres.execute("note group", NOTE_GROUP, &[&topic, &group.name, &seen]).await?;
     }
     Ok(())
 }
@@ -69,15 +74,26 @@ async fn acknowledged(stream: &Stream<'_>, group: &GroupInfo) -> Result<i64, Err
     })
 }
 
-async fn remove_old(
+/// Up to where all that hold events back have acknowledged them. Reports how far each is behind.
+async fn floor(
     postgres: &Postgres,
     topic: &str,
+    listeners: &[&str],
     last_position: i64,
     config: &RelayConfig,
-) -> Result<(), Error> {
+) -> Result<i64, Error> {
     let forgotten_after = seconds(config.group_forgotten_after);
-    let row = postgres.query_one("retention floor", FLOOR, &[&topic, &forgotten_after]).await?;
-    let floor = column::<Option<i64>>(&row, "floor")?.unwrap_or(last_position);
+    let mut floor = last_position;
+    for row in postgres.query("holding groups", HOLDING, &[&topic, &listeners, &forgotten_after]).await? {
+        let group: &str = column(&row, "consumer_group")?;
+        let acknowledged: i64 = column(&row, "acknowledged_position")?;
+        metrics::lag(topic, group, last_position.saturating_sub(acknowledged));
+        floor = floor.min(acknowledged);
+    }
+    Ok(floor)
+}
+
+async fn remove_old(postgres: &Postgres, topic: &str, floor: i64, config: &RelayConfig) -> Result<(), Error> {
     let retention = seconds(config.retention);
     for _ in 0..DELETES_PER_ROUND_MAX {
         let deleted =

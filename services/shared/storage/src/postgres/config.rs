@@ -58,11 +58,25 @@ impl PostgresConfig {
         }
     }
 
-    /// What the driver needs. The limits go with the connection request, so that a session never exists without them.
-    pub(crate) fn connection(&self) -> Result<tokio_postgres::Config, Error> {
+    /// Refuses what could only fail later, or would mean "no limit" to Postgres.
+    pub fn validate(&self) -> Result<(), Error> {
         if !is_plain_name(&self.schema) {
             return Err(Error::Schema { schema: self.schema.clone() });
         }
+        if self.pool_max == 0 {
+            return Err(Error::Config { message: "pool_max is 0" });
+        }
+        let waits = [self.acquire_timeout, self.connect_timeout, self.call_timeout];
+        let limits = [self.statement_timeout, self.lock_timeout, self.idle_in_transaction_timeout];
+        if waits.into_iter().chain(limits).any(|span| span < Duration::from_millis(1)) {
+            return Err(Error::Config { message: "a timeout is below 1ms" });
+        }
+        Ok(())
+    }
+
+    /// What the driver needs. The limits go with the connection request, so that a session never exists without them.
+    pub(crate) fn connection(&self) -> Result<tokio_postgres::Config, Error> {
+        self.validate()?;
         let mut config: tokio_postgres::Config =
             // The driver's message may quote the URL, and with it the password.
             self.url.expose().parse().map_err(|_unprintable| Error::Url)?;

@@ -99,6 +99,12 @@ pub enum Error {
         #[source]
         source: tokio_postgres::Error,
     },
+    /// A setting makes no sense.
+    #[error("invalid postgres settings: {message}")]
+    Config {
+        /// What is wrong.
+        message: &'static str,
+    },
     /// The connection string cannot be read.
     #[error("the postgres url is malformed")]
     Url,
@@ -139,6 +145,7 @@ impl ServiceError for Error {
             | Self::Query { .. }
             | Self::RowCount { .. }
             | Self::Column { .. }
+            | Self::Config { .. }
             | Self::Url
             | Self::Schema { .. } => Kind::Internal,
         }

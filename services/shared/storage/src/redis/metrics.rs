@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
 
-const DURATION: &str = "onsale_redis_command_duration_seconds";
-const ERRORS: &str = "onsale_redis_command_errors_total";
-const RETRIES: &str = "onsale_redis_command_retries_total";
-const HINTS_DROPPED: &str = "onsale_redis_hints_dropped_total";
+const DURATION: &str = "redis_command_duration_seconds";
+const ERRORS: &str = "redis_command_errors_total";
+const RETRIES: &str = "redis_command_retries_total";
+const HINTS_DROPPED: &str = "redis_hints_dropped_total";
 
 pub(super) fn describe() {
     describe_histogram!(DURATION, Unit::Seconds, "Time of a call to Redis with all its attempts");

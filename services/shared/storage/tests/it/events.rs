@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onsale_kit::backoff::BackoffConfig;
-use onsale_proto::EventPayload;
+use onsale_proto::{EventPayload, Topic};
 use onsale_storage::messaging::{
     Consumer, ConsumerConfig, DeadLetters, Handler, HandlerError, Message, NewEvent, Outbox, Relay,
     RelayConfig,
@@ -34,6 +34,8 @@ pub(crate) struct Noted {
 impl EventPayload for Noted {
     const TOPIC: &'static str = "test.noted";
     const TYPE: &'static str = "onsale.test.v1.Noted";
+    const SOURCE: &'static str = "producer";
+    const LISTENERS: &'static [&'static str] = &[GROUP];
 }
 
 /// One test's world: a schema that is producer and listener at once, and its share of a cluster.
@@ -67,7 +69,7 @@ impl World {
         )
         .await;
         let redis = Redis::connect(&RedisConfig::new(urls, prefix)).await.unwrap();
-        let outbox = Outbox::new("producer", Arc::new(SystemClock));
+        let outbox = Outbox::new(Noted::SOURCE, Arc::new(SystemClock));
         Self { database, postgres, redis, outbox, tasks: JoinSet::new() }
     }
 
@@ -81,7 +83,11 @@ impl World {
     }
 
     pub(crate) fn relay_with(&self, config: RelayConfig) -> Relay {
-        Relay::new(self.postgres.clone(), self.redis.clone(), &self.outbox, config)
+        self.relay_of(&[Topic::of::<Noted>()], config)
+    }
+
+    pub(crate) fn relay_of(&self, topics: &[Topic], config: RelayConfig) -> Relay {
+        Relay::new(self.postgres.clone(), self.redis.clone(), &self.outbox, topics, config).unwrap()
     }
 
     pub(crate) fn consumer<H: Handler>(&self, handler: H) -> Consumer<H> {
@@ -90,8 +96,7 @@ impl World {
 
     pub(crate) fn consumer_with<H: Handler>(&self, config: ConsumerConfig, handler: H) -> Consumer<H> {
         let clock = Arc::new(SystemClock);
-        Consumer::new(self.postgres.clone(), self.redis.clone(), clock, Noted::TOPIC, config, handler)
-            .unwrap()
+        Consumer::new::<Noted>(self.postgres.clone(), self.redis.clone(), clock, config, handler).unwrap()
     }
 
     /// Runs a relay and a consumer until the world ends.

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use onsale_kit::error::{Kind, ServiceError as _};
 use onsale_storage::idempotency::{self, Error, Request};
-use onsale_storage::postgres::Postgres;
+use onsale_storage::postgres::{Postgres, column};
+use onsale_testkit::wait_until;
 use onsale_types::RequestId;
+use tokio_util::sync::CancellationToken;
 
 use crate::events::Noted;
 use crate::support::sandbox;
@@ -82,6 +84,23 @@ async fn a_failed_request_is_not_remembered() {
 }
 
 #[tokio::test]
+async fn a_failure_that_was_committed_nevertheless_answers_nobody() {
+    let (_database, postgres) = sandbox().await;
+    let id = RequestId::generate();
+    let request = &Request::new("Double", "me", id, &Noted { number: 1 });
+    postgres
+        .transaction("swallows", |tx| async move {
+            let work = async { Err::<Noted, _>(Error::RequestIdReused { id: id.as_uuid() }) };
+            assert!(idempotency::once(&tx, request, work).await.is_err());
+            Ok::<_, Error>(())
+        })
+        .await
+        .unwrap();
+    let again = double(&postgres, &AtomicU32::new(0), "me", id, 1).await;
+    assert!(matches!(again, Err(Error::Unanswered { .. })), "{again:?}");
+}
+
+#[tokio::test]
 async fn old_answers_are_forgotten() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
@@ -90,4 +109,31 @@ async fn old_answers_are_forgotten() {
     assert_eq!(idempotency::forget(&postgres, Duration::ZERO).await.unwrap(), 1);
     double(&postgres, &runs, "me", id, 1).await.unwrap();
     assert_eq!(runs.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn the_memory_of_requests_keeps_itself_small_and_loses_no_young_one() {
+    let (_database, postgres) = sandbox().await;
+    // More than one call removes, and some that are young enough.
+    let fill = "INSERT INTO idempotency (method, caller, request_id, fingerprint, response, created_at)
+        SELECT 'Double', 'me', gen_random_uuid(), gen_random_uuid(), '', now() - make_interval(secs => $1)
+        FROM generate_series(1, $2)";
+    let retention = idempotency::RETENTION.as_secs_f64();
+    postgres.execute("fill", fill, &[&(retention + 60.0), &25_000_i32]).await.unwrap();
+    postgres.execute("fill", fill, &[&(retention - 600.0), &3_i32]).await.unwrap();
+    let shutdown = CancellationToken::new();
+    let kept = async || {
+        let row = postgres.query_one("kept", "SELECT count(*) AS count FROM idempotency", &[]).await.unwrap();
+        column::<i64>(&row, "count").unwrap()
+    };
+    let looking = async {
+        wait_until("the old ones are gone", Duration::from_secs(20), async || kept().await <= 3).await;
+        shutdown.cancel();
+    };
+    tokio::join!(
+        idempotency::keep_small(postgres.clone(), shutdown.clone()),
+        idempotency::keep_small(postgres.clone(), shutdown.clone()),
+        looking,
+    );
+    assert_eq!(kept().await, 3);
 }

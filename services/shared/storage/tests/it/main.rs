@@ -27,4 +27,8 @@ mod redis_key;
 #[cfg(test)]
 mod redis_streams;
 #[cfg(test)]
+mod retention;
+#[cfg(test)]
+mod stores;
+#[cfg(test)]
 mod support;

@@ -210,11 +210,13 @@ async fn dead_letters_come_in_pages_and_can_be_thrown_away() {
 #[tokio::test]
 async fn a_long_handler_keeps_its_event() {
     let mut world = World::new().await;
+    // Long enough that a heartbeat comes in time on a slow machine.
+    let config = ConsumerConfig { claim_idle: Duration::from_millis(1_500), ..consumer_config() };
     // Several times the span after which others take over.
-    let hold = consumer_config().claim_idle * 4;
+    let hold = config.claim_idle * 3;
     for _ in 0..2 {
         let handler = Slow { postgres: world.postgres.clone(), hold };
-        world.start_consumer(world.consumer(handler));
+        world.start_consumer(world.consumer_with(config.clone(), handler));
     }
     world.start_relay();
     world.produce("k", [1]).await;
@@ -245,6 +247,7 @@ async fn a_stopping_consumer_finishes_what_it_does_and_gives_back_the_rest() {
     let pending = world.stream(async |it| it.pending(GROUP, StreamId::ZERO, 10).await).await.unwrap();
     assert_eq!(pending.len(), 4);
     assert!(pending.iter().all(|it| it.idle >= config.claim_idle), "{pending:?}");
+    assert!(pending.iter().all(|it| it.deliveries == 0), "nobody died with them: {pending:?}");
 }
 
 /// Notes which trace it ran in.
@@ -276,8 +279,7 @@ async fn an_event_older_than_the_inbox_remembers_is_not_handled_on_a_guess() {
     let later = SystemClock.now().checked_add(config.inbox_retention + Duration::from_secs(60)).unwrap();
     let clock = Arc::new(ManualClock::new(later));
     let consumer =
-        Consumer::new(world.postgres.clone(), world.redis.clone(), clock, "test.noted", config, Apply)
-            .unwrap();
+        Consumer::new::<Noted>(world.postgres.clone(), world.redis.clone(), clock, config, Apply).unwrap();
     world.start_relay();
     world.start_consumer(consumer);
     world.produce("k", [1]).await;

@@ -4,7 +4,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use onsale_storage::messaging::{Consumer, ConsumerConfig};
+use onsale_proto::{EventPayload, Topic};
+use onsale_storage::messaging::{Consumer, ConsumerConfig, NewEvent};
 use onsale_storage::postgres::{Postgres, PostgresConfig};
 use onsale_storage::redis::{Redis, RedisConfig, StreamId};
 use onsale_testkit::stack::{self, RedisCluster};
@@ -12,7 +13,8 @@ use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
 use tokio_util::sync::CancellationToken;
 
-use crate::events::{Apply, GROUP, SOON, Slow, World, begun, consumer_config};
+use crate::events::{Apply, GROUP, Noted, SOON, Slow, World, begun, consumer_config, relay_config};
+use crate::support::run_sql;
 
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -70,8 +72,7 @@ async fn child_consumer() {
     let handler = Slow { postgres: postgres.clone(), hold: LONG };
     // Longer than the transaction may be idle, so that only the kill ends it.
     let config = ConsumerConfig { handler_timeout: LONG, ..consumer_config() };
-    let consumer =
-        Consumer::new(postgres, redis, Arc::new(SystemClock), "test.noted", config, handler).unwrap();
+    let consumer = Consumer::new::<Noted>(postgres, redis, Arc::new(SystemClock), config, handler).unwrap();
     consumer.run(CancellationToken::new()).await;
 }
 
@@ -94,6 +95,112 @@ async fn an_event_that_kills_its_consumers_dies_in_the_end() {
     world.wait_until_idle().await;
     assert!(world.effects().await.is_empty());
     assert!(world.letters().list(None, 1).await.unwrap().letters[0].error.contains("died"));
+}
+
+#[tokio::test]
+async fn what_a_dead_consumer_left_is_found_behind_any_number_that_others_keep() {
+    let mut world = World::new().await;
+    world.produce("k", 0..41).await;
+    world.relay().step().await.unwrap();
+    world.stream(async |it| it.create_group(GROUP, StreamId::ZERO).await).await.unwrap();
+    let kept = world.stream(async |it| it.read_group(GROUP, "alive", 40).await).await.unwrap();
+    let left = world.stream(async |it| it.read_group(GROUP, "dead", 10).await).await.unwrap();
+    assert_eq!((kept.len(), left.len()), (40, 1));
+    let kept: Vec<StreamId> = kept.iter().map(|entry| entry.id).collect();
+    let config = ConsumerConfig {
+        // One at a time: Redis looks at ten pending ones for each that is asked for.
+        concurrency: 1,
+        // Long enough that the living keep theirs on a slow machine.
+        claim_idle: Duration::from_secs(2),
+        ..consumer_config()
+    };
+    world.start_consumer(world.consumer_with(config, Apply));
+    wait_until("the one that was left is handled", SOON, async || {
+        world.stream(async |it| it.renew(GROUP, "alive", &kept).await).await.unwrap();
+        world.effects().await.contains(&40)
+    })
+    .await;
+    assert_eq!(world.effects().await, [40]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_relay_and_consumer_still_end_when_asked() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let mut world = World::on_private(&cluster).await;
+    world.produce("k", [1]).await;
+    let shutdown = CancellationToken::new();
+    let relay = world.relay();
+    let consumer = world.consumer(Apply);
+    let tasks = [world.spawn(relay.run(shutdown.clone())), world.spawn(consumer.run(shutdown.clone()))];
+    world.wait_for_effects(1).await;
+    cluster.freeze_all().unwrap();
+    world.produce("k", [2]).await;
+    // By now both are in the middle of a call, which may take far longer than the end.
+    tokio::time::sleep(consumer_config().claim_idle).await;
+    assert!(world.redis.config().overall_timeout > Duration::from_secs(7));
+    shutdown.cancel();
+    wait_until("both end", Duration::from_secs(5), async || tasks.iter().all(|it| it.is_finished())).await;
+}
+
+/// A payload whose topic lies on another node than that of the others.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Elsewhere {}
+
+impl EventPayload for Elsewhere {
+    const TOPIC: &'static str = "test.elsewhere";
+    const TYPE: &'static str = "onsale.test.v1.Elsewhere";
+    const SOURCE: &'static str = Noted::SOURCE;
+    const LISTENERS: &'static [&'static str] = &[GROUP];
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_whose_node_is_down_holds_no_other_up() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let mut world = World::on_private(&cluster).await;
+    let down = "test:events:stream:{test.elsewhere}";
+    let up = "test:events:stream:{test.noted}";
+    assert_ne!(cluster.master_of(down).await.unwrap(), cluster.master_of(up).await.unwrap());
+    // A shard without a replica to take over.
+    for node in [cluster.replica_of(down).await.unwrap(), cluster.master_of(down).await.unwrap()] {
+        cluster.freeze(node).unwrap();
+    }
+    let outbox = &world.outbox;
+    let append = world.postgres.transaction("produce", |tx| async move {
+        outbox.append(&tx, &[NewEvent::new("k", &Elsewhere {})]).await
+    });
+    append.await.unwrap();
+    world.produce("k", [1]).await;
+    let topics = [Topic::of::<Elsewhere>(), Topic::of::<Noted>()];
+    let relay = world.relay_of(&topics, relay_config());
+    world.spawn(relay.run(CancellationToken::new()));
+    // Before the call to the other has even been given up.
+    let soon = Duration::from_secs(5);
+    assert!(world.redis.config().overall_timeout > soon);
+    wait_until("it is published", soon, async || world.positions().await == [1]).await;
+}
+
+#[tokio::test]
+async fn when_every_session_of_postgres_ends_again_and_again_each_event_takes_effect_once() {
+    const EVENTS: i64 = 300;
+    let mut world = World::new().await;
+    for number in 0..EVENTS {
+        world.produce(&(number % 7).to_string(), [number]).await;
+    }
+    for _ in 0..2 {
+        world.start(Apply);
+    }
+    for _ in 0..12 {
+        let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        run_sql(&world.database, kill).await;
+        tokio::time::sleep(Duration::from_millis(rand::random_range(5..60))).await;
+    }
+    world.wait_for_effects(EVENTS.unsigned_abs().try_into().unwrap()).await;
+    world.wait_until_idle().await;
+    let mut effects = world.effects().await;
+    effects.sort_unstable();
+    assert_eq!(effects, (0..EVENTS).collect::<Vec<_>>());
+    assert!(world.letters().list(None, 10).await.unwrap().letters.is_empty());
 }
 
 #[tokio::test]

@@ -180,7 +180,9 @@ async fn slots_that_move_under_load_cost_no_idempotent_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadline_is_kept_even_when_the_node_does_not_answer() {
     let cluster = RedisCluster::start_private().await.unwrap();
-    let redis = Redis::connect(&config(&cluster)).await.unwrap();
+    // Far above the deadline: what is kept below is not this.
+    let config = RedisConfig { command_timeout: Duration::from_secs(4), ..config(&cluster) };
+    let redis = Redis::connect(&config).await.unwrap();
     let key = key_on_shard(&keys(&redis), "count", 0);
     let master = cluster.master_of(key.as_str()).await.unwrap();
     cluster.freeze(master).unwrap();
@@ -190,7 +192,7 @@ async fn a_deadline_is_kept_even_when_the_node_does_not_answer() {
         let error = Deadline::after(Duration::from_millis(50)).scope(call).await.unwrap_err();
         let took = begin.elapsed();
         assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
-        assert!(took >= Duration::from_millis(45) && took < Duration::from_millis(250), "{took:?}");
+        assert!(took >= Duration::from_millis(45) && took < Duration::from_secs(2), "{took:?}");
     }
     cluster.thaw(master).unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onsale_storage::redis::{Appended, Command, Entry, Error, Key, NewEntry, Redis, StreamId};
+use onsale_storage::redis::{Appended, Command, Entry, Key, NewEntry, Redis, StreamId};
 use onsale_testkit::stack::RedisCluster;
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -267,8 +267,12 @@ proptest! {
     }
 }
 
-#[test]
-fn a_wrong_type_of_error_does_not_look_missing() {
-    let error = Error::Refused { command: "XINFO", code: "WRONGTYPE".to_owned(), detail: String::new() };
-    assert!(!error.is_transient());
+#[tokio::test]
+async fn a_key_of_another_type_does_not_look_like_a_missing_stream() {
+    let redis = door().await;
+    let key = keys(&redis).key("topic", "text").unwrap();
+    let () = redis.run(Command::new("SET").key(&key).arg("words")).await.unwrap();
+    let stream = redis.stream(&key);
+    assert_eq!(stream.groups().await.unwrap_err().code(), Some("WRONGTYPE"));
+    assert_eq!(stream.last_id().await.unwrap_err().code(), Some("WRONGTYPE"));
 }

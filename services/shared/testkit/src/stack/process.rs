@@ -176,7 +176,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Finds `program` on the path or in one of the `extra` directories; the newest version of those first.
+/// Finds `program` on the path, or else among Debian's Postgres programs, the newest version first.
 pub(crate) fn find_program(program: &'static str, package: &'static str) -> Result<PathBuf, Error> {
     let mut directories: Vec<PathBuf> =
         std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();

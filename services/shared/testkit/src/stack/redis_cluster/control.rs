@@ -72,6 +72,11 @@ impl RedisCluster {
         self.signal(node, Signal::Stop)
     }
 
+    /// Freezes every node: nobody answers any more.
+    pub fn freeze_all(&self) -> Result<(), Error> {
+        self.running().try_for_each(|(index, _)| self.freeze(index))
+    }
+
     /// Lets a frozen node run on.
     pub fn thaw(&self, node: NodeIndex) -> Result<(), Error> {
         self.signal(node, Signal::Continue)

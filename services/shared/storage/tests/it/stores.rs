@@ -1,0 +1,44 @@
+//! Opening a service's stores: patient with servers that come up late, and with nothing else.
+
+use std::time::{Duration, Instant};
+
+use onsale_kit::config::ServiceConfig;
+use onsale_storage::{OpenError, Stores, StoresConfig};
+use onsale_testkit::service::TestService;
+use serde::Deserialize;
+
+const DEFAULTS: &str = "[stores.postgres]\nschema = \"sandbox\"\napplication_name = \"sandbox\"\n";
+
+#[derive(Debug, Deserialize)]
+struct Config {
+    stores: StoresConfig,
+}
+
+impl ServiceConfig for Config {
+    const SHARED_DEFAULTS: &'static [(&'static str, &'static str)] = &[StoresConfig::DEFAULTS];
+}
+
+/// Opens the stores with settings that `spoil` has changed; gives back why that failed.
+async fn open_with(spoil: impl FnOnce(&mut StoresConfig)) -> OpenError {
+    let mut outcome = None;
+    let started = TestService::start("sandbox", DEFAULTS, async |mut config: Config, chassis| {
+        spoil(&mut config.stores);
+        outcome = Stores::open(&config.stores, chassis).await.err();
+        Ok(())
+    });
+    let running = started.await.unwrap();
+    running.server.shutdown().await;
+    outcome.expect("the settings cannot work")
+}
+
+#[tokio::test]
+async fn settings_that_no_waiting_mends_fail_at_once() {
+    let begun = Instant::now();
+    let error = open_with(|stores| stores.postgres.schema = "no good".to_owned()).await;
+    assert!(matches!(error, OpenError::Migrate(_)), "{error:?}");
+    let error = open_with(|stores| stores.redis.connections = 0).await;
+    assert!(matches!(error, OpenError::Redis(_)), "{error:?}");
+    let error = open_with(|stores| stores.relay.batch_max = 0).await;
+    assert!(matches!(error, OpenError::Relay(_)), "{error:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}
