@@ -105,11 +105,11 @@ pub enum BatchOutcome<R, E> {
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError<E> {
     /// The processor's answer to this very item.
-    #[error("failed to process the item")]
-    Item(#[source] E),
+    #[error(transparent)]
+    Item(E),
     /// The processor failed the whole batch; all its callers share the error.
-    #[error("failed to process the batch")]
-    Batch(#[source] Arc<E>),
+    #[error(transparent)]
+    Batch(Arc<E>),
     /// The queue is full. The item was not processed.
     #[error("too many items are waiting")]
     Overloaded,

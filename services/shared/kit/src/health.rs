@@ -7,14 +7,16 @@ use std::{
     collections::BTreeMap,
     fmt,
     future::Future,
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
 
-use crate::tasks::Tasks;
+use crate::tasks::{Tasks, panic_text};
 
 /// Time between two rounds of checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -94,9 +96,12 @@ impl Readiness {
     pub async fn run_checks(&self) {
         let checks = self.checks().clone();
         let results = checks.into_iter().map(|(name, check)| async move {
-            match tokio::time::timeout(CHECK_TIMEOUT, check()).await {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some((name, crate::error::Chain(&*error).to_string())),
+            // A panic would end the rounds, and the last verdict would stand for ever.
+            let check = AssertUnwindSafe(async { check().await }).catch_unwind();
+            match tokio::time::timeout(CHECK_TIMEOUT, check).await {
+                Ok(Ok(Ok(()))) => None,
+                Ok(Err(panic)) => Some((name, format!("panicked: {}", panic_text(&*panic)))),
+                Ok(Ok(Err(error))) => Some((name, crate::error::Chain(&*error).to_string())),
                 Err(_) => Some((name, format!("no answer within {CHECK_TIMEOUT:?}"))),
             }
         });
@@ -140,5 +145,24 @@ impl Default for Readiness {
 impl fmt::Debug for Readiness {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Readiness").field("verdict", &self.verdict()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn broken() -> CheckResult {
+        panic!("as told")
+    }
+
+    #[tokio::test]
+    async fn a_check_that_panics_has_failed_and_the_others_count() {
+        let readiness = Readiness::new();
+        readiness.add_check("broken", broken);
+        readiness.add_check("good", async || Ok(()));
+        readiness.run_checks().await;
+        let failing = readiness.verdict().failing;
+        assert_eq!(failing, BTreeMap::from([("broken", "panicked: as told".to_owned())]));
     }
 }

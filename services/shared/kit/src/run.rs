@@ -10,7 +10,7 @@
 //! | 75 | stopped when asked to, but something had to be cut after `server.drain.total` | as you like |
 //! | 130 | a second signal: stopped at once | as you like |
 
-use std::{error::Error, process::ExitCode, sync::Arc, time::Duration};
+use std::{error::Error, process::ExitCode, sync::Arc};
 
 use onsale_types::SystemClock;
 use tokio::{
@@ -25,8 +25,8 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// The last spans may take this long to send.
-const FLUSH_TIME_MAX: Duration = Duration::from_secs(3);
+/// The last traces may take this share of the time for the drain, which the server leaves them.
+const FLUSH_SHARE: u32 = 10;
 
 /// Whatever went wrong in a service's `build`.
 pub type BuildError = Box<dyn Error + Send + Sync>;
@@ -104,6 +104,7 @@ where
         Ok(telemetry) => telemetry,
         Err(error) => return complain(service, &error, Exit::Failed),
     };
+    let flush_time_max = config.server.drain.total / FLUSH_SHARE;
     let exit = match serve(service, config, own, build).await {
         Ok(exit) => exit,
         Err(error) => {
@@ -112,8 +113,8 @@ where
         }
     };
     // Blocks while it sends, so not on a thread that the sending may need.
-    let flushed = tokio::task::spawn_blocking(move || telemetry.shutdown(FLUSH_TIME_MAX));
-    let _ = tokio::time::timeout(FLUSH_TIME_MAX, flushed).await;
+    let flushed = tokio::task::spawn_blocking(move || telemetry.shutdown(flush_time_max));
+    let _ = tokio::time::timeout(flush_time_max, flushed).await;
     exit
 }
 

@@ -46,8 +46,10 @@ mod route;
 mod standard;
 mod status;
 
-/// Of the time for the drain, this share at most is spent on calls; the rest is for the background tasks.
-const CALLS_SHARE_OF_DRAIN: (u32, u32) = (4, 5);
+/// How many tenths of the time for the drain may have passed when the calls have ended, and when the background tasks
+/// have. What is left is for the last traces, after the server.
+const CALLS_TENTHS: u32 = 8;
+const TASKS_TENTHS: u32 = 9;
 
 /// What a service is built from and added to.
 pub struct Chassis {
@@ -176,10 +178,10 @@ impl Chassis {
         let recorder = crate::telemetry::metrics::handle();
         metrics::describe();
         let (health, reporter) = standard::health();
-        let reflection = standard::reflection(&self.descriptor_sets)?;
+        let [reflection, reflection_alpha] = standard::reflection(&self.descriptor_sets, &self.services)?;
         let mut contract = Contract::load(&self.descriptor_sets).map_err(StartError::Contract)?;
         standard::add_to(&mut contract)?;
-        let routes = Routes::new(&contract, &self.services, &[health, reflection])?;
+        let routes = Routes::new(&contract, &self.services, &[health, reflection, reflection_alpha])?;
         let verifier = Verifier::new(&self.config.auth, Arc::clone(&self.clock)).map_err(StartError::Keys)?;
         let gate = Arc::new(Gate::new(routes, Arc::new(verifier), self.config.server.clone()));
 
@@ -289,10 +291,9 @@ impl RunningServer {
         tracing::info!(requests, streams, total = ?drain.total, "draining");
         tokio::time::sleep(drain.lame_duck).await;
 
-        let (numerator, denominator) = CALLS_SHARE_OF_DRAIN;
-        let for_calls = drain.total.saturating_mul(numerator) / denominator;
-        let connections_cut = self.connections.drain(for_calls.saturating_sub(begin.elapsed())).await;
-        let tasks_aborted = self.tasks.shutdown(drain.total.saturating_sub(begin.elapsed())).await;
+        let left_of = |tenths: u32| (drain.total / 10).saturating_mul(tenths).saturating_sub(begin.elapsed());
+        let connections_cut = self.connections.drain(left_of(CALLS_TENTHS)).await;
+        let tasks_aborted = self.tasks.shutdown(left_of(TASKS_TENTHS)).await;
         self.admin.cancel();
         let drained = Drained { connections_cut, tasks_aborted };
         tracing::info!(?drained, elapsed = ?begin.elapsed(), "drained");

@@ -1,6 +1,7 @@
 //! Answers: what a failed one says about another attempt, and the body of a good one.
 
 use std::{
+    error::Error,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -12,7 +13,7 @@ use http_body::Frame;
 use hyper::body::Incoming;
 use onsale_proto::r#type::v1::ErrorReason;
 use pin_project_lite::pin_project;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tonic::{Code, Status, body::Body};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -40,6 +41,15 @@ pub(super) fn deadline_exceeded() -> Status {
 pub(super) fn broken(error: &hyper::Error) -> Status {
     let message = format!("the connection broke: {}", Chain(error));
     local_status(Code::Unavailable, ErrorReason::DependencyUnavailable, message)
+}
+
+/// Whether the neighbour closed the connection in good order (it is old, or stopping) before it had the request: GOAWAY
+/// without an error ends only the streams it will not answer, and those whose message we had not begun to send.
+pub(super) fn is_unread(error: &hyper::Error) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    source.is_some_and(|error| {
+        error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
+    })
 }
 
 /// The status of an answer that has no more than that; `None` when it may have a message.
@@ -120,16 +130,19 @@ impl http_body::Body for AnswerBody {
         if this.in_flight.is_none() {
             return Poll::Ready(None);
         }
-        let polled = match this.inner.poll_frame(context) {
-            Poll::Ready(polled) => polled,
-            Poll::Pending => {
-                ready!(this.timer.poll(context));
-                this.count.end(Code::DeadlineExceeded);
-                *this.in_flight = None;
-                return Poll::Ready(Some(Err(deadline_exceeded())));
-            }
+        let polled = this.inner.poll_frame(context);
+        let is_late = match &polled {
+            // An answer that always has more must end too; one that ends by itself may.
+            Poll::Ready(Some(Ok(frame))) => frame.is_data() && this.timer.deadline() <= Instant::now(),
+            Poll::Ready(_) => false,
+            Poll::Pending => this.timer.poll(context).is_ready(),
         };
-        match polled {
+        if is_late {
+            this.count.end(Code::DeadlineExceeded);
+            *this.in_flight = None;
+            return Poll::Ready(Some(Err(deadline_exceeded())));
+        }
+        match ready!(polled) {
             Some(Ok(frame)) => {
                 if let Some(trailers) = frame.trailers_ref() {
                     this.count.end(code(trailers));

@@ -60,10 +60,13 @@ impl Shared {
         let mut count = CallCount::new(Arc::clone(&method));
         let answered = async {
             let deadline = self.deadline(&method, &headers, current)?;
-            let outgoing = self.outgoing(&method, &uri, headers, body).await?;
             // A stream may run for long, but it must begin as soon as any other answer.
             let begin_by = deadline.min(Deadline::after(self.config.deadline));
-            let attempts = self.attempts(&method, outgoing, deadline, begin_by);
+            let attempts = async {
+                // Within the bound: the body of a call that is passed on comes from somebody else's network.
+                let outgoing = self.outgoing(&method, &uri, headers, body).await?;
+                self.attempts(&method, outgoing, deadline, begin_by).await
+            };
             let answer = begin_by.bound(attempts).await.unwrap_or_else(|_passed| Err(deadline_exceeded()))?;
             Ok((answer, deadline))
         };
@@ -188,8 +191,8 @@ impl Shared {
         }
     }
 
-    /// Sends the request once. A request that was not sent, because the connection had closed, goes over another one:
-    /// the neighbour has not seen it, so this is no retry and is safe for every method.
+    /// Sends the request once. A request that the neighbour has not looked at, because the connection was closing, goes
+    /// over another one: this is no retry and is safe for every method.
     async fn attempt(
         &self,
         outgoing: &mut Outgoing,
@@ -218,6 +221,7 @@ impl Shared {
             };
             match error.take_message() {
                 Some(unsent) => outgoing.restore(unsent),
+                None if answer::is_unread(error.error()) && outgoing.is_kept() => {}
                 None => return Err(Failure::local(broken(error.error()), address)),
             }
         }

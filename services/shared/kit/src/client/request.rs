@@ -70,6 +70,11 @@ impl Outgoing {
         Some(request)
     }
 
+    /// Whether it can be sent more than once.
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(self.body, OutgoingBody::Kept(_))
+    }
+
     /// Takes back what could not be sent.
     pub(super) fn restore(&mut self, unsent: Request<Body>) {
         if let OutgoingBody::Once(body) = &mut self.body {

@@ -13,6 +13,9 @@ const LOOKUP_TIME_MAX: Duration = Duration::from_secs(5);
 /// After a failed lookup, and when an address stops answering, the next lookup comes this soon instead of at its time.
 const HURRY: Duration = Duration::from_millis(500);
 
+/// A shorter interval counts as this: zero would look up without a pause.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
 /// Finds the addresses of a neighbour.
 pub trait Resolve: Send + Sync + 'static {
     /// All addresses it has now. An empty answer counts as a failure.
@@ -58,6 +61,7 @@ pub(super) async fn follow<R: Resolve>(
     interval: Duration,
     shutdown: CancellationToken,
 ) {
+    let interval = interval.max(INTERVAL_MIN);
     loop {
         let found = tokio::select! {
             () = shutdown.cancelled() => return,

@@ -23,9 +23,11 @@ impl Environment {
     /// Those of this process. A variable that is not Unicode is skipped.
     #[must_use]
     pub fn of_process() -> Self {
-        #[expect(clippy::disallowed_methods, reason = "this is the one place where settings are read")]
-        let all = std::env::vars();
-        Self::from_iter(all)
+        // Not `vars`, which panics at a variable that is not Unicode, whosever it is.
+        let all = std::env::vars_os();
+        Self::from_iter(
+            all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+        )
     }
 
     /// The value of `ONSALE_CONFIG`.

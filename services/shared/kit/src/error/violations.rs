@@ -7,8 +7,14 @@ use tonic::Status;
 
 use super::{Kind, Reason, ServiceError, to_status};
 
-/// More than this many are not listed: the answer has to fit in a header.
-const VIOLATIONS_MAX: usize = 50;
+/// What is beyond this is not listed: the answer has to fit in headers, of which clients take 16 KiB in all.
+const BYTES_MAX: usize = 4 * 1024;
+
+/// A longer text is cut off: it may quote what the caller sent.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// So many are named in the message too; the details have them all.
+const NAMED_MAX: usize = 3;
 
 /// What is wrong with one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +41,8 @@ pub struct Violation {
 #[derive(Debug, Default)]
 pub struct Violations {
     found: Vec<Violation>,
+    /// How long their texts are together.
+    bytes: usize,
 }
 
 impl Violations {
@@ -56,8 +64,11 @@ impl Violations {
 
     /// Notes a violation.
     pub fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
-        if self.found.len() < VIOLATIONS_MAX {
-            self.found.push(Violation { field: field.into(), description: description.into() });
+        let violation = Violation { field: cut(field.into()), description: cut(description.into()) };
+        // A little for each besides its texts.
+        self.bytes += violation.field.len() + violation.description.len() + 8;
+        if self.bytes <= BYTES_MAX {
+            self.found.push(violation);
         }
     }
 
@@ -115,8 +126,39 @@ impl From<InvalidFields> for Status {
     }
 }
 
+/// The text, shortened where it is too long.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+    text
+}
+
 fn summary(violations: &[Violation]) -> String {
-    let each: Vec<_> =
-        violations.iter().map(|violation| format!("{} {}", violation.field, violation.description)).collect();
+    let named = violations.iter().take(NAMED_MAX);
+    let mut each: Vec<_> =
+        named.map(|violation| format!("{} {}", violation.field, violation.description)).collect();
+    if violations.len() > NAMED_MAX {
+        each.push("and more".to_owned());
+    }
     each.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_fits_in_headers_whatever_the_caller_sent() {
+        for text in ["x".repeat(100_000), "ž ".repeat(50_000), String::new()] {
+            let mut violations = Violations::new();
+            for index in 0..10_000 {
+                violations.push(format!("seat_ids[{index}]"), format!("is not a seat: {text}"));
+            }
+            let status = Status::from(violations.finish().expect_err("all are bad"));
+            let mut headers = http::HeaderMap::new();
+            status.add_header(&mut headers).expect("a status is written");
+            let bytes: usize =
+                headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+            assert!(bytes < 12 * 1024, "{bytes} bytes");
+        }
+    }
 }

@@ -29,6 +29,9 @@ use crate::config::ServerConfig;
 /// After a failed accept (out of file descriptors, most likely) wait a little: it would fail again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// A peer that connects and says nothing for this long is no client: a port scan, or a probe of the port.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
 /// When an old connection's streams have been ended, it may take this long to finish.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -138,6 +141,15 @@ struct Connection {
 
 impl Connection {
     async fn run(self, stream: TcpStream) {
+        // hyper waits for a client's first bytes without bound, and with it the drain would.
+        let mut first = [0];
+        let speaks = tokio::select! {
+            peeked = tokio::time::timeout(SILENCE_MAX, stream.peek(&mut first)) => matches!(peeked, Ok(Ok(1..))),
+            () = self.drain.cancelled() => false,
+        };
+        if !speaks {
+            return;
+        }
         let service = Calls { gate: Arc::clone(&self.gate), ending: self.ending.clone() };
         let served = http2_builder(&self.config).serve_connection(TokioIo::new(stream), service);
         let mut served = std::pin::pin!(served);

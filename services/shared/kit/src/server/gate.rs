@@ -50,6 +50,23 @@ struct Admission {
     stream_deadline: Option<Instant>,
 }
 
+/// A call in its handler. Dropped without an answer it was given up by its caller, mostly because it took too long: just
+/// the calls that must not be missing from the metrics.
+struct Handling<'a> {
+    route: &'a Route,
+    started: Instant,
+    is_answered: bool,
+}
+
+impl Drop for Handling<'_> {
+    fn drop(&mut self) {
+        self.route.metrics.record_duration(self.started.elapsed());
+        if !self.is_answered {
+            self.route.metrics.record_code(Code::Cancelled);
+        }
+    }
+}
+
 impl Gate {
     pub(super) fn new(routes: Routes, verifier: Arc<Verifier>, config: ServerConfig) -> Self {
         Self {
@@ -101,8 +118,10 @@ impl Gate {
         // From here on, whatever is logged belongs to the call.
         let call = CallContext { trace, name: route.path };
         call.scope(async {
+            let mut handling = Handling { route: &route, started, is_answered: false };
             let response = self.handle(&route, request, admission.deadline).instrument(span).await;
-            route.metrics.record_duration(started.elapsed());
+            handling.is_answered = true;
+            drop(handling);
             self.finish(Arc::clone(&route), response, admission, ending)
         })
         .await
@@ -211,7 +230,10 @@ fn span(route: &Route) -> Span {
 fn is_grpc<B>(request: &Request<B>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     request.method() == HttpMethod::POST
-        && content_type.is_some_and(|value| value.starts_with(b"application/grpc"))
+        && content_type
+            .and_then(|value| value.strip_prefix(b"application/grpc"))
+            // Not `-web`, which only begins alike: its answers have another form.
+            .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 /// Something that does not speak gRPC, such as a browser: HTTP's own words are all it understands.

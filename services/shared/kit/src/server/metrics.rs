@@ -24,7 +24,11 @@ const CODES: usize = 17;
 /// Describes every metric of this file; once, at start.
 pub(crate) fn describe() {
     metrics::describe_counter!(REQUESTS, Unit::Count, "Calls answered, by method and gRPC code.");
-    metrics::describe_histogram!(DURATION, Unit::Seconds, "Time to the answer; for streams, to their begin.");
+    metrics::describe_histogram!(
+        DURATION,
+        Unit::Seconds,
+        "Time to the answer, or until the caller gave up; for streams, to their begin."
+    );
     metrics::describe_gauge!(IN_FLIGHT, Unit::Count, "Unary calls being answered.");
     metrics::describe_gauge!(STREAMS, Unit::Count, "Open server streams.");
     metrics::describe_gauge!(CONNECTIONS, Unit::Count, "Open connections.");
@@ -99,6 +103,11 @@ impl ServerMetrics {
             panics: metrics::counter!(PANICS),
         }
     }
+}
+
+/// A stream panicked, where no [`ServerMetrics`] is at hand.
+pub(super) fn count_panic() {
+    metrics::counter!(PANICS).increment(1);
 }
 
 /// As in the gRPC specification.

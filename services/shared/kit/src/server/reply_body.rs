@@ -79,8 +79,10 @@ impl StreamBody {
         route: &Route,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         // A panic in one stream must not take its connection, and with it the other streams, along.
-        catch_unwind(AssertUnwindSafe(|| Pin::new(source).poll_frame(context))).unwrap_or_else(|_| {
-            tracing::error!(method = route.path, "a stream panicked");
+        catch_unwind(AssertUnwindSafe(|| Pin::new(source).poll_frame(context))).unwrap_or_else(|panic| {
+            super::metrics::count_panic();
+            let panic = crate::tasks::panic_text(&*panic);
+            tracing::error!(method = route.path, panic, "a stream panicked");
             Poll::Ready(Some(Ok(trailers(&Refusal::Internal.into()))))
         })
     }

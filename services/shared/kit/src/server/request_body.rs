@@ -66,9 +66,10 @@ impl Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let polled = match &mut self.source {
-            Source::Wire(body) => {
-                Pin::new(body).poll_frame(context).map_err(|error| Status::from_error(error.into()))
-            }
+            // Nobody is left to read the answer, and it is no fault of ours to be logged.
+            Source::Wire(body) => Pin::new(body)
+                .poll_frame(context)
+                .map_err(|error| Status::cancelled(format!("the request broke off: {error}"))),
             Source::Layered(body) => Pin::new(body).poll_frame(context),
         };
         if let (Poll::Ready(Some(Ok(frame))), Some(limit)) = (&polled, &mut self.limit) {

@@ -1,4 +1,5 @@
-//! The two gRPC services every instance has besides its own: health v1 and reflection v1.
+//! The gRPC services every instance has besides its own: health v1 and reflection, v1 and the older v1alpha, which is the
+//! only one that many clients know.
 
 use std::sync::Arc;
 
@@ -11,25 +12,42 @@ use crate::{
     tasks::Tasks,
 };
 
+/// What the health service is called on the wire.
+const HEALTH: &str = "grpc.health.v1.Health";
+
 /// The health service, and the means to change what it says.
 pub(super) fn health() -> (Registered, HealthReporter) {
     let (reporter, service) = tonic_health::server::health_reporter();
     (Registered::new(service), reporter)
 }
 
-/// Reflection over our descriptors and health's.
-pub(super) fn reflection(descriptor_sets: &[&'static [u8]]) -> Result<Registered, StartError> {
-    let mut builder = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-    for set in descriptor_sets {
-        builder = builder.register_encoded_file_descriptor_set(set);
-    }
-    builder.build_v1().map(Registered::new).map_err(StartError::Reflection)
+/// Reflection over our descriptors and health's; it lists only what is served here: `services` and health.
+pub(super) fn reflection(
+    descriptor_sets: &[&'static [u8]],
+    services: &[Registered],
+) -> Result<[Registered; 2], StartError> {
+    let builder = || {
+        let builder = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .with_service_name(HEALTH);
+        let builder = descriptor_sets
+            .iter()
+            .fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set));
+        services.iter().fold(builder, |builder, service| builder.with_service_name(service.name))
+    };
+    let v1 = builder().build_v1().map_err(StartError::Reflection)?;
+    let v1alpha = builder().build_v1alpha().map_err(StartError::Reflection)?;
+    Ok([Registered::new(v1), Registered::new(v1alpha)])
 }
 
 /// Their contracts are not ours and have no access option: anyone in the network may ask.
 pub(super) fn add_to(contract: &mut Contract) -> Result<(), StartError> {
-    for set in [tonic_health::pb::FILE_DESCRIPTOR_SET, tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET] {
+    let foreign = [
+        tonic_health::pb::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+    ];
+    for set in foreign {
         contract.add_foreign(set).map_err(StartError::Contract)?;
     }
     Ok(())

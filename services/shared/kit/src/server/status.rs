@@ -1,4 +1,5 @@
-//! Statuses on their way out. Whatever a handler or a library answers, it leaves with a reason, and without internals.
+//! Statuses on their way out. What tonic answers by itself, and what a handler answers as INTERNAL or UNKNOWN, leaves
+//! with a reason and without internals. Any other status is the handler's word, made by `error::to_status`.
 
 use http::HeaderMap;
 use tonic::{Code, Status};
@@ -7,8 +8,22 @@ use super::refusal::Refusal;
 use crate::error::InvalidFields;
 
 /// How tonic begins its message when the bytes of a request are not the message they should be. It calls that
-/// INTERNAL; it is the caller's mistake.
-const UNREADABLE: [&str; 2] = ["failed to decode Protobuf message", "Missing request message"];
+/// INTERNAL; it is the caller's mistake, and must not be logged as one of ours: anybody can make as many as they like.
+const UNREADABLE: [&str; 4] = [
+    "failed to decode Protobuf message",
+    "Missing request message",
+    "Unexpected EOF decoding stream",
+    "protocol error: received message with",
+];
+
+/// How it begins when a message announces more bytes than it takes.
+const TOO_LARGE: &str = "Error, decoded message length too large";
+
+/// What it takes at most; the generated servers' own setting.
+const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How it begins when a request is compressed. UNIMPLEMENTED is what gRPC asks for here, and the method does exist.
+const COMPRESSED: &str = "Content is compressed with";
 
 /// The code of an answer whose status stands in `headers` (or trailers). A status without a reason gets one.
 pub(super) fn settle(headers: &mut HeaderMap) -> Code {
@@ -38,6 +53,7 @@ pub(super) fn write(status: &Status, headers: &mut HeaderMap) {
 /// The status to send instead of one that has no reason; none to send it as it is.
 fn with_reason(code: Code, message: &str) -> Option<Status> {
     match code {
+        Code::Unimplemented if message.starts_with(COMPRESSED) => None,
         // The generated default of a method that no one has written yet.
         Code::Unimplemented => Some(Refusal::MethodNotImplemented.into()),
         Code::Internal | Code::Unknown if UNREADABLE.iter().any(|start| message.starts_with(start)) => {
@@ -46,6 +62,9 @@ fn with_reason(code: Code, message: &str) -> Option<Status> {
         Code::Internal | Code::Unknown => {
             tracing::error!(%code, message, "a handler answered with a status that has no reason");
             Some(Refusal::Internal.into())
+        }
+        Code::OutOfRange if message.starts_with(TOO_LARGE) => {
+            Some(Refusal::RequestTooLarge { bytes_max: MESSAGE_BYTES_MAX }.into())
         }
         Code::Ok
         | Code::Cancelled

@@ -2,11 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// Bounds of every histogram of durations, in seconds: from a call that touches no store to the longest deadline.
 const DURATION_BUCKETS: [f64; 16] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+
+/// Bounds of every histogram of counts, whose names end in `_size`.
+const SIZE_BUCKETS: [f64; 12] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0];
 
 /// The recorder of this process, installed at the first call: there can be only one, and tests start many servers.
 ///
@@ -18,6 +21,8 @@ pub fn handle() -> Arc<PrometheusHandle> {
         let builder = PrometheusBuilder::new();
         // Refused only for an empty list of buckets.
         let builder = builder.set_buckets(&DURATION_BUCKETS).unwrap_or_default();
+        let sizes = Matcher::Suffix("_size".to_owned());
+        let builder = builder.set_buckets_for_metric(sizes, &SIZE_BUCKETS).unwrap_or_default();
         let recorder = builder.build_recorder();
         let handle = Arc::new(recorder.handle());
         if metrics::set_global_recorder(recorder).is_err() {
@@ -25,4 +30,20 @@ pub fn handle() -> Arc<PrometheusHandle> {
         }
         handle
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_have_bounds_of_their_own() {
+        let handle = handle();
+        metrics::histogram!("metrics_test_size").record(200.0);
+        metrics::histogram!("metrics_test_seconds").record(0.2);
+        let page = handle.render();
+        for line in ["metrics_test_size_bucket{le=\"256\"} 1", "metrics_test_seconds_bucket{le=\"0.25\"} 1"] {
+            assert!(page.contains(line), "{line} in\n{page}");
+        }
+    }
 }

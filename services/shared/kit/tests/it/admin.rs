@@ -1,6 +1,7 @@
 //! The operators' port.
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -8,13 +9,16 @@ use std::{
     time::Duration,
 };
 
+use onsale_kit::server::{Chassis, Handler, RequestBody};
 use onsale_proto::auth::v1::Role;
-use onsale_testkit::wait_until;
+use onsale_testkit::{tokens::Mint, wait_until};
+use onsale_types::SystemClock;
+use tonic::codegen::BoxFuture;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-use crate::support::{Harness, PATIENCE, echo_request, watch_request};
+use crate::support::{Harness, PATIENCE, Raw, background, config, echo_request, http_get, watch_request};
 
 #[tokio::test]
 async fn metrics_count_calls_by_method_and_code() {
@@ -36,11 +40,14 @@ async fn metrics_count_calls_by_method_and_code() {
         format!("rpc_server_requests_total{{{labels},code=\"UNAUTHENTICATED\"}}"),
         format!("rpc_server_duration_seconds_bucket{{{labels},le=\"0.001\"}}"),
         "# HELP rpc_server_requests_total Calls answered, by method and gRPC code.".to_owned(),
-        "rpc_server_streams_open 1".to_owned(),
-        "rpc_server_connections_open 2".to_owned(),
-        "rpc_server_requests_in_flight 0".to_owned(),
     ] {
         assert!(body.contains(&expected), "{expected} in\n{body}");
+    }
+    // All servers of a process share the gauges: another test's may be read in between.
+    for gauge in
+        ["rpc_server_streams_open 1", "rpc_server_connections_open 2", "rpc_server_requests_in_flight 0"]
+    {
+        wait_until(gauge, PATIENCE, || async { harness.admin("/metrics").await.1.contains(gauge) }).await;
     }
 
     // Gone from the list when the stream ends, and counted.
@@ -51,6 +58,44 @@ async fn metrics_count_calls_by_method_and_code() {
     })
     .await;
     harness.server.shutdown().await;
+}
+
+/// Never answers, and says when it was reached.
+struct Endless(Arc<AtomicBool>);
+
+impl Handler for Endless {
+    fn call(
+        &self,
+        _: http::Request<RequestBody>,
+    ) -> BoxFuture<http::Response<tonic::body::Body>, Infallible> {
+        self.0.store(true, Ordering::SeqCst);
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_caller_gave_up_is_counted() {
+    let (mint, is_reached) = (Mint::new(), Arc::new(AtomicBool::new(false)));
+    let mut chassis = Chassis::new("any", config(&mint, &[]), Arc::new(SystemClock)).expect("good settings");
+    // A method that no other test cancels: the metrics are the process's.
+    chassis.add_handler("onsale.claim.v1.ClaimService", Endless(Arc::clone(&is_reached)));
+    let server = chassis.start().await.expect("the server starts");
+    let mut raw = Raw::connect(server.address()).await;
+    let request = http::Request::post("/onsale.claim.v1.ClaimService/GetClaim")
+        .header("content-type", "application/grpc")
+        .header("authorization", format!("Bearer {}", mint.token(Role::Customer)))
+        .body(tonic::body::Body::empty())
+        .expect("a request");
+    let call = background(tower::Service::call(&mut raw, request));
+    wait_until("the handler runs", PATIENCE, || async { is_reached.load(Ordering::SeqCst) }).await;
+    call.abort();
+    let counted = "method=\"GetClaim\",code=\"CANCELLED\"} 1";
+    wait_until("the call is counted", PATIENCE, || async {
+        http_get(server.admin_address(), "/metrics").await.1.contains(counted)
+    })
+    .await;
+    drop(raw);
+    server.shutdown().await;
 }
 
 #[tokio::test]

@@ -1,8 +1,19 @@
 //! Stopping: calls finish, streams end so that clients come back elsewhere, and it never takes longer than allowed.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use onsale_testkit::wait_until;
+use onsale_kit::{
+    client::{ClientConfig, Neighbours},
+    contract::Contract,
+    tasks::Tasks,
+};
+use onsale_testkit::{
+    echo::v1::{CallAsServiceRequest, echo_service_client::EchoServiceClient},
+    wait_until,
+};
 use tokio_stream::StreamExt;
 use tonic::Code;
 use tonic_health::pb::{
@@ -96,6 +107,19 @@ async fn a_handler_that_hangs_does_not_hold_up_the_stop() {
 }
 
 #[tokio::test]
+async fn a_peer_that_never_speaks_does_not_hold_up_the_stop() {
+    let harness = Harness::start(&[]).await;
+    let _silent = tokio::net::TcpStream::connect(harness.server.address()).await.expect("the port is open");
+    wait_until("the connection is accepted", PATIENCE, || async {
+        harness.admin("/metrics").await.1.contains("rpc_server_connections_open 1")
+    })
+    .await;
+    let begin = Instant::now();
+    assert!(harness.server.shutdown().await.is_clean());
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
 async fn a_task_that_does_not_listen_does_not_hold_up_the_stop() {
     let harness = Harness::start(&[("SERVER__DRAIN__TOTAL", "300ms")]).await;
     harness.server.tasks().spawn("deaf", std::future::pending());
@@ -107,7 +131,7 @@ async fn a_task_that_does_not_listen_does_not_hold_up_the_stop() {
 
 #[tokio::test]
 async fn before_anything_is_refused_health_says_not_serving() {
-    let harness = Harness::start(&[("SERVER__DRAIN__LAME_DUCK", "600ms")]).await;
+    let harness = Harness::start(&[("SERVER__DRAIN__LAME_DUCK", "2s")]).await;
     let mut client = harness.customer().await;
     let mut health = HealthClient::new(harness.channel().await);
     let admin = harness.server.admin_address();
@@ -139,20 +163,50 @@ async fn before_anything_is_refused_health_says_not_serving() {
 
 #[tokio::test]
 async fn an_old_connection_ends_its_streams_and_the_server_lives_on() {
-    let settings = [("SERVER__CONNECTION_AGE_MAX", "200ms"), ("SERVER__CONNECTION_AGE_GRACE", "200ms")];
+    let settings = [("SERVER__CONNECTION_AGE_MAX", "500ms"), ("SERVER__CONNECTION_AGE_GRACE", "500ms")];
     let harness = Harness::start(&settings).await;
-    let mut client = harness.customer().await;
+    // Before it connects: the connection's age counts from then.
     let begin = Instant::now();
+    let mut client = harness.customer().await;
     let mut stream =
         client.watch(watch_request(0, Duration::from_secs(60))).await.expect("the stream opens").into_inner();
     stream.message().await.expect("the first message");
     let status = stream.message().await.expect_err("the connection is old");
     assert_status(&status, Code::Unavailable, "DRAINING");
     assert!(
-        begin.elapsed() >= Duration::from_millis(350) && begin.elapsed() < PATIENCE,
+        begin.elapsed() >= Duration::from_millis(450 + 500) && begin.elapsed() < PATIENCE,
         "{:?}",
         begin.elapsed()
     );
     client.echo(echo_request("again")).await.expect("a new connection is served");
     assert!(harness.server.shutdown().await.is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_grows_old_fails_no_call() {
+    let settings = [("SERVER__CONNECTION_AGE_MAX", "50ms"), ("SERVER__CONNECTION_AGE_GRACE", "10s")];
+    let harness = Harness::start(&settings).await;
+    let contract = Contract::load(&[onsale_testkit::echo::DESCRIPTORS]).expect("good contracts");
+    let tokens = Arc::new(harness.mint.service_tokens("caller"));
+    let mut config =
+        ClientConfig { target: format!("http://{}", harness.server.address()), ..Default::default() };
+    // So that no retry can hide a failure.
+    config.retry.backoff.attempts_max = 1;
+    let channel =
+        Neighbours::new(&contract, Some(tokens), Tasks::new()).channel("echo", &config).expect("a channel");
+    let begin = Instant::now();
+    let callers: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = EchoServiceClient::new(channel.clone());
+            background(async move {
+                while begin.elapsed() < Duration::from_secs(1) {
+                    client.call_as_service(CallAsServiceRequest {}).await.expect("no call fails");
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.expect("no call failed");
+    }
+    harness.server.shutdown().await;
 }

@@ -6,7 +6,7 @@ use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 
 use crate::support::{
-    Harness, PANIC_MESSAGES, assert_status, echo_request, reason, retry_delay, watch_request,
+    Harness, PANIC_MESSAGES, Raw, assert_status, echo_request, reason, retry_delay, watch_request,
 };
 
 #[tokio::test]
@@ -141,5 +141,41 @@ async fn a_request_that_is_no_message_is_the_callers_mistake() {
         (Code::InvalidArgument, "FIELDS_INVALID".to_owned()),
         "{status:?}"
     );
+    harness.server.shutdown().await;
+}
+
+/// An Echo with these bytes as its body, as a client that does not keep to the protocol would send it.
+async fn echo_bytes(
+    harness: &Harness,
+    bytes: &'static [u8],
+    encoding: Option<&'static str>,
+) -> tonic::Status {
+    let token = harness.mint.token(onsale_proto::auth::v1::Role::Customer);
+    let mut request = http::Request::post("/onsale.testkit.v1.EchoService/Echo")
+        .header("content-type", "application/grpc")
+        .header("authorization", format!("Bearer {token}"));
+    if let Some(encoding) = encoding {
+        request = request.header("grpc-encoding", encoding);
+    }
+    let body = tonic::body::Body::new(http_body_util::Full::new(bytes::Bytes::from_static(bytes)));
+    let mut raw = Raw::connect(harness.server.address()).await;
+    let response = tower::Service::call(&mut raw, request.body(body).expect("a request")).await;
+    tonic::Status::from_header_map(response.expect("an answer").headers()).expect("a status alone")
+}
+
+#[tokio::test]
+async fn bytes_that_break_the_protocol_are_the_callers_mistake_and_no_fault_of_ours() {
+    let harness = Harness::start(&[]).await;
+    let broken: [&[u8]; 4] = [&[], &[0, 0, 0, 0, 5, 1], &[1, 0, 0, 0, 0], &[9, 0, 0, 0, 0]];
+    for bytes in broken {
+        let status = echo_bytes(&harness, bytes, None).await;
+        assert_status(&status, Code::InvalidArgument, "FIELDS_INVALID");
+    }
+    let status = echo_bytes(&harness, &[0, 255, 255, 255, 255], None).await;
+    assert_status(&status, Code::InvalidArgument, "REQUEST_TOO_LARGE");
+    let status = echo_bytes(&harness, &[1, 0, 0, 0, 0], Some("gzip")).await;
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(status.message().contains("compressed"), "not that the method is missing: {status:?}");
+    assert_eq!(harness.echo.calls().echo.started(), 0);
     harness.server.shutdown().await;
 }

@@ -55,7 +55,11 @@ struct Service {
 
 impl Service {
     fn start(settings: &[(&str, &str)]) -> Self {
-        let mut child = command(settings).spawn().expect("the test binary can be started");
+        Self::of(command(settings))
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().expect("the test binary can be started");
         let output = child.stdout.take().expect("its output is a pipe");
         let log = Arc::new(Mutex::new(Vec::new()));
         let lines = Arc::clone(&log);
@@ -120,6 +124,10 @@ fn command(settings: &[(&str, &str)]) -> Command {
 }
 
 fn start(mint: &Mint, settings: &[(&str, &str)]) -> Service {
+    Service::of(good_command(mint, settings))
+}
+
+fn good_command(mint: &Mint, settings: &[(&str, &str)]) -> Command {
     let (key, jwks) = (mint.mesh_key(), mint.mesh_jwks());
     let mut all = vec![
         ("SERVER__LISTEN", "127.0.0.1:0"),
@@ -129,7 +137,7 @@ fn start(mint: &Mint, settings: &[(&str, &str)]) -> Service {
         ("AUTH__MESH__JWKS", jwks.as_str()),
     ];
     all.extend(settings);
-    Service::start(&all)
+    command(&all)
 }
 
 async fn client(mint: &Mint, address: SocketAddr) -> Client {
@@ -215,6 +223,17 @@ async fn bad_settings_end_it_with_code_64_before_a_port_opens() {
     assert!(message.contains("auth.mesh.key"), "{message}");
     assert!(!message.contains("c2VjcmV0"), "{message}");
     assert!(service.log.lock().expect("no panic").iter().all(|line| !line.contains("serving")));
+}
+
+#[tokio::test]
+async fn a_variable_of_the_environment_that_is_not_unicode_does_not_matter() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    let mut command = good_command(&Mint::new(), &[]);
+    command.env("NOT_OURS", OsStr::from_bytes(b"\xff\xfe"));
+    let mut service = Service::of(command);
+    service.addresses().await;
+    service.signal("-TERM");
+    assert_eq!(service.exit_code().await, Some(0));
 }
 
 #[tokio::test]

@@ -304,3 +304,22 @@ async fn a_submission_dropped_before_it_was_polled_queues_nothing() {
     assert_eq!(batcher.submit(3).await.unwrap(), 30);
     assert_eq!(processor.batches(), [[3]]);
 }
+
+impl ServiceError for Refused {
+    fn kind(&self) -> Kind {
+        Kind::State
+    }
+
+    fn reason(&self) -> Reason {
+        Reason::from_proto("ERROR_REASON_SOLD_OUT")
+    }
+}
+
+#[test]
+fn a_processors_error_reaches_the_caller_in_its_own_words() {
+    let errors = [SubmitError::Item(Refused("sold out")), SubmitError::Batch(Arc::new(Refused("sold out")))];
+    for error in errors {
+        let status = crate::error::to_status(&error);
+        assert_eq!((status.code(), status.message()), (tonic::Code::FailedPrecondition, "sold out"));
+    }
+}
