@@ -1,8 +1,14 @@
 //! `onsale`: the tool a person holds.
-#![expect(clippy::print_stdout, reason = "what it says goes to whoever typed the command")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "what it says goes to whoever typed the command"
+)]
 
 mod bench;
 mod migrate;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -22,8 +28,19 @@ enum Command {
     Bench(bench::Arguments),
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line with all causes: for a person, not for a debugger.
+            eprintln!("onsale: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         match arguments.command {

@@ -68,7 +68,10 @@ impl ServerProcess {
         let stdout = child.stdout.take().context("the server's output is not piped")?;
         let mut lines = BufReader::new(stdout).lines();
         let hello = hello(&mut lines).await?;
-        #[expect(clippy::disallowed_methods, reason = "ends with the server's output, and `stop` waits for it")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "ends with the server's output, and `stop` waits for it"
+        )]
         let log = tokio::spawn(async move { while let Ok(Some(_line)) = lines.next_line().await {} });
         Ok(Self { child, log, address: hello.address, authorization: hello.authorization })
     }
