@@ -129,6 +129,7 @@ impl Drop for Process {
         let _ = send(self.child.id(), self.death_signal);
         let end = Instant::now() + Duration::from_secs(5);
         while self.is_running() && Instant::now() < end {
+            // A destructor has no runtime to wait with.
             std::thread::sleep(LOOK_AGAIN);
         }
         let _ = self.child.kill();
