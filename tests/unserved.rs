@@ -9,14 +9,7 @@ use onsale_kit::contract::{Contract, Method};
 use onsale_proto::{auth::v1::Role, r#type::v1::ErrorReason};
 use onsale_testkit::service::TestService;
 use onsale_tests::repository;
-use tonic::{
-    Code, Request, Status,
-    client::Grpc,
-    codegen::http::uri::PathAndQuery,
-    metadata::{Ascii, MetadataValue},
-    transport::Channel,
-};
-use tonic_prost::ProstCodec;
+use tonic::{Code, transport::Channel};
 use tonic_types::StatusExt;
 
 const BEGIN: &str = "<!-- unserved methods: begin -->";
@@ -26,33 +19,11 @@ fn contract() -> Contract {
     Contract::load(&[onsale_proto::DESCRIPTORS]).unwrap()
 }
 
-/// Calls `method` with an empty message. Whatever comes back is read as an empty message too: fields are skipped.
-async fn call(channel: Channel, method: &Method, authorization: &str) -> Result<(), Status> {
-    let mut client = Grpc::new(channel);
-    client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
-    let path: PathAndQuery = method.path.parse().unwrap();
-    let mut request = Request::new(());
-    let value: MetadataValue<Ascii> = authorization.parse().unwrap();
-    request.metadata_mut().insert("authorization", value);
-    let codec = ProstCodec::<(), ()>::default();
-    if method.server_streaming {
-        client.server_streaming(request, path, codec).await?.into_inner().message().await.map(drop)
-    } else {
-        client.unary(request, path, codec).await.map(drop)
-    }
-}
-
 /// Whether a running service says that the method has no behaviour yet.
-async fn is_unserved(service: &TestService, channel: Channel, method: &Method) -> bool {
-    let role = method.roles.iter().next().unwrap();
-    let authorization = match role {
-        Role::Service => service.mint.service_tokens("tests").bearer().to_str().unwrap().to_owned(),
-        Role::Anyone => format!("Bearer {}", service.mint.token(Role::Customer)),
-        Role::Customer | Role::Organizer | Role::Staff | Role::Unspecified => {
-            format!("Bearer {}", service.mint.token(role))
-        }
-    };
-    let Err(status) = call(channel, method, &authorization).await else { return false };
+async fn is_unserved(service: &TestService, channel: &Channel, method: &Method) -> bool {
+    let role = method.roles.iter().find(|role| *role != Role::Anyone).unwrap_or(Role::Customer);
+    let token = service.mint.token(role);
+    let Err(status) = onsale_testkit::call(channel, &method.path, Some(&token)).await else { return false };
     let reason = status.get_details_error_info().map(|info| info.reason).unwrap_or_default();
     assert!(
         !matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied),
@@ -71,7 +42,7 @@ macro_rules! unserved_of {
         let channel = running.channel().await.unwrap();
         let package = format!("onsale.{}.v1.", $service::SERVICE);
         for method in $contract.methods().filter(|method| method.service.starts_with(&package)) {
-            if is_unserved(&running, channel.clone(), method).await {
+            if is_unserved(&running, &channel, method).await {
                 let methods: &mut BTreeSet<String> = $into.entry(method.service.clone()).or_default();
                 methods.insert(method.name.clone());
             }

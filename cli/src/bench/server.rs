@@ -4,13 +4,14 @@ use std::{net::SocketAddr, process::Stdio, sync::Arc};
 
 use anyhow::Context;
 use onsale_kit::{
-    config::{self, Environment, NoConfig},
+    config::{self, NoConfig},
     server::Chassis,
     telemetry::Telemetry,
 };
 use onsale_proto::auth::v1::Role;
 use onsale_testkit::{
     echo::{self, EchoServer, EchoService},
+    service::environment,
     tokens::Mint,
 };
 use onsale_types::SystemClock;
@@ -106,7 +107,7 @@ pub(crate) async fn serve(through: Through) -> anyhow::Result<()> {
             server.stop().await;
         }
         Through::Kit => {
-            let (mut config, NoConfig {}) = config::load::<NoConfig>("bench", "", &environment(&mint))?;
+            let (mut config, NoConfig {}) = config::load::<NoConfig>("bench", "", &environment(&mint, &[]))?;
             config.auth = mint.auth_config();
             // On, as in production.
             let telemetry = Telemetry::init("bench", &config.telemetry)?;
@@ -120,15 +121,6 @@ pub(crate) async fn serve(through: Through) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-fn environment(mint: &Mint) -> Environment {
-    Environment::from_iter([
-        ("ONSALE__SERVER__LISTEN", "127.0.0.1:0".to_owned()),
-        ("ONSALE__SERVER__ADMIN_LISTEN", "127.0.0.1:0".to_owned()),
-        ("ONSALE__AUTH__MESH__KEY", mint.mesh_key()),
-        ("ONSALE__AUTH__MESH__JWKS", mint.mesh_jwks()),
-    ])
 }
 
 fn say_hello(hello: &Hello) -> anyhow::Result<()> {

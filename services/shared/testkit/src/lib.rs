@@ -6,6 +6,8 @@ pub mod service;
 pub mod stack;
 pub mod tokens;
 
+mod call;
 mod wait;
 
+pub use call::call;
 pub use wait::wait_until;

@@ -37,18 +37,13 @@ impl TestService {
         B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
     {
         let (mint, database, redis) = (Mint::new(), stack::database().await?, stack::redis().await?);
-        let settings = [
-            ("SERVER__LISTEN", "127.0.0.1:0".to_owned()),
-            ("SERVER__ADMIN_LISTEN", "127.0.0.1:0".to_owned()),
-            ("SERVER__DRAIN__LAME_DUCK", "0s".to_owned()),
-            ("AUTH__MESH__KEY", mint.mesh_key()),
-            ("AUTH__MESH__JWKS", mint.mesh_jwks()),
-            ("STORES__POSTGRES__URL", database.url.clone()),
-            ("STORES__REDIS__NODES", format!("{:?}", redis.urls)),
-            ("STORES__REDIS__PREFIX", redis.prefix.clone()),
+        let nodes = format!("{:?}", redis.urls);
+        let stores = [
+            ("STORES__POSTGRES__URL", database.url.as_str()),
+            ("STORES__REDIS__NODES", nodes.as_str()),
+            ("STORES__REDIS__PREFIX", redis.prefix.as_str()),
         ];
-        let environment: Environment =
-            settings.into_iter().map(|(key, value)| (format!("ONSALE__{key}"), value)).collect();
+        let environment = environment(&mint, &stores);
         let (mut chassis_config, config) = config::load::<C>(service, defaults, &environment)?;
         chassis_config.auth = mint.auth_config();
         let mut chassis = Chassis::new(service, chassis_config, Arc::new(SystemClock))?;
@@ -60,6 +55,21 @@ impl TestService {
     pub async fn channel(&self) -> Result<Channel, tonic::transport::Error> {
         Endpoint::from_shared(format!("http://{}", self.server.address()))?.connect().await
     }
+}
+
+/// The environment of a server that trusts `mint`, on free ports and quick to stop, with `settings` besides
+/// (`SERVER__DEADLINE_MAX`, `5s`).
+#[must_use]
+pub fn environment(mint: &Mint, settings: &[(&str, &str)]) -> Environment {
+    let (key, jwks) = (mint.mesh_key(), mint.mesh_jwks());
+    let basic = [
+        ("SERVER__LISTEN", "127.0.0.1:0"),
+        ("SERVER__ADMIN_LISTEN", "127.0.0.1:0"),
+        ("SERVER__DRAIN__LAME_DUCK", "0s"),
+        ("AUTH__MESH__KEY", key.as_str()),
+        ("AUTH__MESH__JWKS", jwks.as_str()),
+    ];
+    basic.iter().chain(settings).map(|(key, value)| (format!("ONSALE__{key}"), (*value).to_owned())).collect()
 }
 
 /// Asserts what every service owes from its first day: it becomes ready on real stores and drains without cutting

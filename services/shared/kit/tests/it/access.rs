@@ -13,15 +13,12 @@ use onsale_types::{Clock, ManualClock, SystemClock, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
 use tonic::{
-    Code, Request, Status,
-    client::Grpc,
+    Code, Status,
     codegen::{BoxFuture, http},
-    service::interceptor::InterceptedService,
     transport::{Channel, Endpoint},
 };
-use tonic_prost::ProstCodec;
 
-use crate::support::{Bearer, Harness, assert_status, config, echo_request};
+use crate::support::{Harness, assert_status, config, echo_request};
 
 /// A handler of anything, whose answer shows that it was reached.
 #[derive(Clone)]
@@ -39,11 +36,7 @@ impl Handler for Anything {
 }
 
 async fn call(channel: &Channel, path: &str, token: Option<&str>) -> Status {
-    let service = InterceptedService::new(channel.clone(), Bearer::new(token));
-    let mut grpc = Grpc::new(service);
-    grpc.ready().await.expect("the channel is ready");
-    let path = path.parse().expect("a method's path");
-    let answer = grpc.unary::<(), (), _>(Request::new(()), path, ProstCodec::default()).await;
+    let answer = onsale_testkit::call(channel, path, token).await;
     answer.err().unwrap_or_else(|| Status::ok("nobody answers so"))
 }
 

@@ -5,10 +5,8 @@ use std::{fs, time::Duration};
 use onsale_kit::config::{
     ChassisConfig, ConfigError, Environment, NoConfig, Problem, Secret, ServiceConfig, load, optional,
 };
-use onsale_testkit::tokens::Mint;
+use onsale_testkit::{service::environment, tokens::Mint};
 use serde::Deserialize;
-
-use crate::support::environment;
 
 const DEFAULTS: &str = r#"
 [claim]

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use onsale_kit::{
     auth,
-    config::{ChassisConfig, Environment, NoConfig, load},
+    config::{ChassisConfig, NoConfig, load},
     deadline::Deadline,
     error::{Kind, QuotaViolation, Reason, ServiceError, Violations, to_status},
     server::{Chassis, RunningServer},
@@ -16,6 +16,7 @@ use onsale_testkit::{
         self, EchoService,
         v1::{self, echo_service_client::EchoServiceClient, echo_service_server::EchoServiceServer},
     },
+    service::environment,
     tokens::Mint,
 };
 use onsale_types::{Clock, SystemClock};
@@ -98,19 +99,6 @@ pub(crate) fn config(mint: &Mint, settings: &[(&str, &str)]) -> ChassisConfig {
         load("echo", "", &environment(mint, settings)).expect("the settings of the test are good");
     config.auth = mint.auth_config();
     config
-}
-
-/// The environment of a server that trusts `mint`.
-pub(crate) fn environment(mint: &Mint, settings: &[(&str, &str)]) -> Environment {
-    let (key, jwks) = (mint.mesh_key(), mint.mesh_jwks());
-    let basic = [
-        ("SERVER__LISTEN", "127.0.0.1:0"),
-        ("SERVER__ADMIN_LISTEN", "127.0.0.1:0"),
-        ("SERVER__DRAIN__LAME_DUCK", "0s"),
-        ("AUTH__MESH__KEY", key.as_str()),
-        ("AUTH__MESH__JWKS", jwks.as_str()),
-    ];
-    basic.iter().chain(settings).map(|(key, value)| (format!("ONSALE__{key}"), (*value).to_owned())).collect()
 }
 
 /// Puts a token on every call.

@@ -1,10 +1,19 @@
 //! Opening a service's stores: patient with servers that come up late, and with nothing else.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Debug,
+    time::{Duration, Instant},
+};
 
-use onsale_kit::config::ServiceConfig;
-use onsale_storage::{OpenError, Stores, StoresConfig};
-use onsale_testkit::service::TestService;
+use onsale_kit::config::{ServiceConfig, load};
+use onsale_storage::{
+    OpenError, Stores, StoresConfig, lease::LeaseConfig, messaging::RelayConfig, postgres::PostgresConfig,
+    redis::RedisConfig,
+};
+use onsale_testkit::{
+    service::{TestService, environment},
+    tokens::Mint,
+};
 use serde::Deserialize;
 
 const DEFAULTS: &str = "[stores.postgres]\nschema = \"sandbox\"\napplication_name = \"sandbox\"\n";
@@ -29,6 +38,21 @@ async fn open_with(spoil: impl FnOnce(&mut StoresConfig)) -> OpenError {
     let running = started.await.unwrap();
     running.server.shutdown().await;
     outcome.expect("the settings cannot work")
+}
+
+/// Tools and tests make settings in code, services read them from the file: both must mean the same.
+#[test]
+fn the_defaults_file_says_what_the_code_says() {
+    let environment = environment(
+        &Mint::new(),
+        &[("STORES__POSTGRES__URL", "postgres://x"), ("STORES__REDIS__NODES", r#"["redis://x:1"]"#)],
+    );
+    let (_, Config { stores }) = load::<Config>("sandbox", DEFAULTS, &environment).unwrap();
+    let same = |file: &dyn Debug, code: &dyn Debug| assert_eq!(format!("{file:?}"), format!("{code:?}"));
+    same(&stores.postgres, &PostgresConfig::new("postgres://x", "sandbox"));
+    same(&stores.redis, &RedisConfig::new(vec!["redis://x:1".to_owned()], "onsale"));
+    same(&stores.lease, &LeaseConfig::default());
+    same(&stores.relay, &RelayConfig::default());
 }
 
 #[tokio::test]
