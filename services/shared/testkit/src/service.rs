@@ -11,7 +11,7 @@ use onsale_types::SystemClock;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::{
-    stack::{self, TestDatabase},
+    stack::{self, TestDatabase, TestRedis},
     tokens::Mint,
     wait::wait_until,
 };
@@ -27,6 +27,16 @@ pub struct TestService {
     pub mint: Mint,
     /// Its database, fresh and migrated; dropped with this.
     pub database: TestDatabase,
+    /// Its part of the Redis Cluster.
+    pub redis: TestRedis,
+}
+
+/// Where a service keeps what it knows.
+pub struct TestStores {
+    /// Its database.
+    pub database: TestDatabase,
+    /// Its part of the Redis Cluster.
+    pub redis: TestRedis,
 }
 
 impl TestService {
@@ -36,19 +46,51 @@ impl TestService {
         C: ServiceConfig,
         B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
     {
-        let (mint, database, redis) = (Mint::new(), stack::database().await?, stack::redis().await?);
+        Self::start_with(service, defaults, &[], build).await
+    }
+
+    /// The same, with settings of the test's own besides (`NEIGHBOURS__QUEUE__TARGET`, `http://…`).
+    pub async fn start_with<C, B>(
+        service: &'static str,
+        defaults: &str,
+        settings: &[(&str, &str)],
+        build: B,
+    ) -> Result<Self, Box<dyn Error>>
+    where
+        C: ServiceConfig,
+        B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
+    {
+        let stores = TestStores { database: stack::database().await?, redis: stack::redis().await? };
+        Self::start_on(service, defaults, stores, settings, build).await
+    }
+
+    /// The same, on stores that another instance left behind: a restart.
+    pub async fn start_on<C, B>(
+        service: &'static str,
+        defaults: &str,
+        stores: TestStores,
+        settings: &[(&str, &str)],
+        build: B,
+    ) -> Result<Self, Box<dyn Error>>
+    where
+        C: ServiceConfig,
+        B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
+    {
+        let TestStores { database, redis } = stores;
+        let mint = Mint::new();
         let nodes = format!("{:?}", redis.urls);
         let stores = [
             ("STORES__POSTGRES__URL", database.url.as_str()),
             ("STORES__REDIS__NODES", nodes.as_str()),
             ("STORES__REDIS__PREFIX", redis.prefix.as_str()),
         ];
-        let environment = environment(&mint, &stores);
+        let settings: Vec<_> = stores.iter().chain(settings).copied().collect();
+        let environment = environment(&mint, &settings);
         let (mut chassis_config, config) = config::load::<C>(service, defaults, &environment)?;
         chassis_config.auth = mint.auth_config();
         let mut chassis = Chassis::new(service, chassis_config, Arc::new(SystemClock))?;
         build(config, &mut chassis).await.map_err(|error| error.to_string())?;
-        Ok(Self { server: chassis.start().await?, mint, database })
+        Ok(Self { server: chassis.start().await?, mint, database, redis })
     }
 
     /// A connection to it.

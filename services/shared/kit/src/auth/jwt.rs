@@ -148,6 +148,11 @@ impl Claims {
         }
     }
 
+    /// All of them, as the reader wants them.
+    pub(super) fn all_as<C: serde::de::DeserializeOwned>(&self) -> Result<C, TokenFault> {
+        C::deserialize(&self.all).map_err(|_| TokenFault::Malformed)
+    }
+
     /// A claim that is a text.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.all.get(name)?.as_str().map(str::to_owned)

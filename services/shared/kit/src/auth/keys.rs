@@ -6,7 +6,11 @@ use base64::{
     Engine,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
-use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use ring::{
+    digest::{SHA256, digest},
+    rand::SystemRandom,
+    signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey},
+};
 use serde::Deserialize;
 
 use super::MeshConfig;
@@ -29,6 +33,9 @@ pub enum KeyError {
     /// The private key is not PKCS#8 with an Ed25519 key.
     #[error("not an Ed25519 private key in PKCS#8 (PEM or base64)")]
     NotAPrivateKey,
+    /// The system gives no random numbers to make a key from.
+    #[error("no randomness to make a key from")]
+    NoRandomness,
     /// The private key is not one of the set's.
     #[error("the key set lacks the public half of the private key")]
     NotInKeySet,
@@ -64,7 +71,8 @@ impl KeySet {
     }
 
     /// Whether the key with this id signed `message`. None when there is no such key.
-    pub(super) fn verify(&self, key_id: &str, message: &[u8], signature: &[u8]) -> Option<bool> {
+    #[must_use]
+    pub fn verify(&self, key_id: &str, message: &[u8], signature: &[u8]) -> Option<bool> {
         let key = self.keys.get(key_id)?;
         Some(UnparsedPublicKey::new(&ED25519, key).verify(message, signature).is_ok())
     }
@@ -111,8 +119,33 @@ impl SigningKey {
         self.0.public_key().as_ref()
     }
 
+    /// A new key, as settings have it: PKCS#8 in base64.
+    pub fn generate() -> Result<String, KeyError> {
+        let pkcs8 =
+            Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandomness)?;
+        Ok(STANDARD.encode(pkcs8))
+    }
+
+    /// The key's id: the beginning of the hash of its public half, so that a new key has a new id without anybody's care.
+    #[must_use]
+    pub fn key_id(&self) -> String {
+        let hash = digest(&SHA256, self.public_key());
+        URL_SAFE_NO_PAD.encode(hash.as_ref().get(..12).unwrap_or_default())
+    }
+
+    /// The public half, as a JSON Web Key Set of one key.
+    #[must_use]
+    pub fn jwks(&self) -> String {
+        let x = URL_SAFE_NO_PAD.encode(self.public_key());
+        let key = serde_json::json!({
+            "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": self.key_id(), "x": x,
+        });
+        serde_json::json!({ "keys": [key] }).to_string()
+    }
+
     /// The signature of `message`.
-    pub(super) fn sign(&self, message: &[u8]) -> Vec<u8> {
+    #[must_use]
+    pub fn sign(&self, message: &[u8]) -> Vec<u8> {
         self.0.sign(message).as_ref().to_vec()
     }
 }

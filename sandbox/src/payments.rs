@@ -1,0 +1,1 @@
+//! A payment provider that speaks the dialect of Stripe: checkout sessions, refunds, signed webhooks.
