@@ -1,6 +1,6 @@
 //! Who is calling, and whether they may.
 //!
-//! A token is a JWT signed with Ed25519 by an issuer from the settings. The server verifies it once per call (and
+//! A token is a JWT signed by an issuer from the settings. The server verifies it once per call (and
 //! remembers the verdict), compares its roles with those the contract asks for, and leaves the [`Identity`] with the
 //! request, where a handler finds it with [`identity`]. What a caller may reach *within* a method (their own claim,
 //! their own event) is the handler's first line, not decided here.
@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub use self::{
-    config::{AuthConfig, GrantedRole, IssuerConfig, MeshConfig},
+    config::{AuthConfig, GrantedRole, IssuerConfig, KeyFetchConfig, MeshConfig},
     jwt::TokenFault,
     keys::{KeyError, KeySet, SigningKey},
     service_tokens::{MESH, ServiceTokens},
@@ -28,6 +28,7 @@ pub use self::{
 mod config;
 mod jwt;
 mod keys;
+mod published_keys;
 mod service_tokens;
 mod signed;
 mod verifier;
@@ -88,6 +89,12 @@ pub enum AuthError {
     /// There is one, and it is not good.
     #[error("the token is not accepted: {0}")]
     TokenInvalid(TokenFault),
+    /// Its issuer is one of ours, but its keys could not be fetched yet.
+    #[error("the keys of {issuer} are not known yet")]
+    KeysUnavailable {
+        /// Whose.
+        issuer: Arc<str>,
+    },
     /// It is good, but its roles are not enough.
     #[error("none of the caller's roles may call this method")]
     RoleMissing,
@@ -103,6 +110,7 @@ impl ServiceError for AuthError {
     fn kind(&self) -> Kind {
         match self {
             Self::TokenMissing | Self::TokenInvalid(_) => Kind::Unauthenticated,
+            Self::KeysUnavailable { .. } => Kind::Unavailable,
             Self::RoleMissing => Kind::Forbidden,
         }
     }
@@ -111,6 +119,7 @@ impl ServiceError for AuthError {
         match self {
             Self::TokenMissing => ErrorReason::TokenMissing.into(),
             Self::TokenInvalid(_) => ErrorReason::TokenInvalid.into(),
+            Self::KeysUnavailable { .. } => ErrorReason::DependencyUnavailable.into(),
             Self::RoleMissing => ErrorReason::RoleMissing.into(),
         }
     }

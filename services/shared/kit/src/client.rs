@@ -198,6 +198,21 @@ struct Shared {
     tokens: Option<Arc<ServiceTokens>>,
 }
 
+impl Channel {
+    /// Makes a call within `deadline` and whatever its `grpc-timeout` says, and not within the running call's time: a stream
+    /// that is passed on outlives the call that opened it.
+    pub fn call_within(
+        &self,
+        request: Request<Body>,
+        deadline: Option<Deadline>,
+    ) -> impl Future<Output = Result<Response<Body>, Status>> + Send + use<> {
+        let (mut head, body) = request.into_parts();
+        // Here and not in the future: this is surely the caller's task.
+        propagation::inject(&mut head.headers);
+        Arc::clone(&self.shared).call(head.uri, head.headers, body, deadline)
+    }
+}
+
 impl Service<Request<Body>> for Channel {
     type Response = Response<Body>;
     type Error = Status;
@@ -209,11 +224,8 @@ impl Service<Request<Body>> for Channel {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (mut head, body) = request.into_parts();
-        // Read here and not in the future: this is surely the caller's task.
-        let current = Deadline::current();
-        propagation::inject(&mut head.headers);
-        Box::pin(Arc::clone(&self.shared).call(head.uri, head.headers, body, current))
+        // Read here and not in the future, as the trace is.
+        Box::pin(self.call_within(request, Deadline::current()))
     }
 }
 

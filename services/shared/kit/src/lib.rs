@@ -13,6 +13,7 @@ pub mod health;
 pub mod server;
 pub mod tasks;
 pub mod telemetry;
+pub mod tls;
 
 mod run;
 

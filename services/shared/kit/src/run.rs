@@ -82,6 +82,7 @@ where
     C: ServiceConfig,
     B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
 {
+    crate::tls::install_provider();
     let (chassis, own) = match config::load::<C>(service, defaults, environment) {
         Ok(loaded) => loaded,
         Err(error) => return complain(service, &error, Exit::BadConfig),

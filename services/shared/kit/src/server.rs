@@ -23,7 +23,7 @@ use self::{
     reply_body::{ReplyBody, StreamBody},
     route::{Registered, Routes},
 };
-pub use self::{request_body::RequestBody, route::Handler};
+pub use self::{entrance::Entrance, request_body::RequestBody, route::Handler};
 use crate::{
     auth::{KeyError, ServiceTokens, Verifier},
     client::Neighbours,
@@ -35,6 +35,7 @@ use crate::{
 
 mod admin;
 mod connections;
+mod entrance;
 mod gate;
 pub(crate) mod grpc_timeout;
 mod limits;
@@ -61,6 +62,9 @@ pub struct Chassis {
     tokens: Arc<ServiceTokens>,
     services: Vec<Registered>,
     descriptor_sets: Vec<&'static [u8]>,
+    /// What reflection shows instead of those.
+    reflected: Option<&'static [u8]>,
+    entrance: Entrance,
 }
 
 /// The server could not be started.
@@ -110,6 +114,8 @@ impl Chassis {
             tokens: Arc::new(tokens),
             services: Vec::new(),
             descriptor_sets: vec![onsale_proto::DESCRIPTORS],
+            reflected: None,
+            entrance: Entrance::default(),
         })
     }
 
@@ -129,6 +135,18 @@ impl Chassis {
     pub fn add_descriptors(&mut self, descriptor_set: &'static [u8]) -> &mut Self {
         self.descriptor_sets.push(descriptor_set);
         self
+    }
+
+    /// Has reflection show these contracts and no others, where strangers may ask.
+    pub fn reflect_only(&mut self, descriptor_set: &'static [u8]) -> &mut Self {
+        self.reflected = Some(descriptor_set);
+        self
+    }
+
+    /// The way in for calls that arrive elsewhere than on the gRPC port. Open once the server has started.
+    #[must_use]
+    pub fn entrance(&self) -> Entrance {
+        self.entrance.clone()
     }
 
     /// The name of the service.
@@ -178,11 +196,13 @@ impl Chassis {
         let recorder = crate::telemetry::metrics::handle();
         metrics::describe();
         let (health, reporter) = standard::health();
-        let [reflection, reflection_alpha] = standard::reflection(&self.descriptor_sets, &self.services)?;
+        let reflected = self.reflected.map_or_else(|| self.descriptor_sets.clone(), |only| vec![only]);
+        let [reflection, reflection_alpha] = standard::reflection(&reflected, &self.services)?;
         let mut contract = Contract::load(&self.descriptor_sets).map_err(StartError::Contract)?;
         standard::add_to(&mut contract)?;
         let routes = Routes::new(&contract, &self.services, &[health, reflection, reflection_alpha])?;
         let verifier = Verifier::new(&self.config.auth, Arc::clone(&self.clock)).map_err(StartError::Keys)?;
+        verifier.follow_keys(&self.tasks);
         let gate = Arc::new(Gate::new(routes, Arc::new(verifier), self.config.server.clone()));
 
         let listener = listen(self.config.server.listen).await?;
@@ -194,7 +214,9 @@ impl Chassis {
         standard::report(&reporter, &gate, &self.readiness.verdict()).await;
         self.readiness.watch(&self.tasks);
         standard::follow(reporter.clone(), Arc::clone(&gate), &self.readiness, &self.tasks);
-        let connections = Connections::serve(listener, Arc::clone(&gate), self.config.server.clone());
+        let drain = self.entrance.drain();
+        let connections = Connections::serve(listener, Arc::clone(&gate), self.config.server.clone(), drain);
+        self.entrance.open(&gate);
         let admin = Admin {
             gate: Arc::clone(&gate),
             connections: connections.open(),

@@ -8,6 +8,9 @@ use serde::Deserialize;
 use super::{keys::KeySet, service_tokens::MESH};
 use crate::config::{Problem, Secret, Text};
 
+/// Documents longer than this are no key sets; the settings may ask for less.
+const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
+
 /// Section `auth`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -16,8 +19,27 @@ pub struct AuthConfig {
     pub issuers: Vec<IssuerConfig>,
     /// Verified tokens are remembered in at most this much memory.
     pub token_cache_bytes_max: u64,
+    /// How keys are fetched from issuers that publish them.
+    pub key_fetch: KeyFetchConfig,
     /// Tokens between services.
     pub mesh: MeshConfig,
+}
+
+/// How keys are fetched from the `jwks_url` of an issuer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyFetchConfig {
+    /// How often, while all is well.
+    #[serde(with = "humantime_serde")]
+    pub interval: Duration,
+    /// A token with an unknown key has them fetched at once, but no sooner than this after the attempt before.
+    #[serde(with = "humantime_serde")]
+    pub interval_min: Duration,
+    /// How long one attempt may take, and a call wait for it.
+    #[serde(with = "humantime_serde")]
+    pub timeout: Duration,
+    /// A longer document is refused.
+    pub document_bytes_max: usize,
 }
 
 /// One issuer of tokens to people.
@@ -28,8 +50,12 @@ pub struct IssuerConfig {
     pub issuer: String,
     /// A token's `aud` must have one of these.
     pub audiences: Vec<String>,
-    /// The public keys: a JSON Web Key Set, inline or `{ file = … }`. Keys other than Ed25519 are skipped.
+    /// The public keys: a JSON Web Key Set, inline or `{ file = … }`. Keys of kinds we do not know are skipped.
+    #[serde(default)]
     pub jwks: Text,
+    /// Where the issuer publishes them, instead.
+    #[serde(default)]
+    pub jwks_url: Option<String>,
     /// The claim that lists roles; dots go into objects (`realm_access.roles`).
     #[serde(default = "roles_claim_default")]
     pub roles_claim: String,
@@ -116,11 +142,47 @@ impl AuthConfig {
             if issuer.roles_granted.contains(&GrantedRole::Service) {
                 problems.push(Problem::new(key("roles_granted"), "SERVICE is granted by the mesh only"));
             }
-            if let Err(error) = KeySet::parse(issuer.jwks.as_str()) {
-                problems.push(Problem::new(key("jwks"), error.to_string()));
-            }
+            problems.extend(issuer.key_problem().map(|(name, message)| Problem::new(key(name), message)));
         }
+        problems.extend(self.key_fetch.validate());
         problems.extend(self.mesh.validate());
+        problems
+    }
+}
+
+impl IssuerConfig {
+    /// What is wrong with where the keys come from: the key, and why.
+    fn key_problem(&self) -> Option<(&'static str, String)> {
+        let Some(url) = &self.jwks_url else {
+            return KeySet::parse(self.jwks.as_str()).err().map(|error| ("jwks", error.to_string()));
+        };
+        if !self.jwks.as_str().is_empty() {
+            return Some(("jwks_url", "stands beside jwks: give one of the two".to_owned()));
+        }
+        let is_http = reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "https" | "http"));
+        (!is_http)
+            .then(|| ("jwks_url", "must be https://… (or http://… in a network of your own)".to_owned()))
+    }
+}
+
+impl KeyFetchConfig {
+    fn validate(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut refuse = |bad: bool, key: &str, message: &str| {
+            if bad {
+                problems.push(Problem::new(format!("auth.key_fetch.{key}"), message));
+            }
+        };
+        refuse(
+            self.interval < self.interval_min,
+            "interval",
+            "must not be below auth.key_fetch.interval_min",
+        );
+        refuse(self.interval_min < Duration::from_millis(100), "interval_min", "must be at least 100ms");
+        let is_quick = !self.timeout.is_zero() && self.timeout <= Duration::from_secs(30);
+        refuse(!is_quick, "timeout", "must be above zero and at most 30s");
+        let is_bounded = (1..=DOCUMENT_BYTES_MAX).contains(&self.document_bytes_max);
+        refuse(!is_bounded, "document_bytes_max", "must be from 1 to 1048576");
         problems
     }
 }

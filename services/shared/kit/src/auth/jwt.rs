@@ -1,8 +1,8 @@
-//! JSON Web Tokens in compact form, signed with Ed25519, and nothing else.
+//! JSON Web Tokens in compact form, signed with EdDSA, ES256 or RS256, and nothing else.
 //!
 //! Written out instead of taken from `jsonwebtoken`: without its built-in providers that crate needs a process-wide
 //! one of ours, reads the system clock by itself, and supports the algorithms whose confusion is the classic hole.
-//! Here there is one algorithm, so there is none to confuse: `alg` is compared, never obeyed.
+//! Here a key has one algorithm, so there is none to confuse: `alg` is compared, never obeyed.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use onsale_types::Timestamp;
@@ -12,6 +12,9 @@ use super::keys::{KeySet, SigningKey};
 
 /// Longer tokens are refused unread.
 pub(super) const TOKEN_BYTES_MAX: usize = 8 * 1024;
+
+/// What a token may be signed with.
+const ALGORITHMS: [&str; 3] = ["EdDSA", "ES256", "RS256"];
 
 /// What is wrong with a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,8 +28,8 @@ pub enum TokenFault {
     /// Longer than 8 KiB.
     #[error("longer than 8 KiB")]
     TooLong,
-    /// Signed with another algorithm than EdDSA, or not at all.
-    #[error("not signed with EdDSA")]
+    /// Signed with an algorithm that is not its key's or that we do not know, or not at all.
+    #[error("not signed with the algorithm of its key")]
     WrongAlgorithm,
     /// From an issuer that is not in the settings.
     #[error("from an unknown issuer")]
@@ -50,6 +53,7 @@ pub enum TokenFault {
 
 /// A token taken apart; nothing in it is proven yet.
 pub(super) struct Unverified<'a> {
+    algorithm: String,
     key_id: String,
     claims: serde_json::Value,
     signed: &'a [u8],
@@ -69,13 +73,14 @@ impl<'a> Unverified<'a> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenFault::Malformed)?;
         let (header, claims) = signed.split_once('.').ok_or(TokenFault::Malformed)?;
         let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| TokenFault::Malformed)?;
-        if header.alg != "EdDSA" {
+        if !ALGORITHMS.contains(&header.alg.as_str()) {
             return Err(TokenFault::WrongAlgorithm);
         }
         if header.crit.is_some() {
             return Err(TokenFault::Malformed);
         }
         Ok(Self {
+            algorithm: header.alg,
             key_id: header.kid.ok_or(TokenFault::UnknownKey)?,
             claims: serde_json::from_slice(&decode(claims)?).map_err(|_| TokenFault::Malformed)?,
             signed: signed.as_bytes(),
@@ -90,6 +95,9 @@ impl<'a> Unverified<'a> {
 
     /// The claims, once one of `keys` is proven to have signed them.
     pub(super) fn verify(self, keys: &KeySet) -> Result<Claims, TokenFault> {
+        if keys.algorithm_of(&self.key_id).is_some_and(|algorithm| algorithm != self.algorithm) {
+            return Err(TokenFault::WrongAlgorithm);
+        }
         match keys.verify(&self.key_id, self.signed, &self.signature) {
             Some(true) => Claims::read(self.claims),
             Some(false) => Err(TokenFault::BadSignature),
@@ -165,7 +173,9 @@ impl Claims {
 
     /// The texts of a claim that is one or a list of them; dots in `path` go into objects.
     pub(super) fn texts(&self, path: &str) -> Vec<&str> {
-        let claim = path.split('.').try_fold(&self.all, |value, key| value.get(key));
+        // The whole name first: some issuers name claims by URL, with dots in it.
+        let whole = self.all.get(path);
+        let claim = whole.or_else(|| path.split('.').try_fold(&self.all, |value, key| value.get(key)));
         match claim {
             Some(serde_json::Value::Array(list)) => {
                 list.iter().filter_map(serde_json::Value::as_str).collect()

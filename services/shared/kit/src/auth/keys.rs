@@ -1,4 +1,7 @@
-//! Keys: sets of public keys as issuers publish them, and our own private one. Ed25519 only.
+//! Keys: sets of public keys as issuers publish them, and our own private one.
+//!
+//! An issuer's key is Ed25519, P-256 or RSA, and is used with its one algorithm only: a token cannot choose. We sign with
+//! Ed25519.
 
 use std::{collections::HashMap, fmt};
 
@@ -9,7 +12,10 @@ use base64::{
 use ring::{
     digest::{SHA256, digest},
     rand::SystemRandom,
-    signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey},
+    signature::{
+        ECDSA_P256_SHA256_FIXED, ED25519, Ed25519KeyPair, KeyPair, RSA_PKCS1_2048_8192_SHA256,
+        RsaPublicKeyComponents, UnparsedPublicKey,
+    },
 };
 use serde::Deserialize;
 
@@ -18,14 +24,17 @@ use super::MeshConfig;
 /// An Ed25519 public key has this many bytes.
 const PUBLIC_KEY_BYTES: usize = 32;
 
+/// A coordinate of a point on P-256 has this many.
+const COORDINATE_BYTES: usize = 32;
+
 /// Why a key cannot be used. Never shows key material.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text is not a JSON Web Key Set.
     #[error("not a JSON Web Key Set")]
     NotAKeySet,
-    /// No key of the set is an Ed25519 signing key with a `kid`.
-    #[error("the key set has no usable key (kty OKP, crv Ed25519, with a kid)")]
+    /// No key of the set is a signing key of a kind we know, with a `kid`.
+    #[error("the key set has no usable key (Ed25519, P-256 or RSA, for signatures, with a kid)")]
     NoUsableKey,
     /// Two keys have one id, so a token could mean either.
     #[error("two keys of the set have the same kid")]
@@ -41,10 +50,47 @@ pub enum KeyError {
     NotInKeySet,
 }
 
-/// The Ed25519 keys of a JSON Web Key Set, by `kid`.
-#[derive(Clone, Debug)]
+/// The keys of a JSON Web Key Set that verify signatures, by `kid`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySet {
-    keys: HashMap<String, [u8; PUBLIC_KEY_BYTES]>,
+    keys: HashMap<String, PublicKey>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum PublicKey {
+    Ed25519([u8; PUBLIC_KEY_BYTES]),
+    /// Both coordinates, as an uncompressed point.
+    P256(Vec<u8>),
+    Rsa {
+        modulus: Vec<u8>,
+        exponent: Vec<u8>,
+    },
+}
+
+impl PublicKey {
+    /// The only `alg` it is used with.
+    fn algorithm(&self) -> &'static str {
+        match self {
+            Self::Ed25519(_) => "EdDSA",
+            Self::P256(_) => "ES256",
+            Self::Rsa { .. } => "RS256",
+        }
+    }
+
+    fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
+        let verdict = match self {
+            Self::Ed25519(key) => UnparsedPublicKey::new(&ED25519, key).verify(message, signature),
+            Self::P256(point) => {
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature)
+            }
+            Self::Rsa { modulus, exponent } => RsaPublicKeyComponents { n: modulus, e: exponent }.verify(
+                &RSA_PKCS1_2048_8192_SHA256,
+                message,
+                signature,
+            ),
+        };
+        verdict.is_ok()
+    }
 }
 
 impl KeySet {
@@ -64,39 +110,67 @@ impl KeySet {
         if keys.is_empty() { Err(KeyError::NoUsableKey) } else { Ok(Self { keys }) }
     }
 
-    /// The id of a public key.
+    /// The id of an Ed25519 public key.
     #[must_use]
     pub fn id_of(&self, public_key: &[u8]) -> Option<&str> {
-        self.keys.iter().find(|(_, key)| key.as_slice() == public_key).map(|(id, _)| id.as_str())
+        let is_it = |key: &PublicKey| matches!(key, PublicKey::Ed25519(own) if own.as_slice() == public_key);
+        self.keys.iter().find(|(_, key)| is_it(key)).map(|(id, _)| id.as_str())
     }
 
     /// Whether the key with this id signed `message`. None when there is no such key.
     #[must_use]
     pub fn verify(&self, key_id: &str, message: &[u8], signature: &[u8]) -> Option<bool> {
-        let key = self.keys.get(key_id)?;
-        Some(UnparsedPublicKey::new(&ED25519, key).verify(message, signature).is_ok())
+        Some(self.keys.get(key_id)?.has_signed(message, signature))
+    }
+
+    /// How many keys there are.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The algorithm of the key with this id.
+    pub(super) fn algorithm_of(&self, key_id: &str) -> Option<&'static str> {
+        self.keys.get(key_id).map(PublicKey::algorithm)
     }
 }
 
-fn usable(key: serde_json::Value) -> Option<(String, [u8; PUBLIC_KEY_BYTES])> {
-    #[derive(Deserialize)]
-    struct Key {
-        kty: String,
-        crv: Option<String>,
-        kid: Option<String>,
-        x: Option<String>,
-        r#use: Option<String>,
-        alg: Option<String>,
-    }
-    let key: Key = serde_json::from_value(key).ok()?;
-    let is_ed25519 = key.kty == "OKP" && key.crv.as_deref() == Some("Ed25519");
-    let is_for_signatures = key.r#use.is_none_or(|r#use| r#use == "sig");
-    let is_for_us = key.alg.is_none_or(|algorithm| algorithm == "EdDSA" || algorithm == "Ed25519");
-    if !(is_ed25519 && is_for_signatures && is_for_us) {
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    crv: Option<String>,
+    kid: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    r#use: Option<String>,
+    alg: Option<String>,
+}
+
+fn usable(key: serde_json::Value) -> Option<(String, PublicKey)> {
+    let key: Jwk = serde_json::from_value(key).ok()?;
+    if key.r#use.as_deref().is_some_and(|r#use| r#use != "sig") {
         return None;
     }
-    let public_key = URL_SAFE_NO_PAD.decode(key.x?).ok()?;
-    Some((key.kid?, public_key.try_into().ok()?))
+    let public_key = match (key.kty.as_str(), key.crv.as_deref()) {
+        ("OKP", Some("Ed25519")) => PublicKey::Ed25519(decode(&key.x)?.try_into().ok()?),
+        ("EC", Some("P-256")) => {
+            let (x, y) = (decode(&key.x)?, decode(&key.y)?);
+            let is_point = x.len() == COORDINATE_BYTES && y.len() == COORDINATE_BYTES;
+            is_point.then(|| PublicKey::P256([&[0x04], x.as_slice(), y.as_slice()].concat()))?
+        }
+        ("RSA", _) => PublicKey::Rsa { modulus: decode(&key.n)?, exponent: decode(&key.e)? },
+        _ => return None,
+    };
+    // `Ed25519` is the newer name of `EdDSA` with that curve.
+    let is_for_us = key.alg.as_deref().is_none_or(|algorithm| {
+        algorithm == public_key.algorithm() || (algorithm, public_key.algorithm()) == ("Ed25519", "EdDSA")
+    });
+    is_for_us.then_some((key.kid?, public_key))
+}
+
+fn decode(part: &Option<String>) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(part.as_ref()?).ok()
 }
 
 /// Our own Ed25519 private key.
@@ -165,5 +239,70 @@ impl MeshConfig {
     /// The key that signs ours.
     pub(super) fn signing_key(&self) -> Result<SigningKey, KeyError> {
         SigningKey::parse(self.key.expose())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+    use serde_json::json;
+
+    use super::*;
+
+    const MESSAGE: &[u8] = b"a message";
+
+    /// Made with openssl: a modulus of 2048 bits, and the signature of [`MESSAGE`] with its private key, which is gone.
+    const RSA_MODULUS: &str = "xT5maUF7vhpnecbsgkLCmY1wWekn1Wd3bu8sJ4arHcO/rhzSJ+b1YQJ8TliNAoboXPWL6kr4s3X2bDEUCLE5tzgeRY8AiUoTjkeOkHKmqjwuYxbfOTBk7fDLfOWtxUR9vRlzQ78o7oc20oD1VkLn3HKoi5J9qitkzunZNMTfMEZw/hOEs3ri7yK+vCtLtCEsUL17yflj9R9RXZVPBKmQX9kXhEkx9CrBJpBBqoLPNFFs4CJDYymaliCuNBl+BLQyXi2y2ttOh9dP3xsl0Qn0zbZ2TjU25wHJqcJDYks0ZUkebM96xGx2SoNLhv7xyXylTAcR5vxJX/1fRY5sKXXc0w==";
+    const RSA_SIGNATURE: &str = "U470OGheiGWu8+FBtirTy4iVULdbMoBAHeWt6E2h1yjKHNix92axLKe4UxA/k10MoJ3ZKMLStjT5fsHIa5hgySEf78RONcAnLeGJydM+UkLwQlLPyJbmo4T8OHH/MnqlwB3CU+Y/3UmhgRc44UTqpTsItpZOxt3CgrAXkqjzREjlJ7E35LFabykELcxbXd6rXUpyfbPiT4xeK8cVvml+czZHCWSSPqekIJbFH8ir7E+mW+i3sjCGXA00zxo/nBLRwssaQvse8hR0YrP98JsBYuTEqpCLZvPWjI3x7U/qxmsDtz7hhV54a5Brro9raplaW4kPlrftfJ3tE+6SmCVJrA==";
+
+    fn rsa_modulus() -> String {
+        URL_SAFE_NO_PAD.encode(STANDARD.decode(RSA_MODULUS).unwrap())
+    }
+
+    fn key_set(key: &serde_json::Value) -> Result<KeySet, KeyError> {
+        KeySet::parse(&json!({ "keys": [key] }).to_string())
+    }
+
+    #[test]
+    fn an_rsa_key_verifies_what_it_signed_and_nothing_else() {
+        let key = json!({ "kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": rsa_modulus(), "e": "AQAB" });
+        let keys = key_set(&key).unwrap();
+        let signature = STANDARD.decode(RSA_SIGNATURE).unwrap();
+        assert_eq!(keys.algorithm_of("1"), Some("RS256"));
+        assert_eq!(keys.verify("1", MESSAGE, &signature), Some(true));
+        assert_eq!(keys.verify("1", b"another message", &signature), Some(false));
+        assert_eq!(keys.verify("2", MESSAGE, &signature), None);
+    }
+
+    #[test]
+    fn a_key_on_p256_verifies_what_it_signed_and_nothing_else() {
+        let random = SystemRandom::new();
+        let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, pkcs8.as_ref(), &random).unwrap();
+        let point = pair.public_key().as_ref();
+        let coordinate = |range: std::ops::Range<usize>| URL_SAFE_NO_PAD.encode(&point[range]);
+        let key = json!({
+            "kty": "EC", "crv": "P-256", "kid": "1", "x": coordinate(1..33), "y": coordinate(33..65),
+        });
+        let keys = key_set(&key).unwrap();
+        let signature = pair.sign(&random, MESSAGE).unwrap();
+        assert_eq!(keys.algorithm_of("1"), Some("ES256"));
+        assert_eq!(keys.verify("1", MESSAGE, signature.as_ref()), Some(true));
+        assert_eq!(keys.verify("1", b"another message", signature.as_ref()), Some(false));
+    }
+
+    #[test]
+    fn a_key_for_something_else_is_skipped() {
+        for key in [
+            json!({ "kty": "RSA", "kid": "1", "use": "enc", "n": rsa_modulus(), "e": "AQAB" }),
+            json!({ "kty": "RSA", "kid": "1", "alg": "RS512", "n": rsa_modulus(), "e": "AQAB" }),
+            json!({ "kty": "RSA", "n": rsa_modulus(), "e": "AQAB" }),
+            json!({ "kty": "EC", "crv": "P-256", "kid": "1", "x": "AA", "y": "AA" }),
+            json!({ "kty": "EC", "crv": "P-384", "kid": "1", "x": "AA", "y": "AA" }),
+            json!({ "kty": "oct", "kid": "1", "k": "AAAA" }),
+        ] {
+            assert_eq!(key_set(&key), Err(KeyError::NoUsableKey), "{key}");
+        }
     }
 }

@@ -177,7 +177,10 @@ mod tests {
         let (signed, _) = other.rsplit_once('.').unwrap();
         let (_, signature) = token.rsplit_once('.').unwrap();
         let forged = format!("{signed}.{signature}");
-        assert_eq!(reader(&signer, "queue", "turn").read::<Turn>(&forged).unwrap_err(), TokenFault::BadSignature);
+        assert_eq!(
+            reader(&signer, "queue", "turn").read::<Turn>(&forged).unwrap_err(),
+            TokenFault::BadSignature
+        );
     }
 
     #[test]

@@ -11,21 +11,22 @@ use super::{
     AuthConfig, AuthError, GrantedRole, Identity, IssuerConfig, KeyError, MESH, TokenFault,
     jwt::{Claims, TOKEN_BYTES_MAX, Unverified},
     keys::KeySet,
+    published_keys::PublishedKeys,
 };
-use crate::contract::RoleSet;
+use crate::{contract::RoleSet, tasks::Tasks};
 
 /// Verifies the tokens of the issuers in the settings.
 pub struct Verifier {
     issuers: HashMap<String, Issuer>,
     clock: Arc<dyn Clock>,
     /// Only tokens that passed every check are in here, so that forgeries cannot push good ones out.
-    verified: Cache<Box<[u8]>, Arc<Identity>, TokenWeight>,
+    verified: Arc<Cache<Box<[u8]>, Arc<Identity>, TokenWeight>>,
 }
 
 struct Issuer {
     name: Arc<str>,
     audiences: Vec<String>,
-    keys: KeySet,
+    keys: Keys,
     roles_claim: String,
     roles_mapping: HashMap<String, Role>,
     roles_always: RoleSet,
@@ -33,21 +34,51 @@ struct Issuer {
     leeway: Duration,
 }
 
+/// Where an issuer's keys come from.
+enum Keys {
+    /// The settings.
+    Fixed(Arc<KeySet>),
+    /// The issuer itself.
+    Published(Arc<PublishedKeys>),
+}
+
+impl Keys {
+    /// The keys; none when they could not be fetched yet.
+    fn current(&self) -> Option<Arc<KeySet>> {
+        match self {
+            Self::Fixed(keys) => Some(Arc::clone(keys)),
+            Self::Published(keys) => keys.current(),
+        }
+    }
+}
+
 impl Verifier {
     /// Verifies tokens of the issuers in `config` and of the mesh.
     pub fn new(config: &AuthConfig, clock: Arc<dyn Clock>) -> Result<Self, KeyError> {
         let mut issuers = HashMap::from([(MESH.to_owned(), Issuer::mesh(config)?)]);
         for issuer in &config.issuers {
-            issuers.insert(issuer.issuer.clone(), Issuer::new(issuer)?);
+            issuers.insert(issuer.issuer.clone(), Issuer::new(issuer, config)?);
         }
         let bytes_max = config.token_cache_bytes_max;
         let items_estimate = usize::try_from(bytes_max / TokenWeight::TYPICAL).unwrap_or(usize::MAX);
-        Ok(Self { issuers, clock, verified: Cache::with_weighter(items_estimate, bytes_max, TokenWeight) })
+        let verified = Arc::new(Cache::with_weighter(items_estimate, bytes_max, TokenWeight));
+        Ok(Self { issuers, clock, verified })
+    }
+
+    /// Keeps the keys of issuers that publish them fresh, until shutdown. What was verified with other keys is forgotten:
+    /// an issuer may have taken a key back.
+    pub(crate) fn follow_keys(&self, tasks: &Tasks) {
+        for issuer in self.issuers.values() {
+            let Keys::Published(keys) = &issuer.keys else { continue };
+            let verified = Arc::clone(&self.verified);
+            tasks.spawn("issuer-keys", Arc::clone(keys).follow(tasks.token(), move || verified.clear()));
+        }
     }
 
     /// Whether the caller may call a method open to `allowed`, and who it is. A method that is open to anyone needs no
-    /// token; but one that is there must be good, so that nobody acts under a name that is not theirs.
-    pub fn authorize(
+    /// token; but one that is there must be good, so that nobody acts under a name that is not theirs. Waits, for a bounded
+    /// time, only for a key that its issuer may have published since we last looked.
+    pub async fn authorize(
         &self,
         headers: &HeaderMap,
         allowed: RoleSet,
@@ -57,7 +88,12 @@ impl Verifier {
             None if is_open => Ok(None),
             None => Err(AuthError::TokenMissing),
             Some(token) => {
-                let identity = self.verify(token)?;
+                let identity = match self.verify(token) {
+                    Err(
+                        AuthError::TokenInvalid(TokenFault::UnknownKey) | AuthError::KeysUnavailable { .. },
+                    ) if self.renew_keys(token).await => self.verify(token)?,
+                    verdict => verdict?,
+                };
                 if is_open || allowed.intersects(identity.roles) {
                     Ok(Some(identity))
                 } else {
@@ -68,7 +104,7 @@ impl Verifier {
     }
 
     /// Who the bearer of `token` is.
-    pub fn verify(&self, token: &str) -> Result<Arc<Identity>, TokenFault> {
+    pub fn verify(&self, token: &str) -> Result<Arc<Identity>, AuthError> {
         let now = self.clock.now();
         if let Some(identity) = self.verified.get(token.as_bytes()) {
             self.check_expiry(&identity, now)?;
@@ -76,13 +112,25 @@ impl Verifier {
         }
         let unverified = Unverified::parse(token)?;
         let issuer = self.issuers.get(unverified.issuer()?).ok_or(TokenFault::UnknownIssuer)?;
-        let claims = unverified.verify(&issuer.keys)?;
+        let keys = issuer.keys.current();
+        let keys = keys.ok_or_else(|| AuthError::KeysUnavailable { issuer: Arc::clone(&issuer.name) })?;
+        let claims = unverified.verify(&keys)?;
         claims.check_audience(&issuer.audiences)?;
         claims.check_not_before(now.checked_add(issuer.leeway).unwrap_or(now))?;
         let identity = Arc::new(issuer.identity(&claims));
         self.check_expiry(&identity, now)?;
         self.verified.insert(token.as_bytes().into(), Arc::clone(&identity));
         Ok(identity)
+    }
+
+    /// Has the keys of the token's issuer fetched, if it publishes them and it is time. Whether they may be other ones now.
+    async fn renew_keys(&self, token: &str) -> bool {
+        let unverified = Unverified::parse(token).ok();
+        let issuer = unverified.and_then(|token| self.issuers.get(token.issuer().ok()?));
+        match issuer.map(|issuer| &issuer.keys) {
+            Some(Keys::Published(keys)) => keys.renew().await,
+            Some(Keys::Fixed(_)) | None => false,
+        }
     }
 
     fn check_expiry(&self, identity: &Identity, now: Timestamp) -> Result<(), TokenFault> {
@@ -99,14 +147,21 @@ impl fmt::Debug for Verifier {
 }
 
 impl Issuer {
-    fn new(config: &IssuerConfig) -> Result<Self, KeyError> {
+    fn new(config: &IssuerConfig, auth: &AuthConfig) -> Result<Self, KeyError> {
+        let name: Arc<str> = config.issuer.as_str().into();
+        let keys = match &config.jwks_url {
+            Some(url) => {
+                Keys::Published(Arc::new(PublishedKeys::new(Arc::clone(&name), url, &auth.key_fetch)))
+            }
+            None => Keys::Fixed(Arc::new(KeySet::parse(config.jwks.as_str())?)),
+        };
         let mapping = config.roles_mapping.iter().map(|(value, role)| (value.clone(), Role::from(*role)));
         let service = RoleSet::of(&[Role::Service]);
         let granted = roles(&config.roles_granted);
         Ok(Self {
-            name: config.issuer.as_str().into(),
+            name,
             audiences: config.audiences.clone(),
-            keys: KeySet::parse(config.jwks.as_str())?,
+            keys,
             roles_claim: config.roles_claim.clone(),
             roles_mapping: mapping.collect(),
             roles_always: roles(&config.roles_always),
@@ -120,7 +175,7 @@ impl Issuer {
         Ok(Self {
             name: MESH.into(),
             audiences: vec![MESH.to_owned()],
-            keys: config.mesh.keys()?,
+            keys: Keys::Fixed(Arc::new(config.mesh.keys()?)),
             roles_claim: "roles".to_owned(),
             roles_mapping: HashMap::new(),
             roles_always: RoleSet::EMPTY,

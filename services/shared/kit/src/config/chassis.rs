@@ -47,6 +47,7 @@ pub struct ServerConfig {
     pub deadline_default: Duration,
     #[serde(with = "humantime_serde")]
     pub deadline_max: Duration,
+    pub join_callers_trace: bool,
     pub drain: DrainConfig,
 }
 

@@ -47,9 +47,14 @@ pub(super) struct Connections {
 
 impl Connections {
     /// Accepts connections from here on.
-    pub(super) fn serve(listener: TcpListener, gate: Arc<Gate>, config: ServerConfig) -> Self {
+    pub(super) fn serve(
+        listener: TcpListener,
+        gate: Arc<Gate>,
+        config: ServerConfig,
+        drain: CancellationToken,
+    ) -> Self {
         let connections = Self {
-            drain: CancellationToken::new(),
+            drain,
             cut: CancellationToken::new(),
             tracker: TaskTracker::new(),
             open: Places::new(config.connections_max),

@@ -105,7 +105,7 @@ impl Gate {
             return refuse(&Refusal::MethodUnknown.into());
         };
         let started = Instant::now();
-        let admission = match self.admit(&route, &mut request, started, &ending) {
+        let admission = match self.admit(&route, &mut request, started, &ending).await {
             Ok(admission) => admission,
             Err(status) => {
                 route.metrics.record_duration(started.elapsed());
@@ -114,7 +114,9 @@ impl Gate {
             }
         };
         let span = span(&route);
-        let trace = propagation::adopt(&span, propagation::extract(request.headers()));
+        let parent =
+            if self.config.join_callers_trace { propagation::extract(request.headers()) } else { None };
+        let trace = propagation::adopt(&span, parent);
         // From here on, whatever is logged belongs to the call.
         let call = CallContext { trace, name: route.path };
         call.scope(async {
@@ -128,7 +130,7 @@ impl Gate {
     }
 
     /// Whether the call may come in. Cheap refusals come first, so that a flood is turned away at the least cost.
-    fn admit(
+    async fn admit(
         &self,
         route: &Route,
         request: &mut Request<RequestBody>,
@@ -152,7 +154,7 @@ impl Gate {
         let stream_deadline =
             timeout.filter(|_| route.method.server_streaming).and_then(|span| now.checked_add(span));
 
-        if let Some(identity) = self.verifier.authorize(request.headers(), route.method.roles)? {
+        if let Some(identity) = self.verifier.authorize(request.headers(), route.method.roles).await? {
             request.extensions_mut().insert(identity);
         }
         Ok(Admission { place, deadline: Deadline::after(handler_time), stream_deadline })

@@ -11,6 +11,7 @@ mod contract;
 mod deadline;
 mod drain;
 mod errors;
+mod issuer_keys;
 mod limits;
 mod neighbours;
 mod process;

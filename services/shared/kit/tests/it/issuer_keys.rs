@@ -1,0 +1,245 @@
+//! Issuers that publish their keys at a URL: keys come, change, and stay while the issuer is away.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use onsale_kit::{
+    auth::{KeyFetchConfig, SigningKey, TokenFacts, TokenSigner},
+    config::Text,
+    server::{Chassis, RunningServer},
+    tasks::Tasks,
+};
+use onsale_testkit::{
+    call,
+    echo::{self, EchoService},
+    tokens::{AUDIENCE, ISSUER, Mint},
+    wait_until,
+};
+use onsale_types::{Clock, SystemClock};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
+
+use crate::support::{PATIENCE, assert_status, config, retry_delay};
+
+const METHOD: &str = "/onsale.testkit.v1.EchoService/CallAsCustomer";
+
+/// What the issuer says at its URL.
+#[derive(Clone)]
+struct Published {
+    document: Arc<Mutex<String>>,
+    asked: Arc<AtomicUsize>,
+    address: SocketAddr,
+    tasks: Tasks,
+}
+
+impl Published {
+    /// Listens, and answers every request with `document`, whatever it is.
+    async fn start(document: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let published = Self {
+            document: Arc::new(Mutex::new(document)),
+            asked: Arc::default(),
+            address: listener.local_addr().expect("an address"),
+            tasks: Tasks::new(),
+        };
+        let (server, token) = (published.clone(), published.tasks.token());
+        published.tasks.spawn("issuer", async move {
+            while let Some(Ok((stream, _))) = token.run_until_cancelled(listener.accept()).await {
+                server.answer(stream).await;
+            }
+        });
+        published
+    }
+
+    async fn answer(&self, mut stream: tokio::net::TcpStream) {
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).await;
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let document = self.document.lock().expect("no test panics in here").clone();
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", document.len());
+        let _ = stream.write_all(format!("{head}{document}").as_bytes()).await;
+    }
+
+    fn publish(&self, document: String) {
+        *self.document.lock().expect("no test panics in here") = document;
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/jwks.json", self.address)
+    }
+}
+
+fn signer() -> TokenSigner {
+    let key = SigningKey::generate().expect("randomness");
+    TokenSigner::new(SigningKey::parse(&key).expect("a key just made"), ISSUER)
+}
+
+fn token(signer: &TokenSigner) -> String {
+    let expiry = SystemClock.now().checked_add(Duration::from_secs(60)).expect("a minute is no eternity");
+    let facts = TokenFacts { audience: AUDIENCE, subject: "somebody", expiry };
+    signer.sign(&facts, &json!({ "roles": ["CUSTOMER"] })).expect("claims are an object")
+}
+
+/// A server that trusts whatever is published at `url`.
+async fn server(url: &str, change: impl FnOnce(&mut KeyFetchConfig)) -> (RunningServer, Channel) {
+    let mint = Mint::new();
+    let mut config = config(&mint, &[]);
+    for issuer in &mut config.auth.issuers {
+        issuer.jwks = Text::default();
+        issuer.jwks_url = Some(url.to_owned());
+    }
+    change(&mut config.auth.key_fetch);
+    let mut chassis = Chassis::new("echo", config, Arc::new(SystemClock)).expect("good settings");
+    chassis.add_descriptors(echo::DESCRIPTORS).add_service(EchoService::new("echo").into_server());
+    let server = chassis.start().await.expect("the server starts, issuer or not");
+    let endpoint = Endpoint::from_shared(format!("http://{}", server.address())).expect("a URI");
+    let channel = endpoint.connect().await.expect("the server accepts connections");
+    (server, channel)
+}
+
+async fn call_with(channel: &Channel, token: &str) -> Result<(), Status> {
+    call(channel, METHOD, Some(token)).await
+}
+
+#[tokio::test]
+async fn a_token_is_good_once_its_issuers_keys_are_known() {
+    let signer = signer();
+    let issuer = Published::start(signer.jwks()).await;
+    let (server, channel) = server(&issuer.url(), |_| {}).await;
+    // The very first call: it waits for the keys, and is not turned away.
+    call_with(&channel, &token(&signer)).await.expect("a good token");
+    let stranger = self::signer();
+    let status = call_with(&channel, &token(&stranger)).await.expect_err("another key");
+    assert_status(&status, Code::Unauthenticated, "TOKEN_INVALID");
+    drop(channel);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_new_key_is_fetched_when_a_token_names_it_and_a_dropped_one_is_not_accepted() {
+    let (old, new) = (signer(), signer());
+    let issuer = Published::start(old.jwks()).await;
+    let (server, channel) = server(&issuer.url(), |_| {}).await;
+    let old_token = token(&old);
+    call_with(&channel, &old_token).await.expect("a good token");
+    issuer.publish(new.jwks());
+    // Sooner than the interval allows, a call with an unknown key is refused at once.
+    wait_until("the new key is accepted", PATIENCE, || async {
+        call_with(&channel, &token(&new)).await.is_ok()
+    })
+    .await;
+    // Also the one that was verified and remembered.
+    let status = call_with(&channel, &old_token).await.expect_err("its key was taken back");
+    assert_status(&status, Code::Unauthenticated, "TOKEN_INVALID");
+    drop(channel);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn keys_are_looked_for_at_intervals() {
+    let (old, new) = (signer(), signer());
+    let issuer = Published::start(old.jwks()).await;
+    let (server, channel) = server(&issuer.url(), |fetch| fetch.interval = Duration::from_millis(100)).await;
+    call_with(&channel, &token(&old)).await.expect("a good token");
+    issuer.publish(new.jwks());
+    let old_token = token(&old);
+    wait_until("the old key is forgotten", PATIENCE, || async {
+        call_with(&channel, &old_token).await.is_err()
+    })
+    .await;
+    call_with(&channel, &token(&new)).await.expect("the new key is known");
+    drop(channel);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn while_the_issuer_is_away_or_talks_nonsense_its_last_keys_stay() {
+    let signer = signer();
+    let issuer = Published::start(signer.jwks()).await;
+    let (server, channel) = server(&issuer.url(), |fetch| fetch.interval = Duration::from_millis(100)).await;
+    call_with(&channel, &token(&signer)).await.expect("a good token");
+    for nonsense in ["", "<html>", "{\"keys\":[]}", &" ".repeat(100_000)] {
+        issuer.publish(nonsense.to_owned());
+        let before = issuer.asked();
+        wait_until("the issuer was asked again", PATIENCE, || async { issuer.asked() > before + 1 }).await;
+        call_with(&channel, &token(&signer)).await.expect("its keys stay");
+    }
+    issuer.tasks.shutdown(PATIENCE).await;
+    call_with(&channel, &token(&signer)).await.expect("its keys stay");
+    drop(channel);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn without_any_keys_yet_a_token_is_not_judged_and_the_caller_comes_back() {
+    let signer = signer();
+    let issuer = Published::start("not yet".to_owned()).await;
+    let (server, channel) = server(&issuer.url(), |_| {}).await;
+    let status = call_with(&channel, &token(&signer)).await.expect_err("nobody knows");
+    assert_status(&status, Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
+    assert!(retry_delay(&status).is_some());
+    call(&channel, "/onsale.testkit.v1.EchoService/CallAsAnyone", None).await.expect("needs no token");
+    issuer.publish(signer.jwks());
+    wait_until("the token is accepted", PATIENCE, || async {
+        call_with(&channel, &token(&signer)).await.is_ok()
+    })
+    .await;
+    drop(channel);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn strangers_cannot_make_us_ask_the_issuer_at_will() {
+    let signer = signer();
+    let issuer = Published::start(signer.jwks()).await;
+    let (server, channel) = server(&issuer.url(), |fetch| fetch.interval_min = Duration::from_secs(60)).await;
+    call_with(&channel, &token(&signer)).await.expect("a good token");
+    for _ in 0..50 {
+        let status = call_with(&channel, &token(&self::signer())).await.expect_err("an unknown key");
+        assert_status(&status, Code::Unauthenticated, "TOKEN_INVALID");
+    }
+    assert_eq!(issuer.asked(), 1);
+    drop(channel);
+    server.shutdown().await;
+}
+
+#[test]
+fn an_issuer_has_its_keys_in_one_place() {
+    let mint = Mint::new();
+    for (extra, problem) in [
+        ("jwks_url = \"https://i.test/jwks\", jwks = \"{}\",", "stands beside jwks"),
+        ("jwks_url = \"ftp://i.test/jwks\",", "must be https"),
+        ("jwks_url = \"jwks\",", "must be https"),
+        ("", "not a JSON Web Key Set"),
+    ] {
+        let issuer = format!(
+            "[{{ issuer = \"https://i.test\", audiences = [\"a\"], {extra} roles_granted = [\"CUSTOMER\"] }}]"
+        );
+        let environment = onsale_testkit::service::environment(&mint, &[("AUTH__ISSUERS", issuer.as_str())]);
+        let refused = onsale_kit::config::load::<onsale_kit::config::NoConfig>("echo", "", &environment);
+        let sentence = refused.expect_err(extra).to_string();
+        assert!(sentence.contains(problem), "{sentence}");
+    }
+    let issuer = "[{ issuer = \"https://i.test\", audiences = [\"a\"], jwks_url = \"https://i.test/jwks\", roles_granted = [\"CUSTOMER\"] }]";
+    let environment = onsale_testkit::service::environment(&mint, &[("AUTH__ISSUERS", issuer)]);
+    onsale_kit::config::load::<onsale_kit::config::NoConfig>("echo", "", &environment)
+        .expect("good settings");
+}
