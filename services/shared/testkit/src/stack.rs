@@ -7,7 +7,7 @@
 
 mod database;
 mod postgres_server;
-mod process;
+pub mod process;
 mod redis_cluster;
 mod run;
 
@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 
 pub use database::{SANDBOX_SCHEMA, TestDatabase};
-pub use postgres_server::{PostgresServer, PostgresServerConfig};
-pub use redis_cluster::{NodeIndex, RedisCluster, RedisClusterConfig};
-pub use run::run_command;
+pub use postgres_server::{PostgresServer, PostgresServerConfig, PreparedPostgres};
+pub use redis_cluster::{NodeIndex, RedisCluster, RedisClusterConfig, RedisNode, form, is_settled};
+pub use run::{Interrupts, run_command};
 
 /// Names the shared Postgres, as `address:port`.
 pub const POSTGRES_VARIABLE: &str = "ONSALE_TEST_POSTGRES";

@@ -10,7 +10,7 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use onsale_kit::{
-    auth::{AuthConfig, GrantedRole, IssuerConfig, MESH, MeshConfig, ServiceTokens},
+    auth::{AuthConfig, GrantedRole, IssuerConfig, KeyFetchConfig, MESH, MeshConfig, ServiceTokens},
     config::{Secret, Text},
 };
 use onsale_proto::auth::v1::Role;
@@ -95,6 +95,7 @@ impl Mint {
                 issuer: ISSUER.to_owned(),
                 audiences: vec![AUDIENCE.to_owned()],
                 jwks: Text::from(self.jwks()),
+                jwks_url: None,
                 roles_claim: "roles".to_owned(),
                 roles_mapping: std::collections::BTreeMap::new(),
                 roles_always: Vec::new(),
@@ -102,6 +103,12 @@ impl Mint {
                 leeway: Duration::ZERO,
             }],
             token_cache_bytes_max: 1024 * 1024,
+            key_fetch: KeyFetchConfig {
+                interval: Duration::from_secs(300),
+                interval_min: Duration::from_millis(100),
+                timeout: Duration::from_secs(3),
+                document_bytes_max: 64 * 1024,
+            },
             mesh: self.mesh_config(),
         }
     }

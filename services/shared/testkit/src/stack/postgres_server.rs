@@ -11,6 +11,8 @@ use super::Error;
 use super::process::{self, Launch, Process, Scratch, Signal};
 
 const PACKAGE: &str = "postgresql";
+/// A data directory that is not whole yet begins like this.
+const HALF_MADE: &str = "new-";
 /// Another process may take a port between our look and the server's bind.
 const PORT_TRIES: u32 = 5;
 
@@ -61,19 +63,11 @@ impl PostgresServer {
                 (Some(scratch), base)
             }
         };
-        // Postgres refuses to run as root.
-        let user = process::is_root().then_some("postgres");
-        let data = base.join("data");
-        if !data.join("PG_VERSION").exists() {
-            let (data, user) = (data.clone(), user);
-            tokio::task::spawn_blocking(move || initialize(&data, user))
-                .await
-                .map_err(|source| Error::Directory { source: source.into() })??;
-        }
+        let prepared = PreparedPostgres::in_directory(&base, config.directory.is_some()).await?;
         for attempt in 1.. {
             let port = config.port.map_or_else(process::free_port, Ok)?;
-            let process = launch(&base, &data, user, port, &config)?;
-            match wait_until_ready(process, &data, port, config.start_timeout).await {
+            let process = Process::start(&prepared.launch(port, &config)?)?;
+            match wait_until_ready(process, &prepared, port, config.start_timeout).await {
                 Ok(process) => return Ok(Self { process, port, _scratch: scratch }),
                 Err(Error::Ended { log, .. })
                     if log.contains("could not bind") && config.port.is_none() && attempt < PORT_TRIES => {}
@@ -119,65 +113,108 @@ pub(super) async fn connect(url: &str) -> Result<tokio_postgres::Client, tokio_p
     Ok(client)
 }
 
-fn initialize(data: &Path, user: Option<&str>) -> Result<(), Error> {
-    std::fs::create_dir_all(data).map_err(|source| Error::Directory { source })?;
-    if let Some(user) = user {
-        let mut chown = Command::new("chown");
-        chown.arg(format!("{user}:")).arg(data);
-        process::run_to_end(chown, "chown")?;
-    }
-    let initdb = process::find_program("initdb", PACKAGE)?;
-    let mut command = process::guarded(&initdb, user, Signal::Kill)?;
-    command.args(["-A", "trust", "-E", "UTF8", "--locale=C", "--data-checksums", "--no-sync"]);
-    command.args(["-U", "postgres", "-D"]).arg(data);
-    // `initdb` looks at where it stands, and another account may not see our directory.
-    command.current_dir("/");
-    process::run_to_end(command, "initdb")
+/// A data directory that a server can be started on, again and again.
+#[derive(Clone, Debug)]
+pub struct PreparedPostgres {
+    base: PathBuf,
+    data: PathBuf,
+    /// Postgres refuses to run as root.
+    user: Option<&'static str>,
 }
 
-fn launch(
-    base: &Path,
-    data: &Path,
-    user: Option<&str>,
-    port: u16,
-    config: &PostgresServerConfig,
-) -> Result<Process, Error> {
-    let on_off = if config.durable { "on" } else { "off" };
-    let settings = [
-        "listen_addresses=127.0.0.1".to_owned(),
-        format!("port={port}"),
-        "unix_socket_directories=".to_owned(),
-        format!("max_connections={}", config.connections_max),
-        format!("fsync={on_off}"),
-        format!("synchronous_commit={on_off}"),
-        format!("full_page_writes={on_off}"),
-        "timezone=UTC".to_owned(),
-    ];
-    let mut arguments = vec!["-D".to_owned(), data.display().to_string()];
-    arguments.extend(settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]));
-    Process::start(Launch {
-        name: "postgres",
-        program: &process::find_program("postgres", PACKAGE)?,
-        arguments,
-        user,
-        log: base.join("postgres.log"),
-        death_signal: Signal::Quit,
-    })
+impl PreparedPostgres {
+    /// Fills `base/data` if it is new. `kept`: the data is to survive a power cut from the first moment.
+    pub async fn in_directory(base: &Path, kept: bool) -> Result<Self, Error> {
+        let user = process::is_root().then_some("postgres");
+        let prepared = Self { base: base.to_owned(), data: base.join("data"), user };
+        prepared.clear_half_made();
+        if !prepared.data.exists() {
+            let prepared = prepared.clone();
+            tokio::task::spawn_blocking(move || prepared.initialize(kept))
+                .await
+                .map_err(|source| Error::Directory { source: source.into() })??;
+        }
+        Ok(prepared)
+    }
+
+    /// What was cut off in the middle goes, as far as it can: a program that made it may still be at it for a moment.
+    fn clear_half_made(&self) {
+        for entry in std::fs::read_dir(&self.base).into_iter().flatten().flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(HALF_MADE.as_bytes()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+
+    /// Made beside its place and then moved there: what is cut off in the middle must not look whole.
+    fn initialize(&self, kept: bool) -> Result<(), Error> {
+        let unusable = |source| Error::Directory { source };
+        std::fs::create_dir_all(&self.base).map_err(unusable)?;
+        let half_made =
+            tempfile::Builder::new().prefix(HALF_MADE).tempdir_in(&self.base).map_err(unusable)?.keep();
+        if let Some(user) = self.user {
+            let mut chown = Command::new("chown");
+            chown.arg(format!("{user}:")).arg(&half_made);
+            process::run_to_end(chown, "chown")?;
+        }
+        let initdb = process::find_program("initdb", PACKAGE)?;
+        let mut command = process::guarded(&initdb, self.user, Signal::Kill)?;
+        command.args(["-A", "trust", "-E", "UTF8", "--locale=C", "--data-checksums"]);
+        if !kept {
+            command.arg("--no-sync");
+        }
+        command.args(["-U", "postgres", "-D"]).arg(&half_made);
+        // `initdb` looks at where it stands, and another account may not see our directory.
+        command.current_dir("/");
+        process::run_to_end(command, "initdb")?;
+        std::fs::rename(&half_made, &self.data).map_err(unusable)
+    }
+
+    /// How to start the server on `port`.
+    pub fn launch(&self, port: u16, config: &PostgresServerConfig) -> Result<Launch, Error> {
+        let on_off = if config.durable { "on" } else { "off" };
+        let settings = [
+            "listen_addresses=127.0.0.1".to_owned(),
+            format!("port={port}"),
+            "unix_socket_directories=".to_owned(),
+            format!("max_connections={}", config.connections_max),
+            format!("fsync={on_off}"),
+            format!("synchronous_commit={on_off}"),
+            format!("full_page_writes={on_off}"),
+            "timezone=UTC".to_owned(),
+        ];
+        let mut arguments = vec!["-D".to_owned(), self.data.display().to_string()];
+        arguments.extend(settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]));
+        Ok(Launch {
+            name: "postgres".to_owned(),
+            program: process::find_program("postgres", PACKAGE)?,
+            arguments,
+            environment: Vec::new(),
+            user: self.user,
+            log: self.base.join("postgres.log"),
+            death_signal: Signal::Quit,
+        })
+    }
+
+    /// Whether the server on `port` answers, and is the one that serves this directory.
+    pub async fn answers(&self, port: u16) -> bool {
+        let url = database_url(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), "postgres");
+        data_directory(&url).await.is_ok_and(|directory| Path::new(&directory) == self.data)
+    }
 }
 
 async fn wait_until_ready(
     mut process: Process,
-    data: &Path,
+    prepared: &PreparedPostgres,
     port: u16,
     timeout: Duration,
 ) -> Result<Process, Error> {
-    let url = database_url(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), "postgres");
     let end = Instant::now() + timeout;
     loop {
         if let Some(error) = process.failure() {
             return Err(error);
         }
-        if data_directory(&url).await.is_ok_and(|directory| Path::new(&directory) == data) {
+        if prepared.answers(port).await {
             return Ok(process);
         }
         if Instant::now() >= end {

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The signals we send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
+pub enum Signal {
     /// Postgres' immediate shutdown: its children end with it and its shared memory is given back.
     Quit,
     /// Postgres' fast shutdown: sessions end, what is committed is kept.
@@ -52,23 +52,27 @@ impl Signal {
 }
 
 /// What to start.
-pub(crate) struct Launch<'a> {
+#[derive(Clone, Debug)]
+pub struct Launch {
     /// For messages.
-    pub(crate) name: &'a str,
+    pub name: String,
     /// The program file.
-    pub(crate) program: &'a Path,
-    pub(crate) arguments: Vec<String>,
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Variables besides those it inherits. Ours (`ONSALE_…`) it does not inherit: what it is told stands here.
+    pub environment: Vec<(String, String)>,
     /// The account to run under; `None` is our own.
-    pub(crate) user: Option<&'a str>,
-    /// Takes both outputs.
-    pub(crate) log: PathBuf,
+    pub user: Option<&'static str>,
+    /// Takes both outputs, at its end.
+    pub log: PathBuf,
     /// Sent by the kernel when we end, and by us when the handle is dropped.
-    pub(crate) death_signal: Signal,
+    pub death_signal: Signal,
 }
 
 /// A running child. Dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
@@ -76,15 +80,21 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(launch: Launch<'_>) -> Result<Self, Error> {
-        let failed = |source| Error::Start { name: launch.name.to_owned(), source };
+    /// Starts it.
+    pub fn start(launch: &Launch) -> Result<Self, Error> {
+        let failed = |source| Error::Start { name: launch.name.clone(), source };
         let log = File::options().create(true).append(true).open(&launch.log).map_err(failed)?;
         let log_again = log.try_clone().map_err(failed)?;
-        let mut command = guarded(launch.program, launch.user, launch.death_signal)?;
-        command.args(&launch.arguments).stdin(Stdio::null()).stdout(log).stderr(log_again);
+        let mut command = guarded(&launch.program, launch.user, launch.death_signal)?;
+        let inherited = std::env::vars_os().map(|(name, _)| name);
+        for ours in inherited.filter(|name| name.as_encoded_bytes().starts_with(b"ONSALE_")) {
+            command.env_remove(ours);
+        }
+        command.args(&launch.arguments).envs(launch.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(log).stderr(log_again);
         let child = spawn(command).map_err(failed)?;
         Ok(Self {
-            name: launch.name.to_owned(),
+            name: launch.name.clone(),
             child,
             log: launch.log.clone(),
             death_signal: launch.death_signal,
@@ -99,16 +109,28 @@ impl Process {
         }
     }
 
+    /// The id the system knows it by.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended; `None` while it runs.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Error> {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         send(self.child.id(), signal)
     }
 
     /// Sends `signal`, waits for the end, and kills what has not ended within `patience`.
-    pub(crate) async fn stop(mut self, signal: Signal, patience: Duration) -> Result<(), Error> {
+    pub async fn stop(mut self, signal: Signal, patience: Duration) -> Result<(), Error> {
         if self.is_running() {
             self.signal(signal)?;
         }
@@ -178,7 +200,7 @@ impl Drop for Scratch {
 }
 
 /// Finds `program` on the path, or else among Debian's Postgres programs, the newest version first.
-pub(crate) fn find_program(program: &'static str, package: &'static str) -> Result<PathBuf, Error> {
+pub fn find_program(program: &'static str, package: &'static str) -> Result<PathBuf, Error> {
     let mut directories: Vec<PathBuf> =
         std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
     // Debian keeps Postgres' server programs off the path, one directory per version.
@@ -199,7 +221,7 @@ pub(crate) fn find_program(program: &'static str, package: &'static str) -> Resu
 
 /// A loopback port that nobody listens on. Somebody may take it before we do; then the server ends at once and the
 /// caller takes another.
-pub(crate) fn free_port() -> Result<u16, Error> {
+pub fn free_port() -> Result<u16, Error> {
     for _ in 0..1_000 {
         let port = rand::random_range(PORTS);
         if TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).is_ok() {
@@ -210,12 +232,13 @@ pub(crate) fn free_port() -> Result<u16, Error> {
 }
 
 /// Whether we are the one account under which Postgres refuses to run.
-pub(crate) fn is_root() -> bool {
+#[must_use]
+pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
 /// Runs a short command to its end.
-pub(crate) fn run_to_end(mut command: Command, name: &str) -> Result<(), Error> {
+pub fn run_to_end(mut command: Command, name: &str) -> Result<(), Error> {
     let output = command
         .stdin(Stdio::null())
         .output()
@@ -230,7 +253,7 @@ pub(crate) fn run_to_end(mut command: Command, name: &str) -> Result<(), Error> 
 
 /// A command whose process dies with us, runs under `user`, and is out of reach of the terminal's Ctrl-C: we end it
 /// ourselves, in order.
-pub(crate) fn guarded(program: &Path, user: Option<&str>, death_signal: Signal) -> Result<Command, Error> {
+pub fn guarded(program: &Path, user: Option<&str>, death_signal: Signal) -> Result<Command, Error> {
     let mut command = Command::new(find_program("setpriv", "util-linux")?);
     command.arg("--pdeathsig").arg(format!("SIG{}", death_signal.name()));
     if let Some(user) = user {
@@ -265,7 +288,8 @@ pub(crate) fn send_to_group(pid: u32, signal: Signal) -> Result<(), Error> {
     kill(signal, &format!("-{pid}"))
 }
 
-fn send(pid: u32, signal: Signal) -> Result<(), Error> {
+/// Signals one process.
+pub fn send(pid: u32, signal: Signal) -> Result<(), Error> {
     kill(signal, &pid.to_string())
 }
 
@@ -277,7 +301,8 @@ fn kill(signal: Signal, target: &str) -> Result<(), Error> {
 }
 
 /// The end of a log, enough to see why a server did not start.
-fn log_tail(log: &Path) -> String {
+#[must_use]
+pub fn log_tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines.iter().skip(lines.len().saturating_sub(15)).copied().collect::<Vec<_>>().join("\n")

@@ -1,12 +1,16 @@
 //! A real Redis Cluster on loopback, with the levers a test needs: kill, freeze, restart, wipe, move slots.
-//! Its data is always new: whatever is in Redis can be rebuilt from Postgres.
+//! Its data is always new: whatever is in Redis can be rebuilt from Postgres. The nodes by themselves ([`RedisNode`],
+//! [`form`]) keep theirs, for whoever runs them longer than a test.
 
 mod control;
 mod formation;
 mod view;
 
+pub use control::is_settled;
+pub use formation::form;
+
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -47,14 +51,13 @@ pub struct RedisCluster {
     nodes: Vec<Node>,
     config: RedisClusterConfig,
     // Declared last: the data goes after the servers that write it.
-    scratch: Scratch,
+    _scratch: Scratch,
 }
 
 /// One server of the cluster.
 #[derive(Debug)]
 struct Node {
-    port: u16,
-    bus_port: u16,
+    server: RedisNode,
     /// `None` while it is killed.
     process: Mutex<Option<Process>>,
 }
@@ -72,8 +75,9 @@ impl RedisCluster {
         for _ in 0..count {
             nodes.push(Node::start_on_free_ports(scratch.path(), &config).await?);
         }
-        let cluster = Self { nodes, config, scratch };
-        formation::form(&cluster).await?;
+        let cluster = Self { nodes, config, _scratch: scratch };
+        let servers: Vec<RedisNode> = cluster.nodes.iter().map(|node| node.server.clone()).collect();
+        form(&servers, cluster.config.masters, cluster.config.start_timeout).await?;
         cluster.wait_until_settled().await?;
         Ok(cluster)
     }
@@ -130,10 +134,12 @@ impl Node {
     async fn start_on_free_ports(base: &Path, config: &RedisClusterConfig) -> Result<Self, Error> {
         for attempt in 1.. {
             let (port, bus_port) = (process::free_port()?, process::free_port()?);
-            let mut process = launch(base, port, bus_port, config)?;
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            match control::wait_until_answering(&mut process, address, config.start_timeout).await {
-                Ok(()) => return Ok(Self { port, bus_port, process: Mutex::new(Some(process)) }),
+            let directory = base.join(port.to_string());
+            let server =
+                RedisNode { directory, port, bus_port, node_timeout: config.node_timeout, kept: false };
+            let mut process = Process::start(&server.launch()?)?;
+            match control::wait_until_answering(&mut process, server.address(), config.start_timeout).await {
+                Ok(()) => return Ok(Self { server, process: Mutex::new(Some(process)) }),
                 // Most likely somebody took the port.
                 Err(Error::Ended { .. }) if attempt < PORT_TRIES => {}
                 Err(error) => return Err(error),
@@ -143,7 +149,7 @@ impl Node {
     }
 
     fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+        self.server.address()
     }
 
     fn is_running(&self) -> bool {
@@ -155,43 +161,67 @@ impl Node {
     }
 }
 
-fn launch(base: &Path, port: u16, bus_port: u16, config: &RedisClusterConfig) -> Result<Process, Error> {
-    let directory = base.join(port.to_string());
-    std::fs::create_dir_all(&directory).map_err(|source| Error::Directory { source })?;
-    let node_timeout = config.node_timeout.as_millis().to_string();
-    let settings: [(&str, &str); 21] = [
-        ("--port", &port.to_string()),
-        ("--cluster-port", &bus_port.to_string()),
-        ("--bind", "127.0.0.1"),
-        ("--daemonize", "no"),
-        ("--dir", &directory.display().to_string()),
-        ("--cluster-enabled", "yes"),
-        ("--cluster-config-file", "nodes.conf"),
-        ("--cluster-node-timeout", &node_timeout),
-        // However far behind, a replica takes over: that is the loss the code above it must survive.
-        ("--cluster-replica-validity-factor", "0"),
-        ("--cluster-allow-replica-migration", "no"),
-        // A shard without a master must not stop the others.
-        ("--cluster-require-full-coverage", "no"),
-        ("--appendonly", "yes"),
-        ("--appendfsync", "everysec"),
-        ("--auto-aof-rewrite-percentage", "0"),
-        ("--save", ""),
-        ("--repl-diskless-sync", "yes"),
-        ("--repl-diskless-sync-delay", "0"),
-        ("--shutdown-timeout", "0"),
-        ("--databases", "1"),
-        ("--loglevel", "notice"),
-        ("--enable-debug-command", "local"),
-    ];
-    let arguments = settings.into_iter().flat_map(|(name, value)| [name.to_owned(), value.to_owned()]);
-    Process::start(Launch {
-        name: "redis-server",
-        program: &process::find_program("redis-server", PACKAGE)?,
-        arguments: arguments.collect(),
-        user: None,
-        log: directory.join("redis.log"),
-        // Not a politer one: a frozen node would never see it.
-        death_signal: Signal::Kill,
-    })
+/// One server of a cluster, as it is started.
+#[derive(Clone, Debug)]
+pub struct RedisNode {
+    /// Its data, its view of the cluster and its log. A node started there again is the same node, if its port is too.
+    pub directory: PathBuf,
+    /// For clients.
+    pub port: u16,
+    /// For the other nodes.
+    pub bus_port: u16,
+    /// How long a node may be silent before the others call it failed.
+    pub node_timeout: Duration,
+    /// Whether the data is to be kept for long: then its log of writes is rewritten as it grows.
+    pub kept: bool,
+}
+
+impl RedisNode {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// How to start it; makes its directory.
+    pub fn launch(&self) -> Result<Launch, Error> {
+        std::fs::create_dir_all(&self.directory).map_err(|source| Error::Directory { source })?;
+        let node_timeout = self.node_timeout.as_millis().to_string();
+        let settings: [(&str, &str); 21] = [
+            ("--port", &self.port.to_string()),
+            ("--cluster-port", &self.bus_port.to_string()),
+            ("--bind", "127.0.0.1"),
+            ("--daemonize", "no"),
+            ("--dir", &self.directory.display().to_string()),
+            ("--cluster-enabled", "yes"),
+            ("--cluster-config-file", "nodes.conf"),
+            ("--cluster-node-timeout", &node_timeout),
+            // However far behind, a replica takes over: that is the loss the code above it must survive.
+            ("--cluster-replica-validity-factor", "0"),
+            ("--cluster-allow-replica-migration", "no"),
+            // A shard without a master must not stop the others.
+            ("--cluster-require-full-coverage", "no"),
+            ("--appendonly", "yes"),
+            ("--appendfsync", "everysec"),
+            ("--auto-aof-rewrite-percentage", if self.kept { "100" } else { "0" }),
+            ("--save", ""),
+            ("--repl-diskless-sync", "yes"),
+            ("--repl-diskless-sync-delay", "0"),
+            ("--shutdown-timeout", "0"),
+            ("--databases", "1"),
+            ("--loglevel", "notice"),
+            ("--enable-debug-command", "local"),
+        ];
+        let arguments = settings.into_iter().flat_map(|(name, value)| [name.to_owned(), value.to_owned()]);
+        Ok(Launch {
+            name: "redis-server".to_owned(),
+            program: process::find_program("redis-server", PACKAGE)?,
+            arguments: arguments.collect(),
+            environment: Vec::new(),
+            user: None,
+            log: self.directory.join("redis.log"),
+            // Not a politer one: a frozen node would never see it.
+            death_signal: Signal::Kill,
+        })
+    }
 }

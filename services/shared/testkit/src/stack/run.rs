@@ -65,14 +65,17 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-struct Interrupts {
+/// The ways in which a command is asked to end.
+#[derive(Debug)]
+pub struct Interrupts {
     interrupt: SignalStream,
     terminate: SignalStream,
     hang_up: SignalStream,
 }
 
 impl Interrupts {
-    fn listen() -> Result<Self, Error> {
+    /// Takes them from now on, instead of dying of them.
+    pub fn listen() -> Result<Self, Error> {
         let open = |kind| {
             signal(kind).map_err(|source| Error::Start { name: "the signal handler".to_owned(), source })
         };
@@ -83,7 +86,8 @@ impl Interrupts {
         })
     }
 
-    async fn next(&mut self) {
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, FromRedisValue};
 
-use super::{Node, NodeIndex, RedisCluster, launch, view};
+use super::{NodeIndex, RedisCluster, view};
 use crate::stack::Error;
 use crate::stack::process::{LOOK_AGAIN, Process, Signal};
 
@@ -20,12 +20,12 @@ impl RedisCluster {
         let slot = self.slot_of(key).await?;
         let mut answer = Err(Error::NoSuchNode);
         for (_, node) in self.running() {
-            let Ok(seen) = seen_by(node).await else { continue };
+            let Ok(seen) = seen_by(node.address()).await else { continue };
             let owner = seen.iter().find(|it| it.is("master") && it.is_well() && it.holds(slot));
             if let Some(owner) = owner {
                 answer = self.index_of(owner.port);
                 // A node that lost its masters' majority may still hold an old view; its own state says so.
-                if cluster_state_is_ok(node).await {
+                if cluster_state_is_ok(node.address()).await {
                     break;
                 }
             }
@@ -36,7 +36,7 @@ impl RedisCluster {
     /// A running replica of the master of `key`'s slot.
     pub async fn replica_of(&self, key: &str) -> Result<NodeIndex, Error> {
         let master = self.master_of(key).await?;
-        let seen = seen_by(self.node(master)?).await?;
+        let seen = seen_by(self.address(master)?).await?;
         let own = seen.iter().find(|it| it.is("myself")).map(|it| it.id.clone());
         let replica = seen.iter().find(|it| it.master.is_some() && it.master == own && it.is_well());
         self.index_of(replica.ok_or(Error::NoSuchNode)?.port)
@@ -61,7 +61,7 @@ impl RedisCluster {
     /// Starts a killed node again, with its data and on its port, and waits until it answers.
     pub async fn restart(&self, index: NodeIndex) -> Result<(), Error> {
         let node = self.node(index)?;
-        let mut process = launch(self.scratch.path(), node.port, node.bus_port, &self.config)?;
+        let mut process = Process::start(&node.server.launch()?)?;
         wait_until_answering(&mut process, node.address(), self.config.start_timeout).await?;
         *node.lock() = Some(process);
         Ok(())
@@ -99,7 +99,8 @@ impl RedisCluster {
         let replica = self.replica_of(key).await?;
         let mut connection = connect(self.address(replica)?).await?;
         ask::<()>(&mut connection, "CLUSTER", &["FAILOVER".into()]).await?;
-        self.wait_for("the replica to take over", async || Ok(self.master_of(key).await? == replica)).await?;
+        let taken_over = async || Ok(self.master_of(key).await? == replica);
+        wait_for("the replica to take over", self.config.start_timeout, taken_over).await?;
         Ok(replica)
     }
 
@@ -120,7 +121,7 @@ impl RedisCluster {
     pub async fn move_slot_of(&self, key: &str) -> Result<NodeIndex, Error> {
         let slot = self.slot_of(key).await?;
         let from = self.master_of(key).await?;
-        let seen = seen_by(self.node(from)?).await?;
+        let seen = seen_by(self.address(from)?).await?;
         let own = seen.iter().find(|it| it.is("myself")).ok_or(Error::NoSuchNode)?;
         let target = seen
             .iter()
@@ -142,41 +143,11 @@ impl RedisCluster {
     /// Waits until every running node calls the cluster well, all agree on who holds which slot, and every replica
     /// follows its master.
     pub async fn wait_until_settled(&self) -> Result<(), Error> {
-        self.wait_for("the cluster to settle", async || self.is_settled().await).await
-    }
-
-    async fn is_settled(&self) -> Result<bool, Error> {
-        let alive: Vec<u16> = self.running().map(|(_, node)| node.port).collect();
-        let mut agreed = None;
-        for (_, node) in self.running() {
-            let seen = seen_by(node).await?;
-            let all_well = alive.iter().all(|port| seen.iter().any(|it| it.port == *port && it.is_well()));
-            let roles = view::roles(&seen, &alive);
-            // A master that just lost its slots is about to become a replica.
-            let no_idle_master = roles.values().all(|(master, slots)| master.is_some() || !slots.is_empty());
-            let same = *agreed.get_or_insert_with(|| roles.clone()) == roles;
-            let settled = all_well && no_idle_master && same;
-            if !settled || !cluster_state_is_ok(node).await || !follows_its_master(node).await {
-                return Ok(false);
-            }
-        }
-        Ok(agreed.is_some())
-    }
-
-    /// Looks until `condition` holds. An error counts as "not yet": a node may be on its way up or down.
-    pub(super) async fn wait_for(
-        &self,
-        what: &'static str,
-        condition: impl AsyncFn() -> Result<bool, Error>,
-    ) -> Result<(), Error> {
-        let end = Instant::now() + self.config.start_timeout;
-        while !matches!(condition().await, Ok(true)) {
-            if Instant::now() >= end {
-                return Err(Error::NotReady { name: what.to_owned(), waited: self.config.start_timeout });
-            }
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
-        Ok(())
+        let settled = async || {
+            let alive: Vec<SocketAddr> = self.running().map(|(_, node)| node.address()).collect();
+            is_settled(&alive).await
+        };
+        wait_for("the cluster to settle", self.config.start_timeout, settled).await
     }
 
     async fn slot_of(&self, key: &str) -> Result<u16, Error> {
@@ -194,8 +165,44 @@ impl RedisCluster {
     }
 
     fn index_of(&self, port: u16) -> Result<NodeIndex, Error> {
-        self.nodes.iter().position(|node| node.port == port).map(NodeIndex).ok_or(Error::NoSuchNode)
+        self.nodes.iter().position(|node| node.server.port == port).map(NodeIndex).ok_or(Error::NoSuchNode)
     }
+}
+
+/// Whether every node of `alive` calls the cluster well, all agree on who holds which slot, and every replica follows its
+/// master.
+pub async fn is_settled(alive: &[SocketAddr]) -> Result<bool, Error> {
+    let ports: Vec<u16> = alive.iter().map(SocketAddr::port).collect();
+    let mut agreed = None;
+    for node in alive {
+        let seen = seen_by(*node).await?;
+        let all_well = ports.iter().all(|port| seen.iter().any(|it| it.port == *port && it.is_well()));
+        let roles = view::roles(&seen, &ports);
+        // A master that just lost its slots is about to become a replica.
+        let no_idle_master = roles.values().all(|(master, slots)| master.is_some() || !slots.is_empty());
+        let same = *agreed.get_or_insert_with(|| roles.clone()) == roles;
+        let settled = all_well && no_idle_master && same;
+        if !settled || !cluster_state_is_ok(*node).await || !follows_its_master(*node).await {
+            return Ok(false);
+        }
+    }
+    Ok(agreed.is_some())
+}
+
+/// Looks until `condition` holds. An error counts as "not yet": a node may be on its way up or down.
+pub(super) async fn wait_for(
+    what: &'static str,
+    patience: Duration,
+    condition: impl AsyncFn() -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let end = Instant::now() + patience;
+    while !matches!(condition().await, Ok(true)) {
+        if Instant::now() >= end {
+            return Err(Error::NotReady { name: what.to_owned(), waited: patience });
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    Ok(())
 }
 
 /// An administrative connection to one node.
@@ -244,25 +251,25 @@ pub(super) async fn wait_until_answering(
     }
 }
 
-async fn seen_by(node: &Node) -> Result<Vec<view::Seen>, Error> {
-    let mut connection = connect(node.address()).await?;
+async fn seen_by(node: SocketAddr) -> Result<Vec<view::Seen>, Error> {
+    let mut connection = connect(node).await?;
     Ok(view::parse(&ask::<String>(&mut connection, "CLUSTER", &["NODES".into()]).await?))
 }
 
-async fn cluster_state_is_ok(node: &Node) -> bool {
+async fn cluster_state_is_ok(node: SocketAddr) -> bool {
     reports(node, "CLUSTER", "cluster_state:ok").await
 }
 
 /// True for a master as well: it follows nobody.
-async fn follows_its_master(node: &Node) -> bool {
+async fn follows_its_master(node: SocketAddr) -> bool {
     reports(node, "INFO", "role:master").await
         || (reports(node, "INFO", "master_link_status:up").await
             && reports(node, "INFO", "master_sync_in_progress:0").await)
 }
 
-async fn reports(node: &Node, command: &str, line: &str) -> bool {
+async fn reports(node: SocketAddr, command: &str, line: &str) -> bool {
     let argument = if command == "INFO" { "replication" } else { "INFO" };
-    let Ok(mut connection) = connect(node.address()).await else { return false };
+    let Ok(mut connection) = connect(node).await else { return false };
     let answer = ask::<String>(&mut connection, command, &[argument.to_owned()]).await;
     answer.is_ok_and(|text| text.lines().any(|it| it.trim() == line))
 }

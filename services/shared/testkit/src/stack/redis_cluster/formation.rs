@@ -1,15 +1,19 @@
 //! Makes a cluster out of lone nodes. By commands, not by `redis-cli --cluster create`: twice as fast.
 
-use super::control::{ask, connect};
-use super::{RedisCluster, view};
+use std::time::Duration;
+
+use super::control::{ask, connect, wait_for};
+use super::{RedisNode, view};
 use crate::stack::Error;
 
 const SLOTS: usize = 16_384;
 
-pub(super) async fn form(cluster: &RedisCluster) -> Result<(), Error> {
-    let masters = cluster.config.masters;
-    let mut connections = Vec::with_capacity(cluster.nodes.len());
-    for node in &cluster.nodes {
+/// Makes a cluster out of nodes that are in none, once they answer: the first `masters` share the slots, the others follow
+/// them. The cluster has not settled when this returns.
+pub async fn form(nodes: &[RedisNode], masters: usize, patience: Duration) -> Result<(), Error> {
+    wait_for("all nodes to answer", patience, async || everyone_answers(nodes).await).await?;
+    let mut connections = Vec::with_capacity(nodes.len());
+    for node in nodes {
         connections.push(connect(node.address()).await?);
     }
     for (index, connection) in connections.iter_mut().enumerate() {
@@ -23,12 +27,13 @@ pub(super) async fn form(cluster: &RedisCluster) -> Result<(), Error> {
     }
     // Everybody meets everybody: faster than waiting for gossip.
     for (index, connection) in connections.iter_mut().enumerate() {
-        for node in cluster.nodes.iter().skip(index + 1) {
+        for node in nodes.iter().skip(index + 1) {
             let [port, bus_port] = [node.port.to_string(), node.bus_port.to_string()];
             ask::<()>(connection, "CLUSTER", &["MEET".into(), "127.0.0.1".into(), port, bus_port]).await?;
         }
     }
-    cluster.wait_for("all nodes to know each other", async || everyone_is_known(cluster).await).await?;
+    let known = async || everyone_is_known(nodes).await;
+    wait_for("all nodes to know each other", patience, known).await?;
 
     let mut ids = Vec::with_capacity(connections.len());
     for connection in &mut connections {
@@ -41,11 +46,18 @@ pub(super) async fn form(cluster: &RedisCluster) -> Result<(), Error> {
     Ok(())
 }
 
-async fn everyone_is_known(cluster: &RedisCluster) -> Result<bool, Error> {
-    for node in &cluster.nodes {
+async fn everyone_answers(nodes: &[RedisNode]) -> Result<bool, Error> {
+    for node in nodes {
+        ask::<String>(&mut connect(node.address()).await?, "PING", &[]).await?;
+    }
+    Ok(true)
+}
+
+async fn everyone_is_known(nodes: &[RedisNode]) -> Result<bool, Error> {
+    for node in nodes {
         let mut connection = connect(node.address()).await?;
         let seen = view::parse(&ask::<String>(&mut connection, "CLUSTER", &["NODES".into()]).await?);
-        if seen.len() != cluster.nodes.len() || !seen.iter().all(view::Seen::is_well) {
+        if seen.len() != nodes.len() || !seen.iter().all(view::Seen::is_well) {
             return Ok(false);
         }
     }

@@ -1,0 +1,84 @@
+//! Servers that are started again on what they left find it: what a mesh that is stopped and started relies on.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
+use std::time::Duration;
+
+use onsale_testkit::{
+    stack::{
+        PostgresServerConfig, PreparedPostgres, RedisNode, form, is_settled,
+        process::{Process, Signal, free_port},
+    },
+    wait_until,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn redis_nodes(directory: &std::path::Path) -> Vec<RedisNode> {
+    let node = |number: u32| RedisNode {
+        directory: directory.join(number.to_string()),
+        port: free_port().unwrap(),
+        bus_port: free_port().unwrap(),
+        node_timeout: Duration::from_secs(2),
+        kept: true,
+    };
+    (1..=6).map(node).collect()
+}
+
+fn start(nodes: &[RedisNode]) -> Vec<Process> {
+    nodes.iter().map(|node| Process::start(&node.launch().unwrap()).unwrap()).collect()
+}
+
+async fn settle(nodes: &[RedisNode]) {
+    let addresses: Vec<_> = nodes.iter().map(RedisNode::address).collect();
+    wait_until("the cluster settles", PATIENCE, || async { is_settled(&addresses).await.unwrap_or(false) })
+        .await;
+}
+
+async fn ask(nodes: &[RedisNode], command: &str, arguments: &[&str]) -> Option<String> {
+    let urls: Vec<_> = nodes.iter().map(|node| format!("redis://{}", node.address())).collect();
+    let client = redis::cluster::ClusterClient::new(urls).unwrap();
+    let mut connection = client.get_async_connection().await.unwrap();
+    redis::cmd(command).arg(arguments).query_async(&mut connection).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_started_again_is_whole_and_has_its_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = redis_nodes(directory.path());
+    let first = start(&nodes);
+    form(&nodes, 3, PATIENCE).await.unwrap();
+    settle(&nodes).await;
+    ask(&nodes, "SET", &["{k}", "kept"]).await;
+    for process in first {
+        process.stop(Signal::Terminate, PATIENCE).await.unwrap();
+    }
+    let _second = start(&nodes);
+    settle(&nodes).await;
+    assert_eq!(ask(&nodes, "GET", &["{k}"]).await.as_deref(), Some("kept"));
+}
+
+#[tokio::test]
+async fn a_postgres_that_was_killed_is_started_again_with_its_data() {
+    let directory = tempfile::Builder::new()
+        // Another account runs it when we are root.
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .unwrap();
+    let port = free_port().unwrap();
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    for (signal, sql) in [
+        (Signal::Kill, "CREATE TABLE kept AS SELECT 7 AS number"),
+        (Signal::Interrupt, "INSERT INTO kept SELECT number + 1 FROM kept"),
+    ] {
+        let prepared = PreparedPostgres::in_directory(directory.path(), true).await.unwrap();
+        let launch = prepared.launch(port, &PostgresServerConfig::default()).unwrap();
+        let process = Process::start(&launch).unwrap();
+        wait_until("postgres answers", PATIENCE, || prepared.answers(port)).await;
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        let work = async move { client.batch_execute(sql).await };
+        let (done, _) = tokio::join!(work, connection);
+        done.unwrap();
+        process.stop(signal, PATIENCE).await.unwrap();
+    }
+}
