@@ -1,0 +1,133 @@
+//! The HTTP side: the list, one mail, and the pages a person opens. Everything from a mail is escaped; its HTML is shown
+//! in a frame without any rights.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{
+    Json, Router,
+    extract::{Path, Query as UrlQuery, State},
+    http::{StatusCode, header},
+    response::{Html, IntoResponse, Response},
+    routing::get,
+};
+use onsale_kit::error::Chain;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{
+    behaviour::{Behaviour, Switchboard},
+    mailbox::{Mailbox, MailboxError, Query},
+    message::Mail,
+};
+
+/// Pages run nothing and load nothing: a mail is a stranger's text.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
+#[derive(Clone)]
+struct Shared {
+    mailbox: Arc<Mailbox>,
+    switchboard: Switchboard,
+}
+
+/// The page that lists mails.
+#[derive(Template)]
+#[template(path = "mails.html")]
+struct ListPage {
+    mails: Vec<Mail>,
+    count: usize,
+}
+
+/// The page that shows one.
+#[derive(Template)]
+#[template(path = "mail.html")]
+struct MailPage {
+    mail: Mail,
+}
+
+/// Why there is no answer.
+enum Failure {
+    NotFound,
+    Mailbox(MailboxError),
+    Page(askama::Error),
+}
+
+impl From<MailboxError> for Failure {
+    fn from(error: MailboxError) -> Self {
+        Self::Mailbox(error)
+    }
+}
+
+impl From<askama::Error> for Failure {
+    fn from(error: askama::Error) -> Self {
+        Self::Page(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Mailbox(error) => {
+                tracing::error!(error = %Chain(&error), "failed to read mails");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            Self::Page(error) => {
+                tracing::error!(error = %Chain(&error), "failed to make a page");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        let error = status.canonical_reason().unwrap_or_default();
+        (status, Json(json!({ "error": error }))).into_response()
+    }
+}
+
+pub(super) fn router(mailbox: Arc<Mailbox>, switchboard: Switchboard) -> Router {
+    Router::new()
+        .route("/", get(list_page))
+        .route("/mails/{id}", get(mail_page))
+        .route("/api/mails", get(list).delete(clear))
+        .route("/api/mails/{id}", get(one))
+        .route("/sandbox/behaviour", get(behaviour).post(set_behaviour))
+        .with_state(Shared { mailbox, switchboard })
+}
+
+async fn list(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Query>) -> Result<Response, Failure> {
+    let mails = shared.mailbox.list(&query).await?;
+    Ok(Json(json!({ "mails": mails })).into_response())
+}
+
+async fn one(State(shared): State<Shared>, Path(id): Path<Uuid>) -> Result<Json<Mail>, Failure> {
+    shared.mailbox.get(id).await?.map(Json).ok_or(Failure::NotFound)
+}
+
+async fn clear(State(shared): State<Shared>) -> StatusCode {
+    shared.mailbox.clear().await;
+    StatusCode::NO_CONTENT
+}
+
+async fn behaviour(State(shared): State<Shared>) -> Json<Behaviour> {
+    Json(shared.switchboard.get())
+}
+
+async fn set_behaviour(State(shared): State<Shared>, Json(behaviour): Json<Behaviour>) -> Json<Behaviour> {
+    shared.switchboard.set(behaviour);
+    Json(behaviour)
+}
+
+async fn list_page(
+    State(shared): State<Shared>,
+    UrlQuery(query): UrlQuery<Query>,
+) -> Result<Response, Failure> {
+    let mails = shared.mailbox.list(&query).await?;
+    page(&ListPage { mails, count: shared.mailbox.count() })
+}
+
+async fn mail_page(State(shared): State<Shared>, Path(id): Path<Uuid>) -> Result<Response, Failure> {
+    let mail = shared.mailbox.get(id).await?.ok_or(Failure::NotFound)?;
+    page(&MailPage { mail })
+}
+
+fn page(template: &impl Template) -> Result<Response, Failure> {
+    Ok(([(header::CONTENT_SECURITY_POLICY, POLICY)], Html(template.render()?)).into_response())
+}

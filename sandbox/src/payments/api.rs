@@ -1,0 +1,213 @@
+//! What merchants call: the part of Stripe's API that a checkout needs, and the switchboard for testers.
+
+mod create;
+
+use std::collections::BTreeMap;
+
+use axum::{
+    Form, Json, Router,
+    extract::{Path, Query, Request, State},
+    http::{HeaderMap, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde_json::Value;
+
+use super::{
+    Behaviour, Shared,
+    behaviour::Fault,
+    book::Known,
+    model::{Answer, Change, Event, Refund},
+    reply::{self, ApiError},
+    session::{Step, event, new_id},
+};
+
+type Parameters = BTreeMap<String, String>;
+
+/// What a call decides: what changes, what is answered, and what is told.
+struct Decision {
+    changes: Vec<Change>,
+    answer: Value,
+    events: Vec<Event>,
+}
+
+pub(super) fn router(shared: Shared) -> Router {
+    let guarded = Router::new()
+        .route("/v1/checkout/sessions", post(create_session))
+        .route("/v1/checkout/sessions/{id}", get(get_session))
+        .route("/v1/checkout/sessions/{id}/expire", post(expire_session))
+        .route("/v1/refunds", post(create_refund))
+        .route("/v1/refunds/{id}", get(get_refund))
+        .route("/v1/payment_intents/{id}", get(get_intent))
+        .layer(middleware::from_fn_with_state(shared.clone(), misbehave))
+        .layer(middleware::from_fn_with_state(shared.clone(), authenticate));
+    guarded.route("/sandbox/behaviour", get(get_behaviour).post(set_behaviour)).with_state(shared)
+}
+
+async fn authenticate(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let expected = format!("Bearer {}", shared.secret_key);
+    let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    if shown != Some(expected.as_bytes()) {
+        let message = "Invalid API Key provided";
+        return ApiError::new(StatusCode::UNAUTHORIZED, "invalid_request_error", message).into_response();
+    }
+    next.run(request).await
+}
+
+async fn misbehave(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let (fault, delay) = shared.switchboard.next_call();
+    tokio::time::sleep(delay).await;
+    match fault {
+        Fault::None => next.run(request).await,
+        Fault::Failed => {
+            let message = "told to fail";
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "api_error", message).into_response()
+        }
+        Fault::Lost => {
+            next.run(request).await;
+            ApiError::fault("told to lose the answer").into_response()
+        }
+    }
+}
+
+async fn create_session(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    Form(parameters): Form<Parameters>,
+) -> Result<Response, ApiError> {
+    let now = shared.now_seconds();
+    shared.answer_once("/v1/checkout/sessions", &headers, parameters, |_known, parameters| {
+        let session = create::session(parameters, now)?;
+        let answer = reply::session(&session, Some(&shared.public_url));
+        Ok(Decision { changes: vec![Change::Session(session)], answer, events: Vec::new() })
+    })
+}
+
+async fn get_session(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Result<Json<Value>, ApiError> {
+    shared.expire_due();
+    let session = shared.book.read(|known| known.sessions.get(&id).cloned());
+    let session = session.ok_or_else(|| ApiError::missing("checkout.session", &id))?;
+    let mut answer = reply::session(&session, Some(&shared.public_url));
+    let expands = query.iter().any(|(name, value)| name == "expand[]" && value == "payment_intent");
+    let has_intent = answer.get("payment_intent").is_some_and(Value::is_string);
+    if let Some(fields) = answer.as_object_mut().filter(|_| expands && has_intent) {
+        fields.insert("payment_intent".to_owned(), reply::intent(&session));
+    }
+    Ok(Json(answer))
+}
+
+async fn expire_session(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let session = shared.step(&id, Step::Expire)?;
+    Ok(Json(reply::session(&session, Some(&shared.public_url))))
+}
+
+async fn create_refund(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    Form(parameters): Form<Parameters>,
+) -> Result<Response, ApiError> {
+    let now = shared.now_seconds();
+    shared.answer_once("/v1/refunds", &headers, parameters, |known, parameters| {
+        let intent = parameters.get("payment_intent").map(String::as_str).unwrap_or_default();
+        let session = known.session_of_intent(intent);
+        let session = session.ok_or_else(|| ApiError::missing("payment_intent", intent))?;
+        if !session.is_paid() {
+            let message = "This PaymentIntent does not have a successful charge to refund.";
+            return Err(ApiError::invalid(message));
+        }
+        if known.refunds.contains_key(intent) {
+            let message = "The charge has already been refunded.";
+            return Err(ApiError::invalid(message).with_code("charge_already_refunded"));
+        }
+        let refund = Refund {
+            id: new_id("re"),
+            payment_intent: session.intent.id.clone(),
+            amount: session.amount_total,
+            currency: session.currency.clone(),
+            metadata: create::fields(parameters, "metadata"),
+            created: now,
+        };
+        let answer = reply::refund(&refund);
+        let events = vec![event("refund.created", &answer, now)];
+        Ok(Decision { changes: vec![Change::Refund(refund)], answer, events })
+    })
+}
+
+async fn get_refund(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    let refund =
+        shared.book.read(|known| known.refunds.values().find(|refund| refund.id == id).map(reply::refund));
+    refund.map(Json).ok_or_else(|| ApiError::missing("refund", &id))
+}
+
+async fn get_intent(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    let intent = shared.book.read(|known| known.session_of_intent(&id).map(reply::intent));
+    intent.map(Json).ok_or_else(|| ApiError::missing("payment_intent", &id))
+}
+
+async fn get_behaviour(State(shared): State<Shared>) -> Json<Behaviour> {
+    Json(shared.switchboard.get())
+}
+
+async fn set_behaviour(State(shared): State<Shared>, Json(behaviour): Json<Behaviour>) -> Json<Behaviour> {
+    shared.switchboard.set(behaviour);
+    Json(shared.switchboard.get())
+}
+
+impl Shared {
+    /// Does what `decide` says, once per idempotency key: the same call again gets the first answer, another call with
+    /// the same key is refused. Refusals are not remembered.
+    fn answer_once(
+        &self,
+        path: &'static str,
+        headers: &HeaderMap,
+        parameters: Parameters,
+        decide: impl FnOnce(&Known, &Parameters) -> Result<Decision, ApiError>,
+    ) -> Result<Response, ApiError> {
+        let key = headers
+            .get("idempotency-key")
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        // Looking and doing under one lock: two of the same call at once are still one.
+        let answered = self.book.change(|known| {
+            if let Some(answer) = key.as_ref().and_then(|key| known.answers.get(key)) {
+                return (Vec::new(), replay(answer, path, &parameters).map(|answer| (answer, Vec::new())));
+            }
+            let Decision { mut changes, answer, events } = match decide(known, &parameters) {
+                Ok(decision) => decision,
+                Err(error) => return (Vec::new(), Err(error)),
+            };
+            let body = answer.to_string();
+            if let Some(key) = key {
+                let path = path.to_owned();
+                changes.push(Change::Answer(Answer { key, path, parameters, body: body.clone() }));
+            }
+            changes.extend(events.iter().cloned().map(Change::Event));
+            (changes, Ok((json_text(body), events)))
+        })?;
+        let (response, events) = answered?;
+        self.webhooks.send_all(events);
+        Ok(response)
+    }
+}
+
+fn replay(answer: &Answer, path: &str, parameters: &Parameters) -> Result<Response, ApiError> {
+    if answer.path != path || answer.parameters != *parameters {
+        let message = "Keys for idempotent requests can only be used with the same parameters they were first \
+                       used with.";
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "idempotency_error", message));
+    }
+    let mut response = json_text(answer.body.clone());
+    response.headers_mut().insert("idempotent-replayed", header::HeaderValue::from_static("true"));
+    Ok(response)
+}
+
+fn json_text(body: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

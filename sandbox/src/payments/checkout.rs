@@ -1,0 +1,102 @@
+//! The page where a person pays, and its buttons.
+
+use askama::Template;
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{Html, IntoResponse, Redirect, Response},
+    routing::{get, post},
+};
+
+use super::{
+    Shared,
+    model::{IntentStatus, Session, SessionStatus},
+    reply::{self, ApiError},
+    session::{Step, StepError},
+};
+
+pub(super) fn router(shared: Shared) -> Router {
+    Router::new()
+        .route("/checkout/{session}", get(page))
+        .route("/checkout/{session}/{step}", post(press))
+        .with_state(shared)
+}
+
+async fn page(State(shared): State<Shared>, Path(id): Path<String>) -> Response {
+    shared.expire_due();
+    let session = shared.book.read(|known| known.sessions.get(&id).cloned());
+    let status = if session.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
+    render(status, session.as_ref())
+}
+
+async fn press(
+    State(shared): State<Shared>,
+    Path((id, step)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    let step = match step.as_str() {
+        "pay" => Step::Pay,
+        "decline" => Step::Decline,
+        "cancel" => Step::Cancel,
+        _ => return ApiError::missing("button", &step).into_response(),
+    };
+    let taken = shared.step(&id, step);
+    let accepts = headers.get(header::ACCEPT).map(|value| value.as_bytes()).unwrap_or_default();
+    if String::from_utf8_lossy(accepts).contains("application/json") {
+        return match taken {
+            Ok(session) => Json(reply::session(&session, None)).into_response(),
+            Err(error @ StepError::NotOpen(_)) => {
+                ApiError::from(error).with_status(StatusCode::CONFLICT).into_response()
+            }
+            Err(error) => ApiError::from(error).into_response(),
+        };
+    }
+    match taken {
+        Ok(session) => leave(&session).unwrap_or_else(|| render(StatusCode::OK, Some(&session))),
+        Err(StepError::NotOpen(session)) => render(StatusCode::CONFLICT, Some(&session)),
+        Err(error) => ApiError::from(error).into_response(),
+    }
+}
+
+/// Back to the merchant, where it said to.
+fn leave(session: &Session) -> Option<Response> {
+    let url = if session.is_paid() { Some(&session.success_url) } else { session.cancel_url.as_ref() };
+    let url = url?.replace("{CHECKOUT_SESSION_ID}", &session.id);
+    let is_target = url.starts_with("http://") || url.starts_with("https://");
+    is_target.then(|| Redirect::to(&url).into_response())
+}
+
+#[derive(Template)]
+#[template(path = "checkout.html")]
+struct Page<'a> {
+    heading: &'static str,
+    amount: String,
+    session: Option<&'a Session>,
+}
+
+/// The page of a session; of none when there is no such one.
+fn render(status: StatusCode, session: Option<&Session>) -> Response {
+    let heading = session.map_or("There is no such checkout.", heading);
+    let amount = session.map(amount).unwrap_or_default();
+    match (Page { heading, amount, session }).render() {
+        Ok(page) => (status, Html(page)).into_response(),
+        Err(error) => ApiError::fault(&error.to_string()).into_response(),
+    }
+}
+
+fn heading(session: &Session) -> &'static str {
+    match (session.status, session.intent.status) {
+        (SessionStatus::Open, _) => "Pay",
+        (SessionStatus::Complete, IntentStatus::Succeeded) => "Paid",
+        (SessionStatus::Complete, _) => "Declined",
+        (SessionStatus::Expired, _) if session.intent.by_customer => "Canceled",
+        (SessionStatus::Expired, _) => "Expired",
+    }
+}
+
+/// As people write most currencies. Those without a hundredth look a hundred times smaller here, and only here.
+fn amount(session: &Session) -> String {
+    let (whole, rest) = (session.amount_total / 100, session.amount_total % 100);
+    format!("{} {whole}.{rest:02}", session.currency.to_uppercase())
+}

@@ -1,0 +1,143 @@
+//! How a session lives: it is open, then paid, declined, left by the customer, or expired; and what a merchant hears of it.
+
+use onsale_types::Timestamp;
+use uuid::Uuid;
+
+use super::{
+    Shared,
+    journal::JournalError,
+    model::{Change, Event, IntentStatus, Session, SessionStatus},
+    reply,
+};
+
+/// What can happen to an open session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The customer pays.
+    Pay,
+    /// The customer's bank refuses, for good.
+    Decline,
+    /// The customer turns back.
+    Cancel,
+    /// The time is over, or the merchant ends it.
+    Expire,
+}
+
+/// Why a step was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StepError {
+    #[error("there is no such checkout session")]
+    NotFound,
+    #[error("the checkout session is not open any more")]
+    NotOpen(Box<Session>),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl Session {
+    pub(super) fn is_paid(&self) -> bool {
+        self.intent.status == IntentStatus::Succeeded
+    }
+
+    /// The session after `step`.
+    fn after(&self, step: Step) -> Self {
+        let mut next = self.clone();
+        (next.status, next.intent.status) = match step {
+            Step::Pay => (SessionStatus::Complete, IntentStatus::Succeeded),
+            Step::Decline => (SessionStatus::Complete, IntentStatus::RequiresPaymentMethod),
+            Step::Cancel | Step::Expire => (SessionStatus::Expired, IntentStatus::Canceled),
+        };
+        next.intent.by_customer = step == Step::Cancel;
+        next
+    }
+
+    /// The session after `step`, with the events that tell of it; none of them when the step was taken before.
+    fn take(&self, step: Step, now_seconds: i64) -> Result<(Self, Vec<Event>), StepError> {
+        let next = self.after(step);
+        if *self == next {
+            return Ok((next, Vec::new()));
+        }
+        if self.status != SessionStatus::Open {
+            return Err(StepError::NotOpen(Box::new(self.clone())));
+        }
+        let session = || reply::session(&next, None);
+        let intent = || reply::intent(&next);
+        let told = match step {
+            Step::Pay => {
+                vec![("payment_intent.succeeded", intent()), ("checkout.session.completed", session())]
+            }
+            // Complete and yet unpaid: as with payment methods that take their time, a merchant must look twice.
+            Step::Decline => vec![
+                ("checkout.session.completed", session()),
+                ("checkout.session.async_payment_failed", session()),
+            ],
+            Step::Cancel => vec![("payment_intent.canceled", intent())],
+            Step::Expire => vec![("checkout.session.expired", session())],
+        };
+        let events = told.into_iter().map(|(kind, object)| event(kind, &object, now_seconds)).collect();
+        Ok((next, events))
+    }
+}
+
+impl Shared {
+    /// Takes a step of a session; taking it again changes nothing.
+    pub(super) fn step(&self, session_id: &str, step: Step) -> Result<Session, StepError> {
+        self.expire_due();
+        let now = self.now_seconds();
+        let taken = self.book.change(|known| {
+            let taken = known.sessions.get(session_id).ok_or(StepError::NotFound);
+            match taken.and_then(|session| session.take(step, now)) {
+                Ok((session, events)) => {
+                    let mut changes = vec![Change::Session(session.clone())];
+                    changes.extend(events.iter().cloned().map(Change::Event));
+                    (changes, Ok((session, events)))
+                }
+                Err(error) => (Vec::new(), Err(error)),
+            }
+        })?;
+        let (session, events) = taken?;
+        self.webhooks.send_all(events);
+        Ok(session)
+    }
+
+    /// Ends the sessions whose time is over.
+    pub(super) fn expire_due(&self) {
+        let now = self.now_seconds();
+        let ended = self.book.change(|known| {
+            let (mut changes, mut told) = (Vec::new(), Vec::new());
+            for (session, events) in known.due(now).filter_map(|due| due.take(Step::Expire, now).ok()) {
+                changes.push(Change::Session(session));
+                changes.extend(events.iter().cloned().map(Change::Event));
+                told.extend(events);
+            }
+            (changes, told)
+        });
+        match ended {
+            Ok(events) => self.webhooks.send_all(events),
+            Err(error) => tracing::error!(%error, "failed to expire sessions"),
+        }
+    }
+
+    pub(super) fn now_seconds(&self) -> i64 {
+        seconds(self.clock.now())
+    }
+}
+
+/// A new event of `kind` about `object`.
+pub(super) fn event(kind: &str, object: &serde_json::Value, now_seconds: i64) -> Event {
+    let id = new_id("evt");
+    let body = serde_json::json!({
+        "id": id, "object": "event", "type": kind, "created": now_seconds, "livemode": false,
+        "data": { "object": object },
+    });
+    Event { id, body: body.to_string() }
+}
+
+/// A name as Stripe makes them. Later ones sort after earlier ones.
+pub(super) fn new_id(prefix: &str) -> String {
+    format!("{prefix}_test_{}", Uuid::now_v7().simple())
+}
+
+pub(super) fn seconds(time: Timestamp) -> i64 {
+    time.to_seconds_and_nanos().0
+}

@@ -1,0 +1,144 @@
+//! Tells merchants what happened: signed, again and again until it is taken or the attempts are used up.
+
+use std::{sync::Arc, time::Duration};
+
+use onsale_kit::{
+    backoff::{Backoff, BackoffConfig},
+    error::Chain,
+    tasks::Tasks,
+};
+use onsale_types::Clock;
+use ring::hmac;
+use tokio::sync::{Semaphore, watch};
+
+use super::{
+    behaviour::Switchboard,
+    book::Book,
+    model::{Change, Event},
+    session::seconds,
+};
+
+/// How long a merchant may take.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How many are sent at the same time.
+const CONCURRENCY: usize = 32;
+/// What reordering lets an earlier event wait, per event that came with it.
+const REORDER_STEP: Duration = Duration::from_millis(150);
+
+/// How webhooks are made.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) secret: String,
+    pub(super) retry: BackoffConfig,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// The sender. Clones share it.
+#[derive(Clone)]
+pub(super) struct Webhooks {
+    settings: Arc<Settings>,
+    target: watch::Receiver<Option<String>>,
+    book: Arc<Book>,
+    switchboard: Switchboard,
+    client: reqwest::Client,
+    slots: Arc<Semaphore>,
+    tasks: Tasks,
+}
+
+impl Webhooks {
+    pub(super) fn new(
+        settings: Settings,
+        target: watch::Receiver<Option<String>>,
+        book: Arc<Book>,
+        switchboard: Switchboard,
+        tasks: Tasks,
+    ) -> Result<Self, reqwest::Error> {
+        onsale_kit::tls::install_provider();
+        let client = reqwest::Client::builder().timeout(ANSWER_TIME_MAX).build()?;
+        let slots = Arc::new(Semaphore::new(CONCURRENCY));
+        Ok(Self { settings: Arc::new(settings), target, book, switchboard, client, slots, tasks })
+    }
+
+    /// Takes over events that are in the book already: each is sent until it is taken.
+    pub(super) fn send_all(&self, events: Vec<Event>) {
+        let behaviour = self.switchboard.get();
+        let delay = Duration::from_millis(behaviour.delay_webhooks_ms);
+        let count = events.len();
+        for (index, event) in events.into_iter().enumerate() {
+            if self.switchboard.drops_webhook() {
+                self.done(&event.id);
+                continue;
+            }
+            let after = u32::try_from(count.saturating_sub(index)).unwrap_or(u32::MAX);
+            let wait =
+                if behaviour.reorder_webhooks { REORDER_STEP.saturating_mul(after) } else { Duration::ZERO };
+            let (sender, stop) = (self.clone(), self.tasks.token());
+            let copies = behaviour.duplicate_webhooks.saturating_add(1);
+            self.tasks.spawn("sandbox webhook", async move {
+                let delivery = async {
+                    tokio::time::sleep(delay.saturating_add(wait)).await;
+                    sender.deliver(&event, copies).await;
+                };
+                stop.run_until_cancelled(delivery).await;
+            });
+        }
+    }
+
+    async fn deliver(mut self, event: &Event, copies: u32) {
+        for _copy in 0..copies {
+            let mut backoff = Backoff::new(self.settings.retry);
+            while !self.attempt(event).await {
+                let Some(delay) = backoff.next_delay() else {
+                    tracing::error!(event_id = event.id, "webhook was never taken and is given up");
+                    break;
+                };
+                tokio::time::sleep(delay).await;
+            }
+        }
+        self.done(&event.id);
+    }
+
+    /// One attempt, freshly signed; whether it was taken.
+    async fn attempt(&mut self, event: &Event) -> bool {
+        self.switchboard.released().await;
+        let Ok(url) = self.target.wait_for(Option::is_some).await.map(|url| url.clone()) else {
+            return false;
+        };
+        let Ok(_slot) = self.slots.acquire().await else { return false };
+        let now = seconds(self.settings.clock.now());
+        let request = self
+            .client
+            .post(url.unwrap_or_default())
+            .header("content-type", "application/json; charset=utf-8")
+            .header("stripe-signature", signature(&self.settings.secret, now, &event.body))
+            .body(event.body.clone());
+        match request.send().await {
+            Ok(answer) if answer.status().is_success() => true,
+            Ok(answer) => {
+                let status = answer.status().as_u16();
+                tracing::debug!(event_id = event.id, status, "webhook was refused");
+                false
+            }
+            Err(error) => {
+                tracing::debug!(event_id = event.id, error = %Chain(&error), "webhook did not arrive");
+                false
+            }
+        }
+    }
+
+    fn done(&self, event_id: &str) {
+        let written = self.book.change(|_known| (vec![Change::Done(event_id.to_owned())], ()));
+        if let Err(error) = written {
+            // It is sent again after a restart, which is harmless.
+            tracing::warn!(error = %Chain(&error), "failed to note that a webhook was taken");
+        }
+    }
+}
+
+/// The header `Stripe-Signature`: HMAC-SHA256 of the time and the body.
+fn signature(secret: &str, now_seconds: i64, body: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let tag = hmac::sign(&key, format!("{now_seconds}.{body}").as_bytes());
+    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("t={now_seconds},v1={hex}")
+}
