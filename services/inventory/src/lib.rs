@@ -1,7 +1,14 @@
 //! Inventory: events, sectors and units; what is free, held and sold.
 
+pub mod app;
 pub mod config;
+pub mod convert;
+pub mod domain;
+pub mod error;
 pub mod grpc;
+mod metrics;
+pub mod store;
+pub mod workers;
 
 use std::sync::Arc;
 
@@ -13,7 +20,7 @@ use onsale_proto::inventory::v1::{
 };
 use onsale_storage::Stores;
 
-use crate::{config::Config, grpc::Grpc};
+use crate::{app::App, config::Config, grpc::Grpc};
 
 /// The service's name: of its schema, its key prefix, its deployment.
 pub const SERVICE: &str = "inventory";
@@ -23,8 +30,12 @@ pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
 /// Puts the parts together; the one place where they meet.
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
-    Stores::open(&config.stores, chassis).await?;
-    let grpc = Arc::new(Grpc::default());
+    metrics::describe();
+    let stores = Stores::open(&config.stores, chassis).await?;
+    let app = Arc::new(App::new(config, stores, chassis)?);
+    workers::start(&app, chassis.tasks())?;
+    workers::consumers::start(&app, chassis)?;
+    let grpc = Arc::new(Grpc::new(app));
     chassis
         .add_service(EventServiceServer::from_arc(Arc::clone(&grpc)))
         .add_service(InventoryServiceServer::from_arc(Arc::clone(&grpc)))

@@ -1,0 +1,131 @@
+//! What Inventory does: one file per method or job, each loads, decides and saves, and owns its transaction.
+
+mod activate_event;
+mod availability;
+mod catalog;
+mod coalesce;
+mod commit_hold;
+mod create_event;
+mod end_event;
+mod expire_holds;
+mod get_event;
+mod in_flight;
+mod list_events;
+mod note_generation;
+mod propose;
+mod reconcile;
+mod release_hold;
+mod reserve_units;
+mod update_event;
+mod watch;
+
+use std::{collections::HashSet, sync::Arc};
+
+use onsale_kit::{server::Chassis, tasks::Tasks};
+use onsale_storage::{
+    Stores,
+    idempotency::{self, Request},
+    postgres::Transaction,
+    redis,
+};
+use onsale_types::{EventId, OrganizerId, SectorId};
+use tokio::sync::OnceCell;
+
+use self::{catalog::Catalog, coalesce::Coalesce, in_flight::InFlight, watch::Watches};
+pub use self::{
+    list_events::{EventsPage, ListEvents},
+    reserve_units::ReserveUnits,
+    watch::Watching,
+};
+use crate::{
+    config::Config,
+    domain::{
+        availability::Availability,
+        event::{Event, NotYours},
+        unit_set::UnitSet,
+    },
+    error::Error,
+    store::{self, keys::Keys, pool::Pools},
+};
+
+/// What handlers, consumers and workers share.
+pub struct App {
+    config: Config,
+    stores: Stores,
+    pools: Pools,
+    /// What never changes of events that are public.
+    catalog: Catalog,
+    /// Units that calls of this process are about to write.
+    in_flight: InFlight,
+    /// Rebuilds of pools: one at a time per sector, shared by all who need it.
+    refills: Coalesce<SectorId, Arc<UnitSet>>,
+    /// Looks at what is free: one at a time per event, shared by all who ask.
+    looks: Coalesce<EventId, Arc<Availability>>,
+    watches: Watches,
+    /// The time zones there are.
+    time_zones: OnceCell<HashSet<String>>,
+    tasks: Tasks,
+}
+
+impl App {
+    /// On `stores`, with background work in the chassis' tasks.
+    pub fn new(config: Config, stores: Stores, chassis: &Chassis) -> Result<Self, redis::Error> {
+        let keys = Keys::new(stores.redis.keyspace(chassis.service())?);
+        Ok(Self {
+            pools: Pools::new(stores.redis.clone(), keys, &config.pool),
+            catalog: Catalog::default(),
+            in_flight: InFlight::default(),
+            refills: Coalesce::default(),
+            looks: Coalesce::default(),
+            watches: Watches::default(),
+            time_zones: OnceCell::new(),
+            tasks: chassis.tasks().clone(),
+            config,
+            stores,
+        })
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The stores.
+    #[must_use]
+    pub fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    /// Does `work` in one transaction with its answer, unless the request was answered before. What it writes to the outbox
+    /// is carried at once.
+    async fn once<R, F>(
+        &self,
+        label: &'static str,
+        request: &Request<'_>,
+        work: impl Fn(Transaction) -> F,
+    ) -> Result<R, Error>
+    where
+        R: prost::Message + Default,
+        F: Future<Output = Result<R, Error>>,
+    {
+        let work = &work;
+        let answer = self
+            .stores
+            .postgres
+            .transaction(label, |tx| async move { idempotency::once(&tx, request, work(tx.clone())).await });
+        let answer = answer.await?;
+        self.stores.outbox.wake_relay();
+        Ok(answer)
+    }
+}
+
+/// The event, locked, if `organizer_id` may steer it.
+async fn lock_own(tx: &Transaction, event_id: EventId, organizer_id: OrganizerId) -> Result<Event, Error> {
+    let event = store::event::lock(tx, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
+    match event.check_owner(organizer_id) {
+        Ok(()) => Ok(event),
+        Err(NotYours::Hidden) => Err(Error::EventNotFound { event_id }),
+        Err(NotYours::Foreign) => Err(Error::EventNotOwned { event_id }),
+    }
+}

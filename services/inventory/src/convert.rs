@@ -1,0 +1,239 @@
+//! Between the contract and the domain: the only place that names both. Checks the form of fields, and tells all that is
+//! wrong with a request at once.
+
+mod draft;
+mod event;
+mod facts;
+mod stock;
+
+use std::{fmt::Display, time::Duration};
+
+use onsale_kit::error::{InvalidFields, Violations};
+use onsale_proto::{inventory::v1 as pb, r#type::v1 as types};
+use onsale_types::{HoldId, Money, ParseIdError, RequestId, SectorId, Timestamp};
+use prost_types::Timestamp as WireTime;
+
+pub use self::{
+    draft::{Change, CreateEvent, UpdateEvent, create_event, unknown_time_zone, update_event},
+    event::{EventCommand, event, event_command, event_id, list_events, listed},
+    facts::{available, event_activated, event_created, event_ended, generation_completed, sold_out},
+    stock::{availability, availability_query, availability_response, change},
+};
+use crate::{
+    app::ReserveUnits,
+    domain::hold::{Hold, HoldItem, HoldState, Selection, SelectionFault, Wanted},
+    error::Error,
+};
+
+/// Most sectors one reservation may touch.
+const SELECTIONS_MAX: usize = 10;
+/// Most units of one selection, whatever the event allows.
+const UNITS_MAX: u32 = 100;
+/// How long a hold may be kept.
+const RELEASE_AFTER_MIN: Duration = Duration::from_secs(1);
+const RELEASE_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A request to reserve units.
+#[derive(Clone, Debug)]
+pub struct Reserve {
+    /// Names the request.
+    pub request_id: RequestId,
+    /// What is asked for.
+    pub command: ReserveUnits,
+}
+
+/// A request to end a hold.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldCommand {
+    /// Names the request.
+    pub request_id: RequestId,
+    /// The hold.
+    pub hold_id: HoldId,
+}
+
+/// Reads a request to reserve units.
+pub fn reserve_units(request: &pb::ReserveUnitsRequest) -> Result<Reserve, InvalidFields> {
+    let mut violations = Violations::new();
+    let request_id = violations.check("request_id", request.request_id.parse());
+    let hold_id = violations.check("hold_id", request.hold_id.parse());
+    let event_id = violations.check("event_id", request.event_id.parse());
+    let customer_id = violations.check("customer_id", request.customer_id.parse());
+    let selections = selections(&mut violations, &request.selections);
+    let release_after = violations.require("release_after", request.release_after);
+    let release_after = release_after.and_then(|span| violations.check("release_after", release_span(span)));
+    violations.build(|| {
+        let command = ReserveUnits {
+            hold_id: hold_id?,
+            event_id: event_id?,
+            customer_id: customer_id?,
+            selections,
+            release_after: release_after?,
+            has_invitation: !request.invitation_token.is_empty(),
+        };
+        Some(Reserve { request_id: request_id?, command })
+    })
+}
+
+/// Reads a request to commit a hold.
+pub fn commit_hold(request: &pb::CommitHoldRequest) -> Result<HoldCommand, InvalidFields> {
+    hold_command(&request.request_id, &request.hold_id)
+}
+
+/// Reads a request to release a hold.
+pub fn release_hold(request: &pb::ReleaseHoldRequest) -> Result<HoldCommand, InvalidFields> {
+    hold_command(&request.request_id, &request.hold_id)
+}
+
+/// What a caller hears of a selection that does not fit the event.
+#[must_use]
+pub fn selection_fault(fault: SelectionFault) -> Error {
+    let field = match fault {
+        SelectionFault::UnknownSector(sector_id) => return Error::SectorNotFound { sector_id },
+        SelectionFault::NotSeated { index } | SelectionFault::UnknownUnit { index, .. } => {
+            format!("selections[{index}].units")
+        }
+        SelectionFault::TooMany { .. } => "selections".to_owned(),
+    };
+    invalid(field, fault).into()
+}
+
+/// The answer to a reservation.
+#[must_use]
+pub fn reserved(event: &crate::domain::event::Event, kept: &Hold) -> pb::ReserveUnitsResponse {
+    pb::ReserveUnitsResponse {
+        hold: Some(hold(kept)),
+        event: Some(event::summary(event)),
+        units_per_customer_max: event.details.units_per_customer_max,
+    }
+}
+
+/// The answer to a commit.
+#[must_use]
+pub fn committed(kept: &Hold) -> pb::CommitHoldResponse {
+    pb::CommitHoldResponse { hold: Some(hold(kept)) }
+}
+
+/// The answer to a release.
+#[must_use]
+pub fn released(kept: &Hold) -> pb::ReleaseHoldResponse {
+    pb::ReleaseHoldResponse { hold: Some(hold(kept)) }
+}
+
+/// One field is wrong.
+pub fn invalid(field: impl Into<String>, message: impl Display) -> InvalidFields {
+    let mut violations = Violations::new();
+    violations.push(field, message.to_string());
+    violations.finish().err().unwrap_or(InvalidFields { violations: Vec::new() })
+}
+
+fn hold_command(request_id: &str, hold_id: &str) -> Result<HoldCommand, InvalidFields> {
+    let mut violations = Violations::new();
+    let request_id = violations.check("request_id", request_id.parse());
+    let hold_id = violations.check("hold_id", hold_id.parse());
+    violations.build(|| Some(HoldCommand { request_id: request_id?, hold_id: hold_id? }))
+}
+
+fn selections(violations: &mut Violations, selections: &[types::UnitSelection]) -> Vec<Selection> {
+    if selections.is_empty() || selections.len() > SELECTIONS_MAX {
+        violations.push("selections", format!("must be 1 to {SELECTIONS_MAX}"));
+        return Vec::new();
+    }
+    let mut read: Vec<Selection> = Vec::with_capacity(selections.len());
+    for (index, selection) in selections.iter().enumerate() {
+        let field = format!("selections[{index}]");
+        let sector_id = violations.check(format!("{field}.sector_id"), selection.sector_id.parse());
+        let wanted = violations.check(&field, wanted(selection));
+        let (Some(sector_id), Some(wanted)) = (sector_id, wanted) else { continue };
+        if read.iter().any(|other| other.sector_id == sector_id) {
+            violations.push(format!("{field}.sector_id"), "names a sector twice");
+        }
+        read.push(Selection { sector_id, wanted });
+    }
+    read
+}
+
+fn wanted(selection: &types::UnitSelection) -> Result<Wanted, String> {
+    let units_max = usize::try_from(UNITS_MAX).unwrap_or(usize::MAX);
+    match (selection.count, &selection.units[..]) {
+        (0, []) => Err("needs count or units".to_owned()),
+        (1.., [_, ..]) => Err("has both count and units".to_owned()),
+        (1..=UNITS_MAX, []) => Ok(Wanted::Count(selection.count)),
+        (0, units) if units.len() <= units_max => {
+            let mut sorted = units.to_vec();
+            sorted.sort_unstable();
+            let is_distinct = sorted.is_sorted_by(|before, after| before < after);
+            if is_distinct { Ok(Wanted::Units(sorted)) } else { Err("names a unit twice".to_owned()) }
+        }
+        (_, _) => Err(format!("asks for more than {UNITS_MAX} units")),
+    }
+}
+
+fn release_span(span: prost_types::Duration) -> Result<Duration, &'static str> {
+    let span = Duration::try_from(span).ok();
+    span.filter(|span| (RELEASE_AFTER_MIN..=RELEASE_AFTER_MAX).contains(span)).ok_or("must be 1 s to 24 h")
+}
+
+fn hold(hold: &Hold) -> pb::Hold {
+    pb::Hold {
+        hold_id: hold.id.to_string(),
+        event_id: hold.event_id.to_string(),
+        customer_id: hold.customer_id.to_string(),
+        state: hold_state(hold.state).into(),
+        items: hold.items.iter().map(line_item).collect(),
+        quota_id: String::new(),
+        create_time: Some(wire_time(hold.create_time)),
+        expire_time: Some(wire_time(hold.expire_time)),
+    }
+}
+
+fn hold_state(state: HoldState) -> pb::HoldState {
+    match state {
+        HoldState::Held => pb::HoldState::Held,
+        HoldState::Committed => pb::HoldState::Committed,
+        HoldState::Released => pb::HoldState::Released,
+    }
+}
+
+fn line_item(item: &HoldItem) -> types::LineItem {
+    let seat = |seat: &crate::domain::layout::Seat| types::Seat {
+        row_label: seat.row_label.clone(),
+        seat_label: seat.seat_label.clone(),
+    };
+    let units = item.units.iter();
+    types::LineItem {
+        sector_id: item.sector_id.to_string(),
+        sector_name: item.sector_name.clone(),
+        units: units
+            .map(|unit| types::Unit { number: unit.number, seat: unit.seat.as_ref().map(seat) })
+            .collect(),
+        unit_price: Some(money(item.unit_price)),
+        amount: Some(money(item.amount)),
+        group_count: item.group_count,
+    }
+}
+
+fn money(money: Money) -> types::Money {
+    types::Money { amount_minor: money.amount_minor(), currency_code: money.currency().to_string() }
+}
+
+fn wire_time(time: Timestamp) -> WireTime {
+    let (seconds, nanos) = time.to_seconds_and_nanos();
+    WireTime { seconds, nanos }
+}
+
+fn time(wire: WireTime) -> Result<Timestamp, &'static str> {
+    Timestamp::from_seconds_and_nanos(wire.seconds, wire.nanos).ok_or("is no time of the years 1 to 9999")
+}
+
+/// Ids of sectors that a caller asks about; none means all.
+fn sector_ids(violations: &mut Violations, texts: &[String], ids_max: usize) -> Vec<SectorId> {
+    if texts.len() > ids_max {
+        violations.push("sector_ids", format!("must be at most {ids_max}"));
+        return Vec::new();
+    }
+    let parse = |(index, text): (usize, &String)| {
+        let parsed: Result<SectorId, ParseIdError> = text.parse();
+        violations.check(format!("sector_ids[{index}]"), parsed)
+    };
+    texts.iter().enumerate().filter_map(parse).collect()
+}

@@ -1,0 +1,248 @@
+//! A hold: what is asked for, what is set aside, and the moves of its state.
+
+use onsale_types::{CustomerId, EventId, HoldId, Money, MoneyError, SectorId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{event::Sector, layout::Seat};
+
+/// What a customer asks for in one sector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// The sector.
+    pub sector_id: SectorId,
+    /// How many units, or which.
+    pub wanted: Wanted,
+}
+
+/// How many units, or which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// So many, whichever are best.
+    Count(u32),
+    /// Exactly these, in rising order.
+    Units(Vec<u32>),
+}
+
+impl Wanted {
+    /// How many units are asked for.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        match self {
+            Self::Count(count) => *count,
+            Self::Units(units) => u32::try_from(units.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Whether `units`, in rising order, are what is asked for.
+    fn is_met_by(&self, units: &[u32]) -> bool {
+        match self {
+            Self::Count(count) => usize::try_from(*count).is_ok_and(|count| count == units.len()),
+            Self::Units(wanted) => wanted == units,
+        }
+    }
+}
+
+/// What is wrong with a selection, as far as the event decides it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectionFault {
+    /// The event has no such sector.
+    #[error("the event has no sector {0}")]
+    UnknownSector(SectorId),
+    /// A general admission sector has no seats to choose.
+    #[error("names units of a sector without seats")]
+    NotSeated {
+        /// Which selection.
+        index: usize,
+    },
+    /// The sector has no unit with this number.
+    #[error("names unit {unit}, which the sector has not")]
+    UnknownUnit {
+        /// Which selection.
+        index: usize,
+        /// The number.
+        unit: u32,
+    },
+    /// More than a customer may buy.
+    #[error("together more than {units_max} units, the event's limit per customer")]
+    TooMany {
+        /// The event's limit.
+        units_max: u32,
+    },
+}
+
+/// The sectors that are selected, in the order of `selections`; or the first thing that is wrong with them.
+pub fn check_selections<'a>(
+    sectors: &'a [Sector],
+    units_max: u32,
+    selections: &[Selection],
+) -> Result<Vec<&'a Sector>, SelectionFault> {
+    let mut selected = Vec::with_capacity(selections.len());
+    for (index, selection) in selections.iter().enumerate() {
+        let sector = sectors.iter().find(|sector| sector.id == selection.sector_id);
+        let sector = sector.ok_or(SelectionFault::UnknownSector(selection.sector_id))?;
+        if let Wanted::Units(units) = &selection.wanted {
+            if sector.layout.is_none() {
+                return Err(SelectionFault::NotSeated { index });
+            }
+            if let Some(unit) = units.iter().find(|unit| !(1..=sector.capacity).contains(unit)) {
+                return Err(SelectionFault::UnknownUnit { index, unit: *unit });
+            }
+        }
+        selected.push(sector);
+    }
+    let count = selections.iter().map(|selection| selection.wanted.count()).fold(0, u32::saturating_add);
+    if count > units_max { Err(SelectionFault::TooMany { units_max }) } else { Ok(selected) }
+}
+
+/// Where a hold is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldState {
+    /// Units are set aside.
+    Held,
+    /// Units are sold.
+    Committed,
+    /// Units went back.
+    Released,
+}
+
+impl HoldState {
+    /// Its name, in the store.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Held => "HELD",
+            Self::Committed => "COMMITTED",
+            Self::Released => "RELEASED",
+        }
+    }
+
+    /// The state with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Held, Self::Committed, Self::Released].into_iter().find(|state| state.name() == name)
+    }
+
+    /// What `CommitHold` does; true when the state changes. A hold past its time is still HELD until it is released.
+    pub fn commit(self) -> Result<bool, HoldOver> {
+        match self {
+            Self::Held => Ok(true),
+            Self::Committed => Ok(false),
+            Self::Released => Err(HoldOver::Released),
+        }
+    }
+
+    /// What `ReleaseHold` does; true when the state changes.
+    pub fn release(self) -> Result<bool, HoldOver> {
+        match self {
+            Self::Held => Ok(true),
+            Self::Released => Ok(false),
+            Self::Committed => Err(HoldOver::Committed),
+        }
+    }
+}
+
+/// The hold came to another end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldOver {
+    /// Its units went back.
+    Released,
+    /// Its units are sold.
+    Committed,
+}
+
+/// Units set aside for a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Its id, made by the caller.
+    pub id: HoldId,
+    /// The event.
+    pub event_id: EventId,
+    /// For whom.
+    pub customer_id: CustomerId,
+    /// Where it is in its life.
+    pub state: HoldState,
+    /// The units, one item per sector.
+    pub items: Vec<HoldItem>,
+    /// When it was made.
+    pub create_time: Timestamp,
+    /// When it is released by itself.
+    pub expire_time: Timestamp,
+}
+
+/// Units of one sector, as they were when they were set aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldItem {
+    /// The sector.
+    pub sector_id: SectorId,
+    /// Its name.
+    pub sector_name: String,
+    /// The units, in rising order.
+    pub units: Vec<HeldUnit>,
+    /// Of one unit.
+    pub unit_price: Money,
+    /// Of all of them.
+    pub amount: Money,
+    /// Groups of adjacent seats; 0 without seats.
+    pub group_count: u32,
+}
+
+/// One unit of a hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldUnit {
+    /// Its number in the sector.
+    pub number: u32,
+    /// The seat it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seat: Option<Seat>,
+}
+
+impl HoldItem {
+    /// `units` of `sector`, in rising order.
+    pub fn new(sector: &Sector, units: &[u32]) -> Result<Self, MoneyError> {
+        let seat = |unit| sector.layout.as_ref().and_then(|layout| layout.seat(unit));
+        let count = i64::try_from(units.len()).map_err(|_too_many| MoneyError::Overflow)?;
+        Ok(Self {
+            sector_id: sector.id,
+            sector_name: sector.name.clone(),
+            units: units.iter().map(|unit| HeldUnit { number: *unit, seat: seat(*unit) }).collect(),
+            unit_price: sector.price,
+            amount: sector.price.checked_mul(count)?,
+            group_count: sector.layout.as_ref().map_or(0, |layout| layout.group_count(units)),
+        })
+    }
+
+    /// The units' numbers.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<u32> {
+        self.units.iter().map(|unit| unit.number).collect()
+    }
+}
+
+impl Hold {
+    /// Whether it is what this request asks for: the request came before, under another request id.
+    #[must_use]
+    pub fn answers(&self, event_id: EventId, customer_id: CustomerId, selections: &[Selection]) -> bool {
+        let is_met = |(selection, item): (&Selection, &HoldItem)| {
+            selection.sector_id == item.sector_id && selection.wanted.is_met_by(&item.numbers())
+        };
+        self.event_id == event_id
+            && self.customer_id == customer_id
+            && self.items.len() == selections.len()
+            && selections.iter().zip(&self.items).all(is_met)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_ends_once_and_a_repeat_of_its_end_is_no_failure() {
+        assert_eq!(HoldState::Held.commit(), Ok(true));
+        assert_eq!(HoldState::Held.release(), Ok(true));
+        assert_eq!(HoldState::Committed.commit(), Ok(false));
+        assert_eq!(HoldState::Released.release(), Ok(false));
+        assert_eq!(HoldState::Committed.release(), Err(HoldOver::Committed));
+        assert_eq!(HoldState::Released.commit(), Err(HoldOver::Released));
+    }
+}

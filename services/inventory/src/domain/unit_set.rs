@@ -1,0 +1,150 @@
+//! A set of a sector's units: one bit each, in the order of the contract's `free_map`.
+
+const BITS_PER_BYTE: u32 = 8;
+
+/// Units of one sector, 1 to its capacity. A number beyond is never in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitSet {
+    /// Unit n is bit (n − 1) % 8, from the lowest, of byte (n − 1) / 8. Bits beyond the capacity are 0.
+    bytes: Vec<u8>,
+    capacity: u32,
+}
+
+impl UnitSet {
+    /// No unit of `capacity`.
+    #[must_use]
+    pub fn empty(capacity: u32) -> Self {
+        Self { bytes: vec![0; bytes_for(capacity)], capacity }
+    }
+
+    /// All units of `capacity`.
+    #[must_use]
+    pub fn full(capacity: u32) -> Self {
+        Self::from_bytes(&vec![u8::MAX; bytes_for(capacity)], capacity)
+    }
+
+    /// All units of `capacity` but `units`.
+    #[must_use]
+    pub fn all_but(units: impl IntoIterator<Item = u32>, capacity: u32) -> Self {
+        let mut set = Self::full(capacity);
+        for unit in units {
+            set.remove(unit);
+        }
+        set
+    }
+
+    /// From bytes in our order; what is missing is 0, what is beyond the capacity is left out.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8], capacity: u32) -> Self {
+        let mut bytes = bytes.to_vec();
+        bytes.resize(bytes_for(capacity), 0);
+        let used = capacity % BITS_PER_BYTE;
+        if let Some(last) = bytes.last_mut()
+            && used > 0
+        {
+            *last &= (1 << used) - 1;
+        }
+        Self { bytes, capacity }
+    }
+
+    /// The bytes, as the contract has them.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether `unit` is in it.
+    #[must_use]
+    pub fn contains(&self, unit: u32) -> bool {
+        self.place(unit).is_some_and(|(byte, mask)| self.bytes.get(byte).is_some_and(|it| it & mask != 0))
+    }
+
+    /// Adds `unit`, if the sector has it.
+    pub fn insert(&mut self, unit: u32) {
+        if let Some((byte, mask)) = self.place(unit)
+            && let Some(byte) = self.bytes.get_mut(byte)
+        {
+            *byte |= mask;
+        }
+    }
+
+    /// Takes `unit` out.
+    pub fn remove(&mut self, unit: u32) {
+        if let Some((byte, mask)) = self.place(unit)
+            && let Some(byte) = self.bytes.get_mut(byte)
+        {
+            *byte &= !mask;
+        }
+    }
+
+    /// How many units are in it.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.bytes.iter().map(|byte| byte.count_ones()).sum()
+    }
+
+    /// The units, in rising order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let starts = (1_u32..).step_by(8);
+        self.bytes.iter().zip(starts).flat_map(|(byte, start)| {
+            (0..BITS_PER_BYTE).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| start + bit)
+        })
+    }
+
+    /// Those of this set that are not in `other`.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let mut bytes = self.bytes.clone();
+        for (byte, other) in bytes.iter_mut().zip(&other.bytes) {
+            *byte &= !other;
+        }
+        Self { bytes, capacity: self.capacity }
+    }
+
+    fn place(&self, unit: u32) -> Option<(usize, u8)> {
+        let index = unit.checked_sub(1).filter(|_| unit <= self.capacity)?;
+        Some((usize::try_from(index / BITS_PER_BYTE).ok()?, 1 << (index % BITS_PER_BYTE)))
+    }
+}
+
+fn bytes_for(capacity: u32) -> usize {
+    usize::try_from(capacity.div_ceil(BITS_PER_BYTE)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn unit_one_is_the_lowest_bit_of_the_first_byte() {
+        let mut set = UnitSet::empty(10);
+        set.insert(1);
+        set.insert(10);
+        assert_eq!(set.as_bytes(), [0b0000_0001, 0b0000_0010]);
+        assert_eq!(UnitSet::full(10).as_bytes(), [0xff, 0b0000_0011]);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_set_of_the_units_within_the_capacity(
+            capacity in 1_u32..70,
+            inserted in prop::collection::btree_set(0_u32..80, 0..80),
+            removed in prop::collection::btree_set(0_u32..80, 0..80),
+        ) {
+            let mut set = UnitSet::empty(capacity);
+            inserted.iter().for_each(|unit| set.insert(*unit));
+            removed.iter().for_each(|unit| set.remove(*unit));
+            let expected: BTreeSet<u32> =
+                inserted.difference(&removed).copied().filter(|unit| (1..=capacity).contains(unit)).collect();
+            prop_assert_eq!(set.iter().collect::<BTreeSet<_>>(), expected.clone());
+            prop_assert_eq!(usize::try_from(set.count()).unwrap(), expected.len());
+            prop_assert!((0..80).all(|unit| set.contains(unit) == expected.contains(&unit)));
+            prop_assert_eq!(&UnitSet::from_bytes(set.as_bytes(), capacity), &set);
+            prop_assert_eq!(UnitSet::full(capacity).without(&set), UnitSet::all_but(set.iter(), capacity));
+        }
+    }
+}

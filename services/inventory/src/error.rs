@@ -1,0 +1,228 @@
+//! Why Inventory refuses or fails, and what a caller hears of it. Pages: `docs/errors/inventory.md`.
+
+use onsale_kit::error::{InvalidFields, Kind, Reason, ServiceError, Violation, to_status};
+use onsale_proto::{inventory::v1::ErrorReason, r#type::v1::ErrorReason as CommonReason};
+use onsale_storage::{idempotency, postgres};
+use onsale_types::{EventId, HoldId, MoneyError, SectorId, Timestamp};
+
+use crate::domain::{
+    event::{EventState, IllegalMove, UnknownSector},
+    hold::HoldOver,
+};
+
+/// A failed call.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Fields of the request are malformed, or do not fit the event.
+    #[error(transparent)]
+    Invalid(#[from] InvalidFields),
+    /// There is no such event, or it is another's draft.
+    #[error("there is no event {event_id}")]
+    EventNotFound {
+        /// The event.
+        event_id: EventId,
+    },
+    /// It is another organizer's.
+    #[error("event {event_id} belongs to another organizer")]
+    EventNotOwned {
+        /// The event.
+        event_id: EventId,
+    },
+    /// Only a draft can be changed.
+    #[error("an event that is {} cannot be changed", state.name())]
+    EventNotDraft {
+        /// What it is.
+        state: EventState,
+    },
+    /// The event's state does not allow the move.
+    #[error(transparent)]
+    IllegalMove(#[from] IllegalMove),
+    /// The caller has read an older revision.
+    #[error("the event is at revision {revision}")]
+    RevisionOutdated {
+        /// The present one.
+        revision: u64,
+    },
+    /// Nothing can be reserved now.
+    #[error("the event is not on sale")]
+    NotOnSale {
+        /// What it is.
+        state: EventState,
+        /// When it will be, if that is still to come.
+        on_sale_time: Option<Timestamp>,
+    },
+    /// The event has no such sector.
+    #[error("the event has no sector {sector_id}")]
+    SectorNotFound {
+        /// The sector.
+        sector_id: SectorId,
+    },
+    /// Units asked for by number are not free.
+    #[error("units are taken in sector {sector_id}")]
+    UnitsTaken {
+        /// The sector.
+        sector_id: SectorId,
+        /// Those that are taken.
+        taken: Vec<u32>,
+        /// As many others that are free; may be empty.
+        alternatives: Vec<u32>,
+    },
+    /// Fewer units are free than asked for.
+    #[error("sector {sector_id} has only {free_count} free units")]
+    NotEnoughUnits {
+        /// The sector.
+        sector_id: SectorId,
+        /// So many are.
+        free_count: u32,
+    },
+    /// There is no such hold.
+    #[error("there is no hold {hold_id}")]
+    HoldNotFound {
+        /// The hold.
+        hold_id: HoldId,
+    },
+    /// The hold came to another end.
+    #[error("hold {hold_id} is over")]
+    HoldOver {
+        /// The hold.
+        hold_id: HoldId,
+        /// Its end.
+        over: HoldOver,
+    },
+    /// The id was used for other units, another event or another customer.
+    #[error("hold id {hold_id} was used before for something else")]
+    HoldIdReused {
+        /// The hold.
+        hold_id: HoldId,
+    },
+    /// The invitation token is not one of ours.
+    #[error("the invitation token is not valid for this event")]
+    InvitationTokenInvalid,
+    /// Others took every unit that was tried.
+    #[error("the units tried were taken by others each time")]
+    Contended,
+    /// The stored answer of an earlier request cannot be used.
+    #[error(transparent)]
+    Request(#[from] idempotency::Error),
+    /// Postgres failed.
+    #[error("failed to ask postgres")]
+    Postgres(#[from] postgres::Error),
+    /// A row holds what this version does not know.
+    #[error("failed to read the stored {what}")]
+    Stored {
+        /// What could not be read.
+        what: &'static str,
+        /// Why, where there is more to say.
+        #[source]
+        source: Option<serde_json::Error>,
+    },
+    /// An amount does not fit.
+    #[error("failed to add up the price")]
+    Amount(#[from] MoneyError),
+}
+
+impl From<UnknownSector> for Error {
+    fn from(unknown: UnknownSector) -> Self {
+        Self::SectorNotFound { sector_id: unknown.0 }
+    }
+}
+
+impl ServiceError for Error {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Invalid(error) => error.kind(),
+            Self::HoldIdReused { .. } => Kind::Invalid,
+            Self::EventNotFound { .. } | Self::SectorNotFound { .. } | Self::HoldNotFound { .. } => {
+                Kind::NotFound
+            }
+            Self::EventNotOwned { .. } | Self::InvitationTokenInvalid => Kind::Forbidden,
+            Self::EventNotDraft { .. }
+            | Self::IllegalMove(_)
+            | Self::NotOnSale { .. }
+            | Self::UnitsTaken { .. }
+            | Self::NotEnoughUnits { .. }
+            | Self::HoldOver { .. } => Kind::State,
+            Self::RevisionOutdated { .. } | Self::Contended => Kind::Contended,
+            Self::Request(error) => error.kind(),
+            Self::Postgres(error) => error.kind(),
+            Self::Stored { .. } | Self::Amount(_) => Kind::Internal,
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        let own = match self {
+            Self::EventNotDraft { .. } => ErrorReason::EventNotDraft,
+            Self::IllegalMove(_) => ErrorReason::EventTransitionInvalid,
+            Self::RevisionOutdated { .. } => ErrorReason::EventRevisionOutdated,
+            Self::NotOnSale { .. } => ErrorReason::EventNotOnSale,
+            Self::SectorNotFound { .. } => ErrorReason::SectorNotFound,
+            Self::UnitsTaken { .. } => ErrorReason::UnitsTaken,
+            Self::NotEnoughUnits { .. } => ErrorReason::NotEnoughUnits,
+            Self::HoldNotFound { .. } => ErrorReason::HoldNotFound,
+            Self::HoldOver { over: HoldOver::Released, .. } => ErrorReason::HoldReleased,
+            Self::HoldOver { over: HoldOver::Committed, .. } => ErrorReason::HoldCommitted,
+            Self::HoldIdReused { .. } => ErrorReason::HoldIdReused,
+            Self::InvitationTokenInvalid => ErrorReason::InvitationTokenInvalid,
+            Self::EventNotFound { .. } => return CommonReason::EventNotFound.into(),
+            Self::EventNotOwned { .. } => return CommonReason::EventNotOwned.into(),
+            Self::Contended => return CommonReason::Contended.into(),
+            Self::Stored { .. } | Self::Amount(_) => return CommonReason::Internal.into(),
+            Self::Invalid(error) => return error.reason(),
+            Self::Request(error) => return error.reason(),
+            Self::Postgres(error) => return error.reason(),
+        };
+        Reason::from_proto(own.as_str_name())
+    }
+
+    fn metadata(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::EventNotFound { event_id } | Self::EventNotOwned { event_id } => {
+                vec![("event_id", event_id.to_string())]
+            }
+            Self::EventNotDraft { state } | Self::IllegalMove(IllegalMove { state }) => {
+                vec![("state", state.name().to_owned())]
+            }
+            Self::RevisionOutdated { revision } => vec![("revision", revision.to_string())],
+            Self::NotOnSale { state, on_sale_time } => {
+                let time = on_sale_time.map(|time| ("on_sale_time", time.to_string()));
+                [("state", state.name().to_owned())].into_iter().chain(time).collect()
+            }
+            Self::SectorNotFound { sector_id } => vec![("sector_id", sector_id.to_string())],
+            Self::UnitsTaken { sector_id, taken, alternatives } => {
+                let mut metadata =
+                    vec![("sector_id", sector_id.to_string()), ("taken_units", numbers(taken))];
+                if !alternatives.is_empty() {
+                    metadata.push(("alternative_units", numbers(alternatives)));
+                }
+                metadata
+            }
+            Self::NotEnoughUnits { sector_id, free_count } => {
+                vec![("sector_id", sector_id.to_string()), ("free_count", free_count.to_string())]
+            }
+            Self::HoldNotFound { hold_id }
+            | Self::HoldOver { hold_id, .. }
+            | Self::HoldIdReused { hold_id } => vec![("hold_id", hold_id.to_string())],
+            Self::Invalid(_)
+            | Self::InvitationTokenInvalid
+            | Self::Contended
+            | Self::Request(_)
+            | Self::Postgres(_)
+            | Self::Stored { .. }
+            | Self::Amount(_) => Vec::new(),
+        }
+    }
+
+    fn violations(&self) -> &[Violation] {
+        if let Self::Invalid(error) = self { error.violations() } else { &[] }
+    }
+}
+
+impl From<Error> for tonic::Status {
+    fn from(error: Error) -> Self {
+        to_status(&error)
+    }
+}
+
+fn numbers(units: &[u32]) -> String {
+    units.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}

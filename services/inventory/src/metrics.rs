@@ -1,0 +1,33 @@
+//! What Inventory reports besides what every service does.
+
+const PROPOSALS: &str = "inventory_proposals_total";
+const CONFLICTS: &str = "inventory_conflicts_total";
+const CORRECTED: &str = "inventory_pool_corrected_units_total";
+const EXPIRED: &str = "inventory_holds_expired_total";
+
+/// Says what they mean; once, at start.
+pub(crate) fn describe() {
+    metrics::describe_counter!(
+        PROPOSALS,
+        "sectors for which units were proposed, by origin: redis or postgres"
+    );
+    metrics::describe_counter!(CONFLICTS, "reservations that proposed a unit which another had");
+    metrics::describe_counter!(CORRECTED, "units of which redis thought otherwise than postgres");
+    metrics::describe_counter!(EXPIRED, "holds released because nobody paid in time");
+}
+
+pub(crate) fn proposed(origin: &'static str) {
+    metrics::counter!(PROPOSALS, "origin" => origin).increment(1);
+}
+
+pub(crate) fn conflicted() {
+    metrics::counter!(CONFLICTS).increment(1);
+}
+
+pub(crate) fn corrected(units: u32) {
+    metrics::counter!(CORRECTED).increment(units.into());
+}
+
+pub(crate) fn expired(holds: usize) {
+    metrics::counter!(EXPIRED).increment(u64::try_from(holds).unwrap_or(u64::MAX));
+}

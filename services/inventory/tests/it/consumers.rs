@@ -1,0 +1,72 @@
+//! What Ticketing tells is handled, every topic of it: nothing stays with the sender.
+
+use std::sync::Arc;
+
+use onsale_proto::{
+    TOPICS,
+    events::v1::{GenerationCompleted, TicketGenerated},
+    r#type::v1::EventSummary,
+};
+use onsale_storage::{
+    messaging::{NewEvent, Outbox, Relay, RelayConfig},
+    postgres::{self, Postgres},
+};
+use onsale_testkit::wait_until;
+use onsale_types::SystemClock;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{SOON, World, an_event, general};
+
+#[tokio::test]
+async fn inventory_listens_to_every_topic_the_contract_names_it_for() {
+    let world = World::start().await;
+    let running = world.service.server.tasks().running();
+    let mut topics = TOPICS.iter().filter(|topic| topic.listeners.contains(&onsale_inventory::SERVICE));
+    assert!(topics.clone().count() > 0);
+    assert!(topics.all(|topic| running.contains(&topic.name)), "{running:?}");
+}
+
+#[tokio::test]
+async fn a_finished_generation_is_noted_and_issued_tickets_are_acknowledged() {
+    let world = World::start().await;
+    let event = world.create(an_event(vec![general("A", 5)])).await.unwrap();
+    let ticketing = Postgres::connect(&world.service.database.config("ticketing")).await.unwrap();
+    let outbox = Outbox::new("ticketing", Arc::new(SystemClock));
+    let summary = EventSummary { event_id: event.event_id.clone(), ..EventSummary::default() };
+    let completed = |revision| GenerationCompleted {
+        event: Some(summary.clone()),
+        revision,
+        ..GenerationCompleted::default()
+    };
+    let events = &[
+        NewEvent::new(
+            "claim",
+            &TicketGenerated { event: Some(summary.clone()), ..TicketGenerated::default() },
+        ),
+        NewEvent::new(&event.event_id, &completed(3)),
+        NewEvent::new(&event.event_id, &completed(2)),
+        NewEvent::new("nobody", &GenerationCompleted::default()),
+    ];
+    let (outbox_ref, token) = (&outbox, CancellationToken::new());
+    ticketing
+        .transaction("tell", |tx| async move {
+            outbox_ref.append(&tx, events).await?;
+            Ok::<_, postgres::Error>(())
+        })
+        .await
+        .unwrap();
+    let relay = Relay::new(ticketing, world.redis.clone(), &outbox, TOPICS, RelayConfig::default()).unwrap();
+    let relaying = world.service.server.tasks().spawn("ticketing's relay", relay.run(token.clone()));
+
+    wait_until("all four are handled", SOON, async || {
+        world.number("SELECT count(*) FROM inbox WHERE consumer = 'inventory'", &[]).await == 4
+    })
+    .await;
+    let noted = "SELECT generated_revision AS count FROM event";
+    assert_eq!(world.number(noted, &[]).await, 3, "an older revision changes nothing");
+    // What no try can handle is kept for a human.
+    let dead = "SELECT count(*) FROM dead_letter WHERE topic = 'generation.completed'";
+    assert_eq!(world.number(dead, &[]).await, 1);
+    token.cancel();
+    relaying.abort();
+}

@@ -1,0 +1,104 @@
+//! `CommitHold`, `ReleaseHold` and expiry: the ends of a hold.
+
+use onsale_proto::inventory::v1::{self as pb, HoldState};
+use onsale_testkit::wait_until;
+use tonic::Code;
+
+use crate::support::{
+    SOON, World, a_reservation, count, exactly, fields, general, numbers, reason, refusal, request_id, seated,
+};
+
+#[tokio::test]
+async fn a_committed_hold_is_sold_and_stays_so() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 5)]).await;
+    let hold = world.hold(&event, vec![count(&event, 0, 2)]).await.unwrap();
+    assert_eq!(world.counts(&event).await, (3, 2));
+    let committed = world.commit(&hold.hold_id).await.unwrap();
+    assert_eq!(committed.state(), HoldState::Committed);
+    assert_eq!(committed.items, hold.items);
+    assert_eq!(world.counts(&event).await, (3, 0));
+    assert_eq!(world.commit(&hold.hold_id).await.unwrap(), committed);
+    assert_eq!(world.number("SELECT sum(sold_count) AS count FROM sector_sale", &[]).await, 2);
+    let (code, text, metadata) = refusal(world.release(&hold.hold_id).await);
+    assert_eq!((code, &text[..]), (Code::FailedPrecondition, "HOLD_COMMITTED"));
+    assert_eq!(metadata["hold_id"], hold.hold_id);
+    assert_eq!(world.taken().await, 2);
+}
+
+#[tokio::test]
+async fn a_released_hold_gives_its_units_to_the_next_and_cannot_be_committed() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![seated("A", &[2])]).await;
+    let hold = world.hold(&event, vec![exactly(&event, 0, &[1, 2])]).await.unwrap();
+    let released = world.release(&hold.hold_id).await.unwrap();
+    assert_eq!((released.state(), &released.items), (HoldState::Released, &hold.items));
+    assert_eq!(world.release(&hold.hold_id).await.unwrap(), released);
+    assert_eq!(world.counts(&event).await, (2, 0));
+    let next = world.hold(&event, vec![count(&event, 0, 2)]).await.unwrap();
+    assert_eq!(numbers(&next, 0), [1, 2]);
+    let (code, text, metadata) = refusal(world.commit(&hold.hold_id).await);
+    assert_eq!((code, &text[..]), (Code::FailedPrecondition, "HOLD_RELEASED"));
+    assert_eq!(metadata["hold_id"], hold.hold_id);
+    // A late repeat takes nothing from who has them now.
+    world.release(&hold.hold_id).await.unwrap();
+    assert_eq!(world.taken().await, 2);
+    world.commit(&next.hold_id).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_unknown_hold_and_malformed_ids_are_refused() {
+    let world = World::start().await;
+    let unknown = (Code::NotFound, "HOLD_NOT_FOUND".to_owned());
+    assert_eq!(reason(world.commit(&request_id()).await), unknown);
+    assert_eq!(reason(world.release(&request_id()).await), unknown);
+    let commit = world.internal.clone().commit_hold(world.as_claim(pb::CommitHoldRequest::default())).await;
+    assert_eq!(fields(commit), ["request_id", "hold_id"]);
+    let release =
+        world.internal.clone().release_hold(world.as_claim(pb::ReleaseHoldRequest::default())).await;
+    assert_eq!(fields(release), ["request_id", "hold_id"]);
+}
+
+#[tokio::test]
+async fn a_request_id_belongs_to_one_body() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 5)]).await;
+    let first = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
+    let second = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
+    let message = pb::ReleaseHoldRequest { request_id: request_id(), hold_id: first.hold_id };
+    let release = |message| async { world.internal.clone().release_hold(world.as_claim(message)).await };
+    let answer = release(message.clone()).await.unwrap().into_inner();
+    assert_eq!(release(message.clone()).await.unwrap().into_inner(), answer);
+    let other = pb::ReleaseHoldRequest { hold_id: second.hold_id, ..message };
+    assert_eq!(reason(release(other).await), (Code::InvalidArgument, "REQUEST_ID_REUSED".to_owned()));
+    assert_eq!(world.taken().await, 1);
+}
+
+#[tokio::test]
+async fn a_hold_nobody_ends_is_released_after_its_time_and_a_committed_one_is_not() {
+    let world = World::start_with(&[("HOLDS__EXPIRE_EVERY", "50ms"), ("HOLDS__EXPIRE_BATCH_MAX", "1")]).await;
+    let event = world.on_sale(vec![general("A", 5), seated("B", &[3])]).await;
+    let mut short = Vec::new();
+    for selection in [count(&event, 0, 2), count(&event, 1, 3), count(&event, 0, 1)] {
+        let mut message = a_reservation(&event, vec![selection]);
+        message.release_after = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+        short.push(world.reserve(message).await.unwrap().hold.unwrap());
+    }
+    world.commit(&short[2].hold_id).await.unwrap();
+    let long = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
+    wait_until("the two are released", SOON, async || world.taken().await == 2).await;
+    assert_eq!(reason(world.commit(&short[0].hold_id).await).1, "HOLD_RELEASED");
+    assert_eq!(world.release(&short[1].hold_id).await.unwrap().state(), HoldState::Released);
+    world.commit(&long.hold_id).await.unwrap();
+    let next = world.hold(&event, vec![count(&event, 1, 3)]).await.unwrap();
+    assert_eq!(numbers(&next, 0), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn held_units_may_still_be_paid_after_the_end_of_the_sale() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 5)]).await;
+    let hold = world.hold(&event, vec![count(&event, 0, 2)]).await.unwrap();
+    world.end(&event.event_id).await.unwrap();
+    assert_eq!(world.commit(&hold.hold_id).await.unwrap().state(), HoldState::Committed);
+}

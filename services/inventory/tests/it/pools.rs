@@ -1,0 +1,155 @@
+//! Redis is wiped, lies, or forgets: it costs time, and nothing else.
+
+use futures_util::future::join_all;
+use onsale_proto::inventory::v1 as pb;
+use onsale_testkit::wait_until;
+
+use crate::support::{SOON, World, count, exactly, general, numbers, reason, seated};
+
+/// Holds single units until there are none; answers them.
+async fn buy_all(world: &World, event: &pb::Event, sector: usize) -> Vec<u32> {
+    let mut units = Vec::new();
+    loop {
+        match world.hold(event, vec![count(event, sector, 1)]).await {
+            Ok(hold) => units.extend(numbers(&hold, 0)),
+            Err(status) => {
+                assert_eq!(reason(Err::<(), _>(status)).1, "NOT_ENOUGH_UNITS");
+                units.sort_unstable();
+                return units;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wiped_pool_is_built_again_from_postgres() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 9), seated("B", &[4, 4])]).await;
+    for sector in [0, 1] {
+        world.hold(&event, vec![count(&event, sector, 3)]).await.unwrap();
+        world.wipe_pool(&event, sector).await;
+        world.hold(&event, vec![count(&event, sector, 1)]).await.unwrap();
+        assert!(world.pool_bytes(&event, sector).await.is_some());
+        world.wipe_pool(&event, sector).await;
+        let left = buy_all(&world, &event, sector).await;
+        assert_eq!(left.len(), [5, 4][sector]);
+    }
+    assert_eq!(world.taken().await, 17);
+}
+
+#[tokio::test]
+async fn a_pool_that_calls_taken_units_free_sells_none_of_them_twice() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 40), seated("B", &[20, 20])]).await;
+    for sector in [0, 1] {
+        for _ in 0..6 {
+            world.hold(&event, vec![count(&event, sector, 5)]).await.unwrap();
+        }
+        world.set_pool(&event, sector, &[0xff; 5]).await;
+        let left = buy_all(&world, &event, sector).await;
+        assert_eq!(left.len(), 10);
+    }
+    assert_eq!(world.taken().await, 80);
+}
+
+#[tokio::test]
+async fn a_pool_with_units_the_sector_has_not_sells_none_of_them() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 3), seated("B", &[3])]).await;
+    for sector in [0, 1] {
+        // Bits 4 to 24, counted from the highest of each byte, and none of the real ones.
+        world.set_pool(&event, sector, &[0b0001_1111, 0xff, 0xff]).await;
+        assert_eq!(buy_all(&world, &event, sector).await, [1, 2, 3]);
+    }
+}
+
+#[tokio::test]
+async fn a_pool_that_calls_free_units_taken_refuses_nobody() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 8), seated("B", &[8])]).await;
+    for sector in [0, 1] {
+        world.set_pool(&event, sector, &[0]).await;
+        world.hold(&event, vec![count(&event, sector, 4)]).await.unwrap();
+        world.set_pool(&event, sector, &[0]).await;
+        assert_eq!(buy_all(&world, &event, sector).await.len(), 4);
+    }
+    let exact = world.on_sale(vec![seated("C", &[4])]).await;
+    world.set_pool(&exact, 0, &[0]).await;
+    world.hold(&exact, vec![exactly(&exact, 0, &[2])]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pool_of_another_type_is_no_obstacle() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 4), seated("B", &[4])]).await;
+    for sector in [0, 1] {
+        let command = onsale_storage::redis::Command::new("RPUSH").key(&world.pool(&event, sector)).arg("x");
+        world.redis.run::<i64>(command).await.unwrap();
+        assert_eq!(buy_all(&world, &event, sector).await, [1, 2, 3, 4]);
+    }
+}
+
+#[tokio::test]
+async fn pools_wiped_again_and_again_in_a_rush_sell_every_unit_once() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 30), seated("B", &[15, 15])]).await;
+    let buyers = (0..100).map(|index| {
+        let (world, event) = (&world, &event);
+        async move {
+            if index % 10 == 0 {
+                world.wipe_pool(event, 0).await;
+                world.set_pool(event, 1, &[0xff; 4]).await;
+            }
+            let answer = world.hold(event, vec![count(event, index % 2, 1)]).await;
+            if let Err(status) = answer {
+                assert_eq!(reason(Err::<(), _>(status)).1, "NOT_ENOUGH_UNITS");
+            }
+        }
+    });
+    join_all(buyers).await;
+    assert_eq!(world.taken().await, 60);
+}
+
+#[tokio::test]
+async fn the_reconciler_sets_pools_right_that_nobody_asks() {
+    let world = World::start_with(&[("POOL__RECONCILE_EVERY", "100ms")]).await;
+    let event = world.on_sale(vec![general("A", 8), seated("B", &[8])]).await;
+    world.hold(&event, vec![count(&event, 0, 1), exactly(&event, 1, &[8])]).await.unwrap();
+    world.set_pool(&event, 0, &[0]).await;
+    world.set_pool(&event, 1, &[0xff]).await;
+    wait_until("the pools are as postgres has it", SOON, async || {
+        world.pool_bytes(&event, 0).await == Some(vec![0b0111_1111])
+            && world.pool_bytes(&event, 1).await == Some(vec![0b1111_1110])
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pool_follows_reservations_and_releases_and_goes_with_the_event() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![seated("B", &[8])]).await;
+    let first = world.hold(&event, vec![count(&event, 0, 3)]).await.unwrap();
+    assert_eq!(world.pool_bytes(&event, 0).await, Some(vec![0b0001_1111]));
+    world.hold(&event, vec![exactly(&event, 0, &[8])]).await.unwrap();
+    assert_eq!(world.pool_bytes(&event, 0).await, Some(vec![0b0001_1110]));
+    world.release(&first.hold_id).await.unwrap();
+    assert_eq!(world.pool_bytes(&event, 0).await, Some(vec![0b1111_1110]));
+    world.end(&event.event_id).await.unwrap();
+    assert_eq!(world.pool_bytes(&event, 0).await, None);
+}
+
+#[tokio::test]
+async fn a_restart_in_mid_sale_loses_nothing() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 6)]).await;
+    let held = world.hold(&event, vec![count(&event, 0, 2)]).await.unwrap();
+    let sold = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
+    world.commit(&sold.hold_id).await.unwrap();
+    let before = world.availability(&event).await;
+    let world = world.restart().await;
+    let after = world.availability(&event).await;
+    assert_eq!((after.revision, &after.sectors), (before.revision, &before.sectors));
+    assert_eq!(buy_all(&world, &event, 0).await, [4, 5, 6]);
+    world.release(&held.hold_id).await.unwrap();
+    assert_eq!(buy_all(&world, &event, 0).await, [1, 2]);
+}

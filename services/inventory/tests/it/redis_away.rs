@@ -1,0 +1,69 @@
+//! Redis does not answer: Postgres alone sells, slower. When it comes back, nobody notices what it missed.
+
+use futures_util::future::join_all;
+use onsale_testkit::{
+    service::TestStores,
+    stack::{self, RedisCluster, TestRedis},
+};
+
+use crate::support::{World, count, exactly, general, numbers, reason, seated};
+
+async fn start_on(cluster: &RedisCluster) -> World {
+    let redis = TestRedis { urls: cluster.urls(), prefix: "test".to_owned() };
+    let database = stack::database().await.unwrap();
+    World::start_on(TestStores { database, redis }).await
+}
+
+#[tokio::test]
+async fn without_redis_units_are_sold_from_postgres_and_none_twice_after_it_is_back() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let world = start_on(&cluster).await;
+    let event = world.on_sale(vec![general("A", 30), seated("B", &[10, 10])]).await;
+    let first = world.hold(&event, vec![count(&event, 0, 3), count(&event, 1, 3)]).await.unwrap();
+
+    let mut nodes = Vec::new();
+    for sector in [0, 1] {
+        let pool = world.pool(&event, sector);
+        nodes.push(cluster.master_of(pool.as_str()).await.unwrap());
+        nodes.push(cluster.replica_of(pool.as_str()).await.unwrap());
+    }
+    for node in &nodes {
+        cluster.freeze(*node).unwrap();
+    }
+    let holds = join_all((0..10).map(|index| world.hold(&event, vec![count(&event, index % 2, 2)]))).await;
+    assert!(holds.iter().all(Result::is_ok), "{holds:?}");
+    assert_eq!(world.taken().await, 26);
+    let taken = world.hold(&event, vec![exactly(&event, 1, &[1])]).await;
+    assert_eq!(reason(taken).1, "UNITS_TAKEN");
+    world.release(&first.hold_id).await.unwrap();
+    let again = world.hold(&event, vec![count(&event, 0, 3)]).await.unwrap();
+    assert_eq!(numbers(&again, 0), [1, 2, 3]);
+
+    for node in nodes {
+        cluster.thaw(node).unwrap();
+    }
+    // Its pools are of before the freeze: half of what they call free is taken.
+    let rush = join_all((0..60).map(|index| world.hold(&event, vec![count(&event, index % 2, 1)]))).await;
+    for refused in rush.into_iter().filter(Result::is_err) {
+        assert_eq!(reason(refused).1, "NOT_ENOUGH_UNITS");
+    }
+    assert_eq!(world.taken().await, 50);
+}
+
+#[tokio::test]
+async fn everything_in_redis_lost_in_mid_sale_costs_no_unit() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let world = start_on(&cluster).await;
+    let event = world.on_sale(vec![general("A", 20)]).await;
+    let buyers = (0..40).map(|index| {
+        let (world, event, cluster) = (&world, &event, &cluster);
+        async move {
+            if index == 10 {
+                cluster.flush_all().await.unwrap();
+            }
+            world.hold(event, vec![count(event, 0, 1)]).await
+        }
+    });
+    let held = join_all(buyers).await.iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!((held, world.taken().await), (20, 20));
+}
