@@ -1,19 +1,25 @@
-//! The gRPC face of Queue: who, what, do, answer. No rule of its own.
+//! The gRPC face of Queue: who, what, do, answer. No rule of its own. What is not written here answers UNIMPLEMENTED, from
+//! the generated default (ADR 0003).
 
-use onsale_proto::queue::v1::{
-    queue_admin_service_server::QueueAdminService, queue_internal_service_server::QueueInternalService,
-    queue_service_server::QueueService,
-};
+mod admin;
+mod customers;
+mod internal;
 
-/// Serves the contracts of Queue. What is not written here answers UNIMPLEMENTED, from the generated default (ADR 0003).
-#[derive(Debug, Default)]
-pub struct Grpc {}
+use std::sync::Arc;
 
-#[tonic::async_trait]
-impl QueueService for Grpc {}
+use crate::app::{App, join::Joins};
 
-#[tonic::async_trait]
-impl QueueAdminService for Grpc {}
+/// Serves the contracts of Queue.
+#[derive(Debug)]
+pub struct Grpc {
+    app: Arc<App>,
+    joins: Joins,
+}
 
-#[tonic::async_trait]
-impl QueueInternalService for Grpc {}
+impl Grpc {
+    /// Serves with `app`; joins go through `joins`.
+    #[must_use]
+    pub fn new(app: Arc<App>, joins: Joins) -> Self {
+        Self { app, joins }
+    }
+}

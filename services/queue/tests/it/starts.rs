@@ -1,9 +1,24 @@
-//! The service stands: it opens its stores, says that it is ready, and stops when asked to.
+//! The service stands: it opens its stores, says that it is ready, and stops when asked to; without a key it does not.
 
-use onsale_testkit::service;
+use onsale_testkit::{service::TestService, wait_until};
+
+use crate::world::{SOON, World};
 
 #[tokio::test]
 async fn it_is_ready_on_real_stores_and_drains_cleanly() {
-    service::assert_starts_and_drains(onsale_queue::SERVICE, onsale_queue::DEFAULTS, onsale_queue::build)
-        .await;
+    let world = World::start().await;
+    wait_until("the service is ready", SOON, || async {
+        world.service.server.readiness().verdict().is_ready()
+    })
+    .await;
+    let drained = world.service.server.shutdown().await;
+    assert!(drained.is_clean(), "{drained:?}");
+}
+
+#[tokio::test]
+async fn it_does_not_start_without_a_key_to_sign_with() {
+    let started =
+        TestService::start(onsale_queue::SERVICE, onsale_queue::DEFAULTS, onsale_queue::build).await;
+    let error = started.err().expect("there is no key").to_string();
+    assert!(error.contains("turns.signing_key"), "{error}");
 }

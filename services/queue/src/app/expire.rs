@@ -1,0 +1,136 @@
+//! What ends with time: turns, the places of those who are gone, and everybody's when a queue closed for good. The
+//! database's clock decides.
+
+use onsale_kit::error::Chain;
+use onsale_storage::postgres::Transaction;
+use onsale_types::{EntryId, EventId};
+
+use super::{App, tell::News};
+use crate::{
+    domain::entry::ExpireReason,
+    error::Error,
+    store::{entries, queues},
+};
+
+/// Which entries of a queue are to end.
+#[derive(Clone, Debug)]
+enum Ending {
+    /// Turns that ran out.
+    Turns,
+    /// Those of these who wait and were not seen.
+    Unseen(Vec<EntryId>),
+    /// Everybody who waits.
+    Waiting,
+}
+
+impl Ending {
+    const fn reason(&self) -> ExpireReason {
+        match self {
+            Self::Turns => ExpireReason::TurnExpired,
+            Self::Unseen(_) => ExpireReason::NotSeen,
+            Self::Waiting => ExpireReason::QueueClosed,
+        }
+    }
+}
+
+/// One queue that cannot be worked on keeps no other from it: the next round tries again.
+fn report(event_id: EventId, worked: Result<(), Error>) {
+    if let Err(error) = worked {
+        tracing::warn!(%event_id, error = %Chain(&error), "failed to do what is due in a queue");
+    }
+}
+
+impl App {
+    /// Opens queues whose time has come.
+    pub async fn open_due(&self) -> Result<(), Error> {
+        for event_id in queues::due(&self.stores.postgres).await? {
+            report(event_id, self.open(event_id).await);
+        }
+        Ok(())
+    }
+
+    /// Ends turns that ran out.
+    pub async fn expire_turns(&self) -> Result<(), Error> {
+        for event_id in entries::events_overdue(&self.stores.postgres).await? {
+            report(event_id, self.expire_all(event_id, &Ending::Turns).await);
+        }
+        Ok(())
+    }
+
+    /// Ends the places in queues that closed for good.
+    pub async fn expire_over(&self) -> Result<(), Error> {
+        for event_id in queues::over(&self.stores.postgres).await? {
+            report(event_id, self.expire_all(event_id, &Ending::Waiting).await);
+        }
+        Ok(())
+    }
+
+    /// Ends the places of those who gave no sign of life for too long.
+    pub async fn expire_unseen(&self) -> Result<(), Error> {
+        for event_id in queues::waiting(&self.stores.postgres).await? {
+            report(event_id, self.expire_unseen_of(event_id).await);
+        }
+        Ok(())
+    }
+
+    async fn open(&self, event_id: EventId) -> Result<(), Error> {
+        let work = |transaction: Transaction| async move {
+            // Read as of now, so it is open already; this writes it down.
+            let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
+            facts.line.touch();
+            queues::save_queue(&transaction, &facts.queue).await?;
+            queues::save_line(&transaction, event_id, &facts.line).await
+        };
+        self.stores.postgres.transaction("open due", work).await?;
+        tracing::info!(%event_id, "queue opened");
+        self.tell(News::of(event_id)).await;
+        Ok(())
+    }
+
+    async fn expire_unseen_of(&self, event_id: EventId) -> Result<(), Error> {
+        let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
+        loop {
+            let idle = facts.queue.policy.idle_timeout;
+            let unseen = self.ranks.unseen(event_id, idle, self.sweep.batch_max).await?;
+            if unseen.is_empty() {
+                return Ok(());
+            }
+            self.expire(event_id, &Ending::Unseen(unseen.clone())).await?;
+            // Also those who have had their turn by now: nobody waits for a sign of theirs.
+            self.ranks.forget(event_id, &unseen).await?;
+        }
+    }
+
+    async fn expire_all(&self, event_id: EventId, ending: &Ending) -> Result<(), Error> {
+        while self.expire(event_id, ending).await?
+            >= usize::try_from(self.sweep.batch_max).unwrap_or(usize::MAX)
+        {}
+        Ok(())
+    }
+
+    /// Ends one batch; answers how many.
+    async fn expire(&self, event_id: EventId, ending: &Ending) -> Result<usize, Error> {
+        let work = |transaction: Transaction| async move {
+            let mut facts = queues::lock_any(&transaction, event_id, &self.defaults).await?;
+            let batch_max = self.sweep.batch_max;
+            let ids = match ending {
+                Ending::Turns => entries::overdue(&transaction, event_id, facts.now, batch_max).await?,
+                Ending::Waiting => entries::first_waiting(&transaction, event_id, batch_max).await?,
+                Ending::Unseen(unseen) => {
+                    let idle = facts.queue.policy.idle_timeout;
+                    let since = facts.now.checked_sub(idle).unwrap_or(facts.now);
+                    entries::waiting_among(&transaction, event_id, unseen, since).await?
+                }
+            };
+            let ended = self.end(&transaction, &mut facts, &ids, ending.reason()).await?;
+            Ok::<_, Error>((ended, facts.line.last_admitted_seq))
+        };
+        let (ended, last_admitted_seq) = self.stores.postgres.transaction("expire", work).await?;
+        let count = ended.len();
+        if count > 0 {
+            tracing::info!(%event_id, count, reason = ending.reason().name(), "entries expired");
+            self.tell(News::ended(event_id, ended, last_admitted_seq)).await;
+        }
+        Ok(count)
+    }
+}

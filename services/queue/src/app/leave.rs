@@ -1,0 +1,68 @@
+//! Leaving, on all devices; and what every end without a purchase has in common.
+
+use onsale_storage::{idempotency, postgres::Transaction};
+use onsale_types::{CustomerId, EntryId, EventId};
+
+use super::{App, tell::News};
+use crate::{
+    convert,
+    domain::{
+        entry::{Entry, ExpireReason},
+        refusal::Refusal,
+    },
+    error::Error,
+    store::{
+        entries,
+        queues::{self, Facts},
+    },
+};
+
+impl App {
+    /// Gives up the caller's place or turn. One that has ended is answered as it is.
+    pub async fn leave(
+        &self,
+        customer_id: CustomerId,
+        event_id: EventId,
+        request: &idempotency::Request<'_>,
+    ) -> Result<onsale_proto::queue::v1::LeaveQueueResponse, Error> {
+        let work = |transaction: Transaction| async move {
+            let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
+            let entry = entries::newest_in(&transaction, event_id, customer_id).await?;
+            let entry = entry.ok_or(Refusal::EntryNotFound { event_id })?;
+            if !entry.state.is_open() {
+                return Ok((convert::answers::left(&entry), News::of(event_id)));
+            }
+            let ended = self.end(&transaction, &mut facts, &[entry.entry_id], ExpireReason::Left).await?;
+            let answer = convert::answers::left(ended.first().unwrap_or(&entry));
+            Ok((answer, News::ended(event_id, ended, facts.line.last_admitted_seq)))
+        };
+        self.change_once("leave", request, work).await
+    }
+
+    /// Ends open entries of a locked line without a purchase: the rows, the counters, and the events that tell of it.
+    pub(super) async fn end(
+        &self,
+        transaction: &Transaction,
+        facts: &mut Facts,
+        entries: &[EntryId],
+        reason: ExpireReason,
+    ) -> Result<Vec<Entry>, Error> {
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let event_id = facts.queue.event_id;
+        facts.line.touch();
+        let ended = entries::end(transaction, entries, reason, facts.line.revision, facts.now).await?;
+        for entry in &ended {
+            match &entry.turn {
+                Some(turn) => facts.line.turn_ended(turn, facts.now),
+                None => facts.line.waiting_ended(),
+            }
+        }
+        queues::save_line(transaction, event_id, &facts.line).await?;
+        let events: Vec<_> =
+            ended.iter().map(|entry| convert::events::expired(&facts.queue, entry)).collect();
+        self.stores.outbox.append(transaction, &events).await?;
+        Ok(ended)
+    }
+}

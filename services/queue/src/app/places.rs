@@ -1,0 +1,113 @@
+//! Positions: from Redis as long as it knows everybody who waits, else counted in Postgres.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use onsale_kit::{
+    batcher::{BatchOutcome, Processor},
+    error::Chain,
+};
+use onsale_storage::postgres::Postgres;
+use onsale_types::{EntryId, EventId};
+
+use super::heal::Healing;
+use crate::{
+    error::Error,
+    metrics,
+    store::{entries, ranks::Ranks},
+};
+
+/// Positions asked of Redis in one call.
+const CHUNK: usize = 1_000;
+
+/// Where positions come from.
+#[derive(Debug)]
+pub struct Places {
+    postgres: Postgres,
+    ranks: Ranks,
+    healing: Arc<Healing>,
+}
+
+/// A position that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// In which line.
+    pub event_id: EventId,
+    /// Whose.
+    pub entry_id: EntryId,
+    /// Its seq.
+    pub seq: u64,
+}
+
+/// Answers positions that are asked for at the same time together: without Redis, one count of the line serves them all.
+pub struct Asking(pub Arc<Places>);
+
+impl Places {
+    /// Positions from `ranks`, or from `postgres`; what is wrong is told to `healing`.
+    #[must_use]
+    pub fn new(postgres: Postgres, ranks: Ranks, healing: Arc<Healing>) -> Self {
+        Self { postgres, ranks, healing }
+    }
+
+    /// The positions of entries with their seqs; none for one that does not wait (any more).
+    pub async fn of(&self, event_id: EventId, asked: &[(EntryId, u64)]) -> Result<Vec<Option<u64>>, Error> {
+        let mut positions = Vec::with_capacity(asked.len());
+        for chunk in asked.chunks(CHUNK) {
+            positions.extend(self.of_chunk(event_id, chunk).await?);
+        }
+        Ok(positions)
+    }
+
+    async fn of_chunk(&self, event_id: EventId, asked: &[(EntryId, u64)]) -> Result<Vec<Option<u64>>, Error> {
+        let ids: Vec<EntryId> = asked.iter().map(|(entry_id, _)| *entry_id).collect();
+        let known = match self.ranks.positions(event_id, &ids).await {
+            Ok(Some(positions)) if positions.len() == asked.len() => positions,
+            Ok(_) => vec![None; asked.len()],
+            Err(error) => {
+                tracing::debug!(%event_id, error = %Chain(&error), "positions are counted in postgres");
+                vec![None; asked.len()]
+            }
+        };
+        let missing: Vec<u64> = known
+            .iter()
+            .zip(asked)
+            .filter(|(position, _)| position.is_none())
+            .map(|(_, (_, seq))| *seq)
+            .collect();
+        if missing.is_empty() {
+            return Ok(known);
+        }
+        let counted: HashMap<u64, u64> =
+            entries::positions(&self.postgres, event_id, &missing).await?.into_iter().collect();
+        if !counted.is_empty() {
+            // They wait, and Redis did not know it.
+            metrics::counted_in_postgres(counted.len());
+            self.healing.want(event_id);
+        }
+        let positions = known.into_iter().zip(asked);
+        Ok(positions.map(|(known, (_, seq))| known.or_else(|| counted.get(seq).copied())).collect())
+    }
+}
+
+impl Processor<Asked> for Asking {
+    type Output = Option<u64>;
+    type Error = Error;
+
+    async fn process(&self, items: &[Asked]) -> BatchOutcome<Option<u64>, Error> {
+        let mut events: BTreeMap<EventId, Vec<(EntryId, u64)>> = BTreeMap::new();
+        for item in items {
+            events.entry(item.event_id).or_default().push((item.entry_id, item.seq));
+        }
+        let mut found = HashMap::new();
+        for (event_id, asked) in events {
+            match self.0.of(event_id, &asked).await {
+                Ok(positions) => found.extend(asked.iter().map(|(entry_id, _)| *entry_id).zip(positions)),
+                Err(error) => return BatchOutcome::Failed(error),
+            }
+        }
+        let answer = |item: &Asked| Ok(found.get(&item.entry_id).copied().flatten());
+        BatchOutcome::Answered(items.iter().map(answer).collect())
+    }
+}

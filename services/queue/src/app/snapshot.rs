@@ -1,0 +1,75 @@
+//! The public facts of a queue. Anybody may ask, so an answer serves everybody who asks within a moment.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use onsale_types::EventId;
+use tokio::time::Instant;
+
+use super::{App, lock};
+use crate::{
+    error::Error,
+    store::queues::{self, Facts},
+};
+
+/// How long an answer serves.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Answers kept; beyond, all are forgotten.
+const KEPT_MAX: usize = 10_000;
+
+/// A sign of life within this time makes a viewer.
+const VIEWER_SPAN: Duration = Duration::from_secs(60);
+
+/// When it is worth asking again.
+const NEXT_POLL_AFTER: Duration = Duration::from_secs(5);
+
+/// Answers of the last moment.
+#[derive(Debug, Default)]
+pub struct Snapshots {
+    kept: Mutex<HashMap<EventId, (Instant, Arc<Snapshot>)>>,
+}
+
+/// The public facts of a queue.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The queue and its line.
+    pub facts: Facts,
+    /// Who gave a sign of life lately.
+    pub viewer_count: u64,
+    /// Turns granted within the last minute.
+    pub admitted_last_minute: u64,
+    /// When to ask again.
+    pub next_poll_after: Duration,
+}
+
+impl App {
+    /// The public facts of a queue.
+    pub async fn snapshot(&self, event_id: EventId) -> Result<Arc<Snapshot>, Error> {
+        let kept = lock(&self.snapshots.kept).get(&event_id).cloned();
+        if let Some((taken, snapshot)) = kept
+            && taken.elapsed() < FRESH
+        {
+            return Ok(snapshot);
+        }
+        let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
+        let admitted_last_minute = queues::admitted_lately(&self.stores.postgres, event_id).await?;
+        // Without Redis nobody knows who looks; the rest is still worth an answer.
+        let viewer_count = self.ranks.viewers(event_id, VIEWER_SPAN).await.unwrap_or(0);
+        let snapshot = Arc::new(Snapshot {
+            facts,
+            viewer_count,
+            admitted_last_minute,
+            next_poll_after: NEXT_POLL_AFTER,
+        });
+        let mut kept = lock(&self.snapshots.kept);
+        if kept.len() >= KEPT_MAX {
+            kept.clear();
+        }
+        kept.insert(event_id, (Instant::now(), Arc::clone(&snapshot)));
+        Ok(snapshot)
+    }
+}

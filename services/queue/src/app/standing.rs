@@ -1,0 +1,126 @@
+//! Where a customer stands: the truth about an entry at one revision of its queue.
+
+use std::time::Duration;
+
+use onsale_types::{CustomerId, EventId};
+
+use super::{App, places::Asked, tokens::GrantedTurn};
+use crate::{
+    domain::{
+        entry::{Entry, EntryState},
+        estimate::{Estimate, estimate},
+        pace::next_poll_after,
+        queue::QueueState,
+        refusal::Refusal,
+    },
+    error::Error,
+    store::{
+        entries,
+        queues::{self, Facts},
+    },
+};
+
+/// How often an entry that moved between two looks is looked at again.
+const LOOKS_MAX: u32 = 3;
+
+/// The truth about an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Of the queue.
+    pub revision: u64,
+    /// The entry.
+    pub entry: Entry,
+    /// How many stand before it, plus one; 0: it does not wait.
+    pub position: u64,
+    /// How long it will probably take.
+    pub estimate: Option<Estimate>,
+    /// The turn, while it has one.
+    pub turn: Option<GrantedTurn>,
+    /// State of the queue.
+    pub queue_state: QueueState,
+    /// When to ask again.
+    pub next_poll_after: Duration,
+}
+
+/// A question of a customer about their own entry.
+#[derive(Clone, Debug)]
+pub struct OwnEntry {
+    /// In which queue.
+    pub event_id: EventId,
+    /// Whose.
+    pub customer_id: CustomerId,
+    /// The token that they show; empty: none.
+    pub queue_token: String,
+}
+
+impl App {
+    /// Where the caller stands now; counts as a sign of life.
+    pub async fn position(&self, own: &OwnEntry) -> Result<Standing, Error> {
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let (facts, entry) = self.own_entry(own).await?;
+            self.note_seen(&entry);
+            let asked = Asked { event_id: entry.event_id, entry_id: entry.entry_id, seq: entry.seq };
+            let position = match entry.state {
+                EntryState::Waiting => self.positions.submit(asked).await?,
+                EntryState::Admitted | EntryState::Completed | EntryState::Expired | EntryState::Left => None,
+            };
+            // It left the line since we looked: what it is now is the better answer.
+            if entry.state == EntryState::Waiting && position.is_none() && looks < LOOKS_MAX {
+                continue;
+            }
+            return self.standing(&facts, entry, position);
+        }
+    }
+
+    /// The caller's newest entry, and its queue as it was a moment before.
+    pub(super) async fn own_entry(&self, own: &OwnEntry) -> Result<(Facts, Entry), Error> {
+        if !own.queue_token.is_empty() {
+            let now = self.clock.now();
+            self.tokens.check_place(&own.queue_token, own.event_id, own.customer_id, now)?;
+        }
+        let facts = queues::read(&self.stores.postgres, own.event_id, &self.defaults).await?;
+        let entry = entries::newest(&self.stores.postgres, own.event_id, own.customer_id).await?;
+        let entry = entry.ok_or(Refusal::EntryNotFound { event_id: own.event_id })?;
+        Ok((facts, entry))
+    }
+
+    /// Puts a standing together.
+    pub(super) fn standing(
+        &self,
+        facts: &Facts,
+        entry: Entry,
+        position: Option<u64>,
+    ) -> Result<Standing, Error> {
+        let is_waiting = entry.state == EntryState::Waiting;
+        // One who waits and is nowhere in line is just being admitted.
+        let position = if is_waiting { position.unwrap_or(1) } else { 0 };
+        let queue = &facts.queue;
+        let turn = match (entry.state, entry.turn) {
+            (EntryState::Admitted, Some(turn)) => Some(self.tokens.turn(&entry, turn)?),
+            _ => None,
+        };
+        let estimate = if is_waiting {
+            estimate(position, queue.state, &queue.policy, facts.line.service_time)
+        } else {
+            None
+        };
+        Ok(Standing {
+            revision: facts.line.revision,
+            entry,
+            position,
+            estimate,
+            turn,
+            queue_state: queue.state,
+            next_poll_after: next_poll_after(position, queue.policy.idle_timeout),
+        })
+    }
+
+    /// The customer is there.
+    pub(super) fn note_seen(&self, entry: &Entry) {
+        if entry.state == EntryState::Waiting {
+            self.seen.note(entry.event_id, [entry.entry_id]);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Turns, as Claim sees them: whether one holds, and how it ends.
+
+use std::sync::Arc;
+
+use onsale_proto::queue::v1::CompleteTurnResponse;
+use onsale_storage::{idempotency, postgres::Transaction};
+use onsale_types::{ClaimId, CustomerId, EntryId, EventId};
+
+use super::{App, tell::News};
+use crate::{
+    convert,
+    domain::{
+        entry::{Completion, Entry, EntryState, ExpireReason, Turn},
+        refusal::Refusal,
+    },
+    error::Error,
+    store::{entries, queues},
+};
+
+/// A turn, named as its token does.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnName {
+    /// Of which event.
+    pub event_id: EventId,
+    /// Whose.
+    pub customer_id: CustomerId,
+    /// Its fencing number.
+    pub fencing_number: u64,
+}
+
+impl App {
+    /// Whether a turn still holds.
+    pub async fn validate_turn(&self, turn: TurnName) -> Result<(EntryId, Turn), Error> {
+        let TurnName { event_id, customer_id, fencing_number } = turn;
+        let (check, now) =
+            entries::turn(&self.stores.postgres, event_id, customer_id, fencing_number).await?;
+        let (entry, turn) = check.holds(now)?;
+        Ok((entry.entry_id, turn))
+    }
+
+    /// Ends a turn with a purchase.
+    pub async fn complete_turn(
+        &self,
+        turn: TurnName,
+        claim_id: ClaimId,
+        request: &idempotency::Request<'_>,
+    ) -> Result<CompleteTurnResponse, Error> {
+        let work = |transaction: Transaction| async move {
+            let entry = self.complete_in(&transaction, turn, claim_id).await?;
+            let answer = convert::answers::completed(&entry);
+            Ok((answer, News::ended(turn.event_id, vec![entry], 0)))
+        };
+        self.change_once("complete turn", request, work).await
+    }
+
+    /// An order was completed; its turn is over. A turn that cannot be completed any more is nobody's to mend.
+    pub async fn order_completed(
+        self: &Arc<Self>,
+        transaction: &Transaction,
+        turn: TurnName,
+        claim_id: ClaimId,
+    ) -> Result<(), Error> {
+        match self.complete_in(transaction, turn, claim_id).await {
+            Ok(entry) => {
+                self.tell_later(turn.event_id, vec![entry.entry_id]);
+                Ok(())
+            }
+            Err(Error::Refused(refusal)) => {
+                let event_id = turn.event_id;
+                tracing::info!(%event_id, %claim_id, %refusal, "turn of a completed order is not completed");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A claim expired or was rejected; its turn is over.
+    pub async fn claim_lost(
+        self: &Arc<Self>,
+        transaction: &Transaction,
+        turn: TurnName,
+    ) -> Result<(), Error> {
+        let TurnName { event_id, customer_id, fencing_number } = turn;
+        let mut facts = match queues::lock(transaction, event_id, &self.defaults).await {
+            Ok(facts) => facts,
+            Err(Error::Refused(Refusal::EventNotFound { .. })) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let check = entries::turn_in(transaction, event_id, customer_id, fencing_number).await?;
+        let Some(entry) = check.entry.filter(|entry| entry.state == EntryState::Admitted) else {
+            return Ok(());
+        };
+        self.end(transaction, &mut facts, &[entry.entry_id], ExpireReason::TurnExpired).await?;
+        self.tell_later(event_id, vec![entry.entry_id]);
+        Ok(())
+    }
+
+    async fn complete_in(
+        &self,
+        transaction: &Transaction,
+        turn: TurnName,
+        claim_id: ClaimId,
+    ) -> Result<Entry, Error> {
+        let TurnName { event_id, customer_id, fencing_number } = turn;
+        let mut facts = queues::lock(transaction, event_id, &self.defaults).await?;
+        let check = entries::turn_in(transaction, event_id, customer_id, fencing_number).await?;
+        let (entry, was_open) = match check.completes(claim_id)? {
+            Completion::Done(entry) => return Ok(entry),
+            Completion::Complete { entry, was_open } => (entry, was_open),
+        };
+        facts.line.touch();
+        if let Some(turn) = entry.turn.filter(|_| was_open) {
+            facts.line.turn_ended(&turn, facts.now);
+        }
+        queues::save_line(transaction, event_id, &facts.line).await?;
+        entries::complete(transaction, entry.entry_id, claim_id, facts.line.revision, facts.now).await
+    }
+}

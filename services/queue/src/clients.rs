@@ -1,0 +1,3 @@
+//! Whom Queue asks.
+
+pub mod inventory;

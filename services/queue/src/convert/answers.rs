@@ -1,0 +1,231 @@
+//! From the domain to the contract's answers.
+
+use onsale_proto::queue::v1 as pb;
+
+use super::{duration, timestamp};
+use crate::{
+    app::{join::Joined, snapshot::Snapshot, standing::Standing, tokens::GrantedTurn, watch::Told},
+    domain::{
+        entry::{Entry, EntryState, ExpireReason, Turn},
+        estimate::Estimate,
+        policy::Policy,
+        queue::{Close, CloseReason, QueueState, RemainingSector},
+        watching::Update,
+    },
+    store::queues::Facts,
+};
+
+/// Answer of `JoinQueue`.
+#[must_use]
+pub fn joined(joined: Joined) -> pb::JoinQueueResponse {
+    pb::JoinQueueResponse {
+        standing: Some(standing(joined.standing)),
+        queue_token: joined.queue_token,
+        follow_method: pb::FollowMethod::Stream.into(),
+    }
+}
+
+/// Answer of `LeaveQueue`.
+#[must_use]
+pub fn left(left: &Entry) -> pb::LeaveQueueResponse {
+    pb::LeaveQueueResponse { entry: Some(entry(left)) }
+}
+
+/// Answer of `CompleteTurn`.
+#[must_use]
+pub fn completed(completed: &Entry) -> pb::CompleteTurnResponse {
+    pb::CompleteTurnResponse { entry: Some(entry(completed)) }
+}
+
+/// Answer of `ValidateTurn`.
+#[must_use]
+pub fn valid(entry_id: onsale_types::EntryId, turn: Turn) -> pb::ValidateTurnResponse {
+    pb::ValidateTurnResponse {
+        entry_id: entry_id.to_string(),
+        expire_time: Some(timestamp(turn.expire_time)),
+    }
+}
+
+/// A standing.
+#[must_use]
+pub fn standing(standing: Standing) -> pb::Standing {
+    pb::Standing {
+        revision: standing.revision,
+        entry: Some(entry(&standing.entry)),
+        position: standing.position,
+        estimate: standing.estimate.map(estimate),
+        turn: standing.turn.map(turn),
+        queue_state: queue_state(standing.queue_state).into(),
+        next_poll_after: Some(duration(standing.next_poll_after)),
+    }
+}
+
+/// Answer of `GetQueueSnapshot`.
+#[must_use]
+pub fn snapshot(snapshot: &Snapshot) -> pb::GetQueueSnapshotResponse {
+    let Facts { queue, line, now } = &snapshot.facts;
+    // A draft's time is not public.
+    let open_time = queue.open_time.filter(|_| queue.is_active);
+    let public = pb::QueueSnapshot {
+        event_id: queue.event_id.to_string(),
+        state: queue_state(queue.state).into(),
+        mode: pb::QueueMode::Tracked.into(),
+        open_time: open_time.map(timestamp),
+        waiting_count: line.waiting_count,
+        viewer_count: snapshot.viewer_count,
+        average_service_time: line.service_time.map(duration),
+        admitted_last_minute: u32::try_from(snapshot.admitted_last_minute).unwrap_or(u32::MAX),
+        joins_paused: queue.joins_paused,
+        close_reason: queue.close_reason().map(close_reason).unwrap_or_default().into(),
+        remaining_sectors: remaining(queue.close.as_ref()),
+        notice: queue.notice.clone(),
+        snapshot_time: Some(timestamp(*now)),
+    };
+    pb::GetQueueSnapshotResponse {
+        revision: line.revision,
+        snapshot: Some(public),
+        next_poll_after: Some(duration(snapshot.next_poll_after)),
+    }
+}
+
+/// A queue, as its organizer sees it.
+#[must_use]
+pub fn queue(facts: &Facts) -> pb::Queue {
+    let Facts { queue, line, .. } = facts;
+    pb::Queue {
+        event_id: queue.event_id.to_string(),
+        state: queue_state(queue.state).into(),
+        policy: Some(policy(&queue.policy)),
+        open_time: queue.open_time.map(timestamp),
+        joins_paused: queue.joins_paused,
+        close_reason: queue.close_reason().map(close_reason).unwrap_or_default().into(),
+        remaining_sectors: remaining(queue.close.as_ref()),
+        notice: queue.notice.clone(),
+        revision: line.revision,
+        update_time: Some(timestamp(queue.update_time)),
+    }
+}
+
+/// One message of `WatchQueue`.
+#[must_use]
+pub fn told(told: Told) -> pb::WatchQueueResponse {
+    use pb::queue_update::Update as Message;
+    let message = match told.update {
+        Update::Position { seq, position, estimate: range, state } => {
+            Message::PositionUpdate(pb::PositionUpdate {
+                seq,
+                position,
+                estimate: range.map(estimate),
+                queue_state: queue_state(state).into(),
+            })
+        }
+        Update::Turn(_) => Message::TurnGranted(pb::TurnGranted { turn: told.turn.map(turn) }),
+        Update::Paused { time, joins_paused, notice } => {
+            Message::QueuePaused(pb::QueuePaused { pause_time: Some(timestamp(time)), joins_paused, notice })
+        }
+        Update::Resumed { time } => {
+            Message::QueueResumed(pb::QueueResumed { resume_time: Some(timestamp(time)) })
+        }
+        Update::Closed { close, notice } => Message::QueueClosed(pb::QueueClosed {
+            reason: close_reason(close.reason).into(),
+            close_time: Some(timestamp(close.time)),
+            remaining_sectors: remaining(Some(&close)),
+            notice,
+        }),
+        Update::Expired { reason, time } => Message::EntryExpired(pb::EntryExpired {
+            reason: expire_reason(reason).into(),
+            expire_time: Some(timestamp(time)),
+        }),
+    };
+    pb::WatchQueueResponse {
+        update: Some(pb::QueueUpdate { revision: told.revision, update: Some(message) }),
+    }
+}
+
+fn entry(entry: &Entry) -> pb::Entry {
+    pb::Entry {
+        entry_id: entry.entry_id.to_string(),
+        event_id: entry.event_id.to_string(),
+        seq: entry.seq,
+        state: entry_state(entry.state).into(),
+        join_time: Some(timestamp(entry.join_time)),
+        display_name: entry.display_name.clone(),
+        avatar_url: entry.avatar_url.clone(),
+        expire_reason: entry.expire_reason.map(expire_reason).unwrap_or_default().into(),
+        end_time: entry.end_time.map(timestamp),
+    }
+}
+
+fn turn(granted: GrantedTurn) -> pb::Turn {
+    let GrantedTurn { turn, token, checkout_url } = granted;
+    pb::Turn {
+        token,
+        fencing_number: turn.fencing_number,
+        grant_time: Some(timestamp(turn.grant_time)),
+        expire_time: Some(timestamp(turn.expire_time)),
+        checkout_url,
+    }
+}
+
+fn estimate(estimate: Estimate) -> pb::Estimate {
+    pb::Estimate { wait_min: Some(duration(estimate.wait_min)), wait_max: Some(duration(estimate.wait_max)) }
+}
+
+fn policy(policy: &Policy) -> pb::QueuePolicy {
+    pb::QueuePolicy {
+        mode: pb::QueueMode::Tracked.into(),
+        admissions_per_minute: policy.admissions_per_minute,
+        open_turns_max: policy.open_turns_max,
+        turn_duration: Some(duration(policy.turn_duration)),
+        idle_timeout: Some(duration(policy.idle_timeout)),
+        waiting_max: policy.waiting_max,
+        ..pb::QueuePolicy::default()
+    }
+}
+
+fn remaining(close: Option<&Close>) -> Vec<pb::RemainingSector> {
+    let sector = |sector: &RemainingSector| pb::RemainingSector {
+        sector_id: sector.sector_id.to_string(),
+        name: sector.name.clone(),
+        free_count: sector.free_count,
+    };
+    close.map(|close| close.remaining.iter().map(sector).collect()).unwrap_or_default()
+}
+
+pub(super) const fn expire_reason(reason: ExpireReason) -> pb::ExpireReason {
+    match reason {
+        ExpireReason::NotSeen => pb::ExpireReason::NotSeen,
+        ExpireReason::TurnExpired => pb::ExpireReason::TurnExpired,
+        ExpireReason::Left => pb::ExpireReason::Left,
+        ExpireReason::Blocked => pb::ExpireReason::Blocked,
+        ExpireReason::QueueClosed => pb::ExpireReason::QueueClosed,
+    }
+}
+
+const fn entry_state(state: EntryState) -> pb::EntryState {
+    match state {
+        EntryState::Waiting => pb::EntryState::Waiting,
+        EntryState::Admitted => pb::EntryState::Admitted,
+        EntryState::Completed => pb::EntryState::Completed,
+        EntryState::Expired => pb::EntryState::Expired,
+        EntryState::Left => pb::EntryState::Left,
+    }
+}
+
+const fn queue_state(state: QueueState) -> pb::QueueState {
+    match state {
+        QueueState::Scheduled => pb::QueueState::Scheduled,
+        QueueState::Open => pb::QueueState::Open,
+        QueueState::Paused => pb::QueueState::Paused,
+        QueueState::Closed => pb::QueueState::Closed,
+    }
+}
+
+const fn close_reason(reason: CloseReason) -> pb::CloseReason {
+    match reason {
+        CloseReason::SoldOut => pb::CloseReason::SoldOut,
+        CloseReason::Ended => pb::CloseReason::Ended,
+        CloseReason::Canceled => pb::CloseReason::Canceled,
+        CloseReason::Organizer => pb::CloseReason::Organizer,
+    }
+}

@@ -1,0 +1,331 @@
+//! From the contract's requests to the domain: every field is checked, and everything that is wrong is said at once.
+
+use std::time::Duration;
+
+use onsale_kit::error::{InvalidFields, Violations};
+use onsale_proto::queue::v1 as pb;
+use onsale_types::{ClaimId, CustomerId, EventId, RequestId, SectorId, Timestamp};
+use prost::Message;
+use uuid::Uuid;
+
+use super::read_timestamp;
+use crate::{
+    app::{control::Control, join::Join, standing::OwnEntry, turns::TurnName},
+    domain::{policy::PolicyChange, queue::CloseReason},
+};
+
+const DISPLAY_NAME_CHARS_MAX: usize = 64;
+const AVATAR_URL_CHARS_MAX: usize = 512;
+const NOTICE_CHARS_MAX: usize = 280;
+const REMAINING_SECTORS_MAX: usize = 200;
+const RATE_MAX: u32 = 1_000_000;
+const OPEN_TURNS_MAX: u32 = 1_000_000;
+const WAITING_MAX: u64 = 100_000_000;
+const TURN_SPAN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(2 * 60 * 60));
+const IDLE_SPAN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(24 * 60 * 60));
+/// A queue opens at most this far ahead.
+const OPEN_AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// An organizer's request: what it is about, its id, and the wish.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    /// The event.
+    pub event_id: EventId,
+    /// The request's id.
+    pub request_id: RequestId,
+    /// The wish.
+    pub control: Control,
+}
+
+/// A request that is about an event and may come twice.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// The event.
+    pub event_id: EventId,
+    /// The request's id.
+    pub request_id: RequestId,
+}
+
+/// `JoinQueue`, of this customer.
+pub fn join(customer_id: CustomerId, request: &pb::JoinQueueRequest) -> Result<Join, InvalidFields> {
+    let mut violations = Violations::new();
+    let named = named(&mut violations, &request.event_id, &request.request_id);
+    check_text(&mut violations, "display_name", &request.display_name, DISPLAY_NAME_CHARS_MAX);
+    check_text(&mut violations, "avatar_url", &request.avatar_url, AVATAR_URL_CHARS_MAX);
+    if !request.avatar_url.is_empty() && !is_https(&request.avatar_url) {
+        violations.push("avatar_url", "must be an https URL");
+    }
+    // Two requests with one id and different bodies are a mistake of the caller.
+    let fingerprint = Uuid::new_v5(&Uuid::NAMESPACE_OID, &request.encode_to_vec());
+    violations.build(|| {
+        let Named { event_id, request_id } = named?;
+        Some(Join {
+            event_id,
+            customer_id,
+            request_id,
+            fingerprint,
+            display_name: request.display_name.clone(),
+            avatar_url: request.avatar_url.clone(),
+        })
+    })
+}
+
+/// A question of this customer about their own entry.
+pub fn own_entry(
+    customer_id: CustomerId,
+    event_id: &str,
+    queue_token: String,
+) -> Result<OwnEntry, InvalidFields> {
+    let event_id = self::event_id(event_id)?;
+    Ok(OwnEntry { event_id, customer_id, queue_token })
+}
+
+/// An event's id alone.
+pub fn event_id(event_id: &str) -> Result<EventId, InvalidFields> {
+    let mut violations = Violations::new();
+    let event_id = violations.check("event_id", EventId::parse(event_id));
+    violations.build(|| event_id)
+}
+
+/// `LeaveQueue`.
+pub fn leave(request: &pb::LeaveQueueRequest) -> Result<Named, InvalidFields> {
+    let mut violations = Violations::new();
+    let named = named(&mut violations, &request.event_id, &request.request_id);
+    violations.build(|| named)
+}
+
+/// `ValidateTurn`.
+pub fn validate_turn(request: &pb::ValidateTurnRequest) -> Result<TurnName, InvalidFields> {
+    let mut violations = Violations::new();
+    let turn = turn_name(&mut violations, &request.event_id, &request.customer_id, request.fencing_number);
+    violations.build(|| turn)
+}
+
+/// `CompleteTurn`.
+pub fn complete_turn(
+    request: &pb::CompleteTurnRequest,
+) -> Result<(TurnName, ClaimId, RequestId), InvalidFields> {
+    let mut violations = Violations::new();
+    let turn = turn_name(&mut violations, &request.event_id, &request.customer_id, request.fencing_number);
+    let claim_id = violations.check("claim_id", ClaimId::parse(&request.claim_id));
+    let request_id = violations.check("request_id", RequestId::parse(&request.request_id));
+    violations.build(|| Some((turn?, claim_id?, request_id?)))
+}
+
+/// `OpenQueue`, at `now`.
+pub fn open(request: &pb::OpenQueueRequest, now: Timestamp) -> Result<Steering, InvalidFields> {
+    let mut violations = Violations::new();
+    let named = named(&mut violations, &request.event_id, &request.request_id);
+    let open_time = match request.open_time {
+        Some(time) => {
+            let time = read_timestamp(time).ok_or("is not a time");
+            let time = time.and_then(|time| {
+                let is_near = time.saturating_since(now) <= OPEN_AHEAD_MAX;
+                if is_near { Ok(time) } else { Err("must be at most one year ahead") }
+            });
+            violations.check("open_time", time)
+        }
+        None => None,
+    };
+    steering(violations, named, || Some(Control::Open { open_time }))
+}
+
+/// `PauseQueue`.
+pub fn pause(request: &pb::PauseQueueRequest) -> Result<Steering, InvalidFields> {
+    let mut violations = Violations::new();
+    let named = named(&mut violations, &request.event_id, &request.request_id);
+    check_text(&mut violations, "notice", &request.notice, NOTICE_CHARS_MAX);
+    let (joins_paused, notice) = (request.joins_paused, request.notice.clone());
+    steering(violations, named, || Some(Control::Pause { joins_paused, notice }))
+}
+
+/// `ResumeQueue`.
+pub fn resume(request: &pb::ResumeQueueRequest) -> Result<Steering, InvalidFields> {
+    let mut violations = Violations::new();
+    let named = named(&mut violations, &request.event_id, &request.request_id);
+    steering(violations, named, || Some(Control::Resume))
+}
+
+/// `CloseQueue`.
+pub fn close(request: &pb::CloseQueueRequest) -> Result<Steering, InvalidFields> {
+    let mut violations = Violations::new();
+    let named = named(&mut violations, &request.event_id, &request.request_id);
+    check_text(&mut violations, "notice", &request.notice, NOTICE_CHARS_MAX);
+    let reason = pb::CloseReason::try_from(request.reason).map_err(|_unknown| "is not a reason to close");
+    let reason = violations.check("reason", reason).map(close_reason);
+    if request.remaining_sector_ids.len() > REMAINING_SECTORS_MAX {
+        violations.push("remaining_sector_ids", format!("must be at most {REMAINING_SECTORS_MAX}"));
+    }
+    let mut remaining = Vec::new();
+    for (index, sector_id) in request.remaining_sector_ids.iter().take(REMAINING_SECTORS_MAX).enumerate() {
+        let field = format!("remaining_sector_ids[{index}]");
+        remaining.extend(violations.check(field, SectorId::parse(sector_id)));
+    }
+    let notice = request.notice.clone();
+    steering(violations, named, || Some(Control::Close { reason: reason?, remaining, notice }))
+}
+
+/// `UpdateQueuePolicy`.
+pub fn update_policy(request: &pb::UpdateQueuePolicyRequest) -> Result<Steering, InvalidFields> {
+    let mut violations = Violations::new();
+    let named = named(&mut violations, &request.event_id, &request.request_id);
+    let change = match &request.policy {
+        Some(policy) => {
+            let paths = request.update_mask.as_ref().map(|mask| mask.paths.as_slice());
+            policy_change(&mut violations, policy, paths)
+        }
+        None => {
+            violations.push("policy", "is required");
+            PolicyChange::default()
+        }
+    };
+    steering(violations, named, || Some(Control::Retune(change)))
+}
+
+/// Every field of a policy that a mask may name.
+const POLICY_FIELDS: [&str; 10] = [
+    "mode",
+    "admissions_per_minute",
+    "open_turns_max",
+    "turn_duration",
+    "idle_timeout",
+    "waiting_max",
+    "milestones",
+    "window_size",
+    "active_windows",
+    "slide_interval",
+];
+
+fn policy_change(
+    violations: &mut Violations,
+    policy: &pb::QueuePolicy,
+    paths: Option<&[String]>,
+) -> PolicyChange {
+    for path in paths.unwrap_or_default() {
+        if !POLICY_FIELDS.contains(&path.as_str()) {
+            violations.push("update_mask", format!("has no field {path:?}"));
+        }
+    }
+    // Named by the mask; without one, set to something.
+    let is_meant = |field: &str, is_set: bool| match paths {
+        Some(paths) if !paths.is_empty() => paths.iter().any(|path| path == field),
+        Some(_) | None => is_set,
+    };
+    refuse_unoffered(violations, policy, &is_meant);
+    let mut change = PolicyChange::default();
+    if is_meant("admissions_per_minute", policy.admissions_per_minute != 0) {
+        let rate = at_most(policy.admissions_per_minute, RATE_MAX);
+        change.admissions_per_minute = violations.check("policy.admissions_per_minute", rate).map(Some);
+    }
+    if is_meant("open_turns_max", policy.open_turns_max != 0) {
+        let turns = at_most(policy.open_turns_max, OPEN_TURNS_MAX);
+        change.open_turns_max = violations.check("policy.open_turns_max", turns).map(Some);
+    }
+    if is_meant("turn_duration", policy.turn_duration.is_some()) {
+        let span = optional_span(policy.turn_duration, TURN_SPAN);
+        change.turn_duration = violations.check("policy.turn_duration", span);
+    }
+    if is_meant("idle_timeout", policy.idle_timeout.is_some()) {
+        let span = optional_span(policy.idle_timeout, IDLE_SPAN);
+        change.idle_timeout = violations.check("policy.idle_timeout", span);
+    }
+    if is_meant("waiting_max", policy.waiting_max != 0) {
+        let is_good = (1..=WAITING_MAX).contains(&policy.waiting_max);
+        let waiting = is_good.then_some(policy.waiting_max);
+        let waiting = waiting.ok_or_else(|| format!("must be from 1 to {WAITING_MAX}"));
+        change.waiting_max = violations.check("policy.waiting_max", waiting).map(Some);
+    }
+    change
+}
+
+/// What the contract has and this version does not do yet must not look as if it were done.
+fn refuse_unoffered(
+    violations: &mut Violations,
+    policy: &pb::QueuePolicy,
+    is_meant: &impl Fn(&str, bool) -> bool,
+) {
+    let is_mode_set = policy.mode != i32::from(pb::QueueMode::Unspecified);
+    if is_meant("mode", is_mode_set) && policy.mode != i32::from(pb::QueueMode::Tracked) {
+        violations.push("policy.mode", "must be TRACKED: other modes are not offered yet");
+    }
+    for (field, is_set) in [
+        ("milestones", !policy.milestones.is_empty()),
+        ("window_size", policy.window_size != 0),
+        ("active_windows", policy.active_windows != 0),
+        ("slide_interval", policy.slide_interval.is_some()),
+    ] {
+        if is_meant(field, is_set) {
+            violations.push(format!("policy.{field}"), "is not offered yet");
+        }
+    }
+}
+
+fn at_most(value: u32, max: u32) -> Result<u32, String> {
+    if value <= max { Ok(value) } else { Err(format!("must be at most {max}")) }
+}
+
+fn optional_span(
+    span: Option<prost_types::Duration>,
+    (min, max): (Duration, Duration),
+) -> Result<Option<Duration>, String> {
+    let Some(span) = span else { return Ok(None) };
+    match Duration::try_from(span) {
+        Ok(span) if (min..=max).contains(&span) => Ok(Some(span)),
+        _ => Err(format!("must be from {} s to {} s", min.as_secs(), max.as_secs())),
+    }
+}
+
+fn steering(
+    violations: Violations,
+    named: Option<Named>,
+    control: impl FnOnce() -> Option<Control>,
+) -> Result<Steering, InvalidFields> {
+    violations.build(|| {
+        let Named { event_id, request_id } = named?;
+        Some(Steering { event_id, request_id, control: control()? })
+    })
+}
+
+fn named(violations: &mut Violations, event_id: &str, request_id: &str) -> Option<Named> {
+    let event_id = violations.check("event_id", EventId::parse(event_id));
+    let request_id = violations.check("request_id", RequestId::parse(request_id));
+    Some(Named { event_id: event_id?, request_id: request_id? })
+}
+
+fn turn_name(
+    violations: &mut Violations,
+    event_id: &str,
+    customer_id: &str,
+    fencing_number: u64,
+) -> Option<TurnName> {
+    let event_id = violations.check("event_id", EventId::parse(event_id));
+    let customer_id = violations.check("customer_id", CustomerId::parse(customer_id));
+    // Beyond what the store counts to, nobody has one.
+    let is_number = (1..=i64::MAX.unsigned_abs()).contains(&fencing_number);
+    let number = if is_number { Ok(fencing_number) } else { Err("is not a fencing number") };
+    let fencing_number = violations.check("fencing_number", number);
+    Some(TurnName { event_id: event_id?, customer_id: customer_id?, fencing_number: fencing_number? })
+}
+
+fn close_reason(reason: pb::CloseReason) -> CloseReason {
+    match reason {
+        pb::CloseReason::Unspecified | pb::CloseReason::SoldOut => CloseReason::SoldOut,
+        pb::CloseReason::Ended => CloseReason::Ended,
+        pb::CloseReason::Canceled => CloseReason::Canceled,
+        pb::CloseReason::Organizer => CloseReason::Organizer,
+    }
+}
+
+fn check_text(violations: &mut Violations, field: &str, text: &str, chars_max: usize) {
+    if text.chars().count() > chars_max {
+        violations.push(field, format!("must be at most {chars_max} characters"));
+    }
+    if text.chars().any(char::is_control) {
+        violations.push(field, "must have no control characters");
+    }
+}
+
+fn is_https(url: &str) -> bool {
+    let host = url.strip_prefix("https://").and_then(|rest| rest.split(['/', '?', '#']).next());
+    host.is_some_and(|host| !host.is_empty()) && !url.contains(char::is_whitespace)
+}

@@ -1,0 +1,58 @@
+//! How many get their turn now.
+
+use super::{line::Line, policy::Policy, queue::QueueState};
+
+/// How many of those who wait are to be admitted: no more than the rate, the open turns and what is free allow.
+/// `line.bucket` must be filled up to now.
+#[must_use]
+pub fn count(state: QueueState, policy: &Policy, line: &Line, free_units: u64, batch_max: u64) -> u64 {
+    match state {
+        QueueState::Open => {}
+        QueueState::Scheduled | QueueState::Paused | QueueState::Closed => return 0,
+    }
+    // What is left in the bucket of a rate that was turned down to nothing is not admitted either.
+    if policy.admissions_per_minute == 0 {
+        return 0;
+    }
+    let slots = u64::from(policy.open_turns_max).saturating_sub(line.open_turn_count);
+    line.waiting_count.min(line.bucket.whole()).min(slots).min(free_units).min(batch_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use onsale_types::Timestamp;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::bucket::Bucket;
+
+    proptest! {
+        #[test]
+        fn no_limit_is_passed(
+            waiting_count in 0_u64..5_000, open_turn_count in 0_u64..2_000, open_turns_max in 0_u32..2_000,
+            rate in 0_u32..100_000, free in 0_u64..3_000, seconds in 0_i64..100,
+        ) {
+            let policy = Policy {
+                admissions_per_minute: rate,
+                open_turns_max,
+                turn_duration: Duration::from_secs(60),
+                idle_timeout: Duration::from_secs(60),
+                waiting_max: 10,
+            };
+            let bucket = Bucket { level: 0, time: Timestamp::EPOCH }.filled(rate, Timestamp::from_secs(seconds));
+            let line = Line {
+                revision: 0, last_seq: 10_000, last_admitted_seq: 0, last_fencing_number: 0,
+                waiting_count, open_turn_count, bucket, service_time: None,
+            };
+            let admitted = count(QueueState::Open, &policy, &line, free, 500);
+            prop_assert!(admitted <= waiting_count && admitted <= free && admitted <= 500);
+            prop_assert!(admitted <= bucket.whole());
+            prop_assert!(admitted == 0 || open_turn_count + admitted <= u64::from(open_turns_max));
+            for state in [QueueState::Scheduled, QueueState::Paused, QueueState::Closed] {
+                prop_assert_eq!(count(state, &policy, &line, free, 500), 0);
+            }
+        }
+    }
+}

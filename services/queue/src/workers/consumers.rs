@@ -1,0 +1,86 @@
+//! What Queue hears from others: one consumer for each topic of which the contract names it as a listener.
+
+use std::sync::Arc;
+
+use onsale_kit::BuildError;
+use onsale_proto::{
+    EventPayload,
+    events::v1::{
+        ClaimReleased, EventActivated, EventCreated, EventEnded, InventoryAvailable, InventorySoldOut,
+        OrderCompleted,
+    },
+};
+use onsale_storage::{
+    messaging::{Consumer, ConsumerConfig, Handler, HandlerError, Message},
+    postgres::Transaction,
+};
+use onsale_types::EventId;
+
+use crate::{
+    SERVICE,
+    app::{App, learn::Report},
+    convert::events,
+};
+
+/// Handles every topic; a message says which it is of.
+struct Listening {
+    app: Arc<App>,
+}
+
+/// Starts them.
+pub fn start(app: &Arc<App>) -> Result<(), BuildError> {
+    listen::<EventCreated>(app)?;
+    listen::<EventActivated>(app)?;
+    listen::<EventEnded>(app)?;
+    listen::<InventorySoldOut>(app)?;
+    listen::<InventoryAvailable>(app)?;
+    listen::<OrderCompleted>(app)?;
+    listen::<ClaimReleased>(app)
+}
+
+fn listen<P: EventPayload>(app: &Arc<App>) -> Result<(), BuildError> {
+    let stores = &app.stores;
+    let config = ConsumerConfig { group: SERVICE.to_owned(), ..ConsumerConfig::default() };
+    let consumer = Consumer::new::<P>(
+        stores.postgres.clone(),
+        stores.redis.clone(),
+        Arc::clone(&app.clock),
+        config,
+        Listening { app: Arc::clone(app) },
+    )?;
+    app.tasks.spawn(P::TOPIC, consumer.run(app.tasks.token()));
+    Ok(())
+}
+
+impl Handler for Listening {
+    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
+        match message.topic.as_str() {
+            EventCreated::TOPIC => self.learn(transaction, events::created(message.payload()?)?).await,
+            EventActivated::TOPIC => self.learn(transaction, events::activated(&message.payload()?)?).await,
+            EventEnded::TOPIC => self.learn(transaction, events::ended(&message.payload()?)?).await,
+            InventorySoldOut::TOPIC => self.learn(transaction, events::sold_out(&message.payload()?)?).await,
+            InventoryAvailable::TOPIC => {
+                self.learn(transaction, events::available(&message.payload()?)?).await
+            }
+            OrderCompleted::TOPIC => match events::completed(&message.payload()?)? {
+                Some((turn, claim_id)) => Ok(self.app.order_completed(transaction, turn, claim_id).await?),
+                None => Ok(()),
+            },
+            ClaimReleased::TOPIC => match events::lost(&message.payload()?)? {
+                Some(turn) => Ok(self.app.claim_lost(transaction, turn).await?),
+                None => Ok(()),
+            },
+            topic => Err(HandlerError::Poison(format!("nobody handles {topic}").into())),
+        }
+    }
+}
+
+impl Listening {
+    async fn learn(
+        &self,
+        transaction: &Transaction,
+        (event_id, report): (EventId, Report),
+    ) -> Result<(), HandlerError> {
+        Ok(self.app.learn(transaction, event_id, report).await?)
+    }
+}

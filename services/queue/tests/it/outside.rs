@@ -1,0 +1,35 @@
+//! The JSON on the channel `queue_events`, for systems outside of the mesh.
+
+use futures_util::StreamExt;
+use serde_json::Value;
+
+use crate::world::{SOON, World};
+
+#[tokio::test]
+async fn a_turn_and_an_end_are_told_outside_of_the_mesh() {
+    let world = World::start().await;
+    let event = world.open_queue().await;
+    let client = redis::Client::open(world.service.redis.urls[0].as_str()).unwrap();
+    let mut channel = client.get_async_pubsub().await.unwrap();
+    channel.subscribe("queue_events").await.unwrap();
+    let mut messages = channel.on_message();
+    let person = world.join_all(1, &event).await.remove(0);
+    world.inventory.set_free(1);
+    let turn = world.turn(&person, &event).await;
+    world.leave(&person, &event).await.unwrap();
+    let mut told: Vec<Value> = Vec::new();
+    while told.len() < 2 {
+        let message = tokio::time::timeout(SOON, messages.next()).await.unwrap().unwrap();
+        let message: Value = serde_json::from_slice(message.get_payload_bytes()).unwrap();
+        // The channel is shared by everybody on this Redis.
+        if message["match_id"] == event.as_str() {
+            told.push(message);
+        }
+    }
+    assert_eq!(told[0]["event"], "queue.turn_granted");
+    assert_eq!(told[0]["user_id"], person.customer_id());
+    assert_eq!(told[0]["session_token"], turn.token);
+    assert!(told[0]["expires_at"].as_str().unwrap().ends_with('Z'));
+    assert_eq!(told[1]["event"], "queue.expired");
+    assert_eq!(told[1]["reason"], "LEFT");
+}

@@ -1,0 +1,120 @@
+//! What Redis loses, what a restart forgets, and what silence costs: never a number in line.
+
+use onsale_proto::{
+    auth::v1::Role,
+    queue::v1::{EntryState, ExpireReason},
+};
+use onsale_queue::store::keys::Keys;
+use onsale_storage::redis::Command;
+use onsale_testkit::wait_until;
+use onsale_types::EventId;
+use uuid::Uuid;
+
+use crate::world::{Person, SOON, World};
+
+/// Deletes everything that Redis has about the event's line.
+async fn wipe(world: &World, event: &str) {
+    let keys = Keys::new(world.redis.keyspace("queue").unwrap());
+    let event_id = EventId::parse(event).unwrap();
+    for key in [keys.line(event_id), keys.waiting(event_id), keys.seen(event_id)] {
+        let _removed: i64 = world.redis.run(Command::new("DEL").key(&key.unwrap())).await.unwrap();
+    }
+}
+
+/// Whether Redis knows everybody who waits again.
+async fn is_loaded(world: &World, event: &str) -> bool {
+    let keys = Keys::new(world.redis.keyspace("queue").unwrap());
+    let line = keys.line(EventId::parse(event).unwrap()).unwrap();
+    world.redis.run(Command::new("HEXISTS").key(&line).arg("loaded")).await.unwrap()
+}
+
+async fn assert_places(world: &World, people: &[Person], event: &str, first_seq: u64) {
+    for (person, expected) in people.iter().zip(1_u64..) {
+        let standing = world.position(person, event).await.unwrap();
+        assert_eq!(standing.position, expected);
+        assert_eq!(standing.entry.unwrap().seq, first_seq + expected - 1);
+    }
+}
+
+#[tokio::test]
+async fn a_wiped_redis_changes_no_seq_and_no_position() {
+    let world = World::start().await;
+    let event = world.open_queue().await;
+    let mut people = world.join_all(10, &event).await;
+    wait_until("redis knows the line", SOON, || is_loaded(&world, &event)).await;
+    wipe(&world, &event).await;
+    // Joining first: the new ones alone would look like the whole line.
+    people.extend(world.join_all(2, &event).await);
+    assert_places(&world, &people, &event, 1).await;
+    wait_until("redis knows the line again", SOON, || is_loaded(&world, &event)).await;
+    assert_places(&world, &people, &event, 1).await;
+    wipe(&world, &event).await;
+    world.leave(&people[0], &event).await.unwrap();
+    let mut watcher = world.watch(&people[11], &event).await.unwrap();
+    watcher.until_position(11).await;
+    wipe(&world, &event).await;
+    world.inventory.set_free(1_000);
+    watcher.until_turn().await;
+    let turn = world.turn(&people[11], &event).await;
+    assert_eq!(turn.fencing_number, 11);
+}
+
+#[tokio::test]
+async fn an_entry_that_redis_alone_lost_or_kept_is_put_right() {
+    let world = World::start_with(&[("RECONCILE__INTERVAL", "300ms")]).await;
+    let event = world.open_queue().await;
+    let people = world.join_all(4, &event).await;
+    wait_until("redis knows the line", SOON, || is_loaded(&world, &event)).await;
+    let keys = Keys::new(world.redis.keyspace("queue").unwrap());
+    let waiting = keys.waiting(EventId::parse(&event).unwrap()).unwrap();
+    let first = world.position(&people[0], &event).await.unwrap().entry.unwrap().entry_id;
+    let lost = Command::new("ZREM").key(&waiting).arg(first);
+    let kept = Command::new("ZADD").key(&waiting).arg(2).arg(Uuid::now_v7().to_string());
+    let _removed: i64 = world.redis.run(lost).await.unwrap();
+    let _added: i64 = world.redis.run(kept).await.unwrap();
+    wait_until("positions are right", SOON, || async {
+        let mut all_right = true;
+        for (person, expected) in people.iter().zip(1_u64..) {
+            all_right &= world.position(person, &event).await.unwrap().position == expected;
+        }
+        all_right
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_restart_on_the_same_stores_keeps_every_place_turn_and_number() {
+    let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "1")]).await;
+    let event = world.selling_queue().await;
+    let people = world.join_all(4, &event).await;
+    let turn = world.turn(&people[0], &event).await;
+    let world = world.restart().await;
+    let people: Vec<Person> = people.iter().map(|person| world.again(person, Role::Customer)).collect();
+    assert_eq!(world.turn(&people[0], &event).await, turn);
+    assert_places(&world, &people[1..], &event, 2).await;
+    world.leave(&people[0], &event).await.unwrap();
+    assert_eq!(world.turn(&people[1], &event).await.fencing_number, turn.fencing_number + 1);
+    let next = world.join(&world.customer(), &event).await.unwrap().standing.unwrap();
+    assert_eq!(next.entry.unwrap().seq, 5);
+}
+
+#[tokio::test]
+async fn who_is_silent_for_too_long_loses_the_place_and_who_watches_does_not() {
+    let world = World::start_with(&[
+        ("POLICY__IDLE_TIMEOUT", "3s"),
+        ("SWEEP__IDLE_INTERVAL", "100ms"),
+        ("WATCH__SEEN_INTERVAL", "300ms"),
+    ])
+    .await;
+    let event = world.open_queue().await;
+    let people = world.join_all(2, &event).await;
+    let mut watcher = world.watch(&people[1], &event).await.unwrap();
+    watcher.until_position(2).await;
+    // The silent one is never asked about: asking would be a sign of life.
+    watcher.until_position(1).await;
+    let silent = world.position(&people[0], &event).await.unwrap().entry.unwrap();
+    assert_eq!((silent.state(), silent.expire_reason()), (EntryState::Expired, ExpireReason::NotSeen));
+    // Lost signs count as signs just made.
+    wipe(&world, &event).await;
+    assert_eq!(world.position(&people[1], &event).await.unwrap().position, 1);
+}

@@ -1,0 +1,456 @@
+//! What the tests share: the service, what its neighbours say, and people who use it.
+
+use std::{sync::Arc, time::Duration};
+
+use onsale_kit::{
+    auth::{Identity, KeySet, SignedToken, SigningKey, TokenReader},
+    contract::RoleSet,
+    tasks::Tasks,
+};
+use onsale_proto::{
+    EventPayload, TOPICS,
+    auth::v1::Role,
+    events::v1::{CreatedSector, EventActivated, EventCreated},
+    inventory::v1::inventory_service_server::InventoryServiceServer,
+    queue::v1::{
+        self as pb, queue_admin_service_client::QueueAdminServiceClient,
+        queue_internal_service_client::QueueInternalServiceClient, queue_service_client::QueueServiceClient,
+    },
+    r#type::v1::EventSummary,
+};
+use onsale_storage::{
+    messaging::{NewEvent, Outbox, Relay, RelayConfig},
+    postgres::{self, Parameters, Postgres, Transaction},
+    redis::{Redis, RedisConfig},
+};
+use onsale_testkit::{
+    service::{TestService, TestStores},
+    stack,
+    tokens::{ISSUER, Mint},
+    wait_until,
+};
+use onsale_types::{SystemClock, Timestamp};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Code, Request, Status, transport::Channel};
+use tonic_types::{ErrorDetails, StatusExt};
+use uuid::Uuid;
+
+use crate::{inventory::FakeInventory, watcher::Watcher};
+
+/// How long anything may take that should be quick.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// The service and everything around it.
+pub(crate) struct World {
+    pub(crate) service: TestService,
+    pub(crate) inventory: FakeInventory,
+    pub(crate) postgres: Postgres,
+    pub(crate) redis: Redis,
+    pub(crate) channel: Channel,
+    pub(crate) organizer: Person,
+    jwks: String,
+    settings: Vec<(String, String)>,
+    /// Publish what the neighbours say.
+    voices: Vec<Voice>,
+    tasks: Tasks,
+}
+
+/// A neighbour that publishes events.
+struct Voice {
+    service: &'static str,
+    outbox: Outbox,
+    postgres: Postgres,
+}
+
+/// Somebody, known by a subject.
+#[derive(Clone, Debug)]
+pub(crate) struct Person {
+    subject: String,
+    token: String,
+}
+
+/// What a turn token says besides customer and expiry.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TurnClaims {
+    pub(crate) event_id: String,
+    pub(crate) entry_id: String,
+    pub(crate) fencing_number: u64,
+}
+
+impl World {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let tasks = Tasks::new();
+        let inventory = FakeInventory::default();
+        let url = serve(&tasks, inventory.clone()).await;
+        let key = SigningKey::generate().unwrap();
+        let jwks = SigningKey::parse(&key).unwrap().jwks();
+        let mut all: Vec<(String, String)> = [
+            ("NEIGHBOURS__INVENTORY__TARGET", url.as_str()),
+            ("TURNS__SIGNING_KEY", key.as_str()),
+            ("WEB__URL", "https://shop.test"),
+            ("ADMISSION__INTERVAL", "50ms"),
+            ("SWEEP__INTERVAL", "50ms"),
+            ("WATCH__LOOK_INTERVAL", "200ms"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+        all.extend(settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        let stores =
+            TestStores { database: stack::database().await.unwrap(), redis: stack::redis().await.unwrap() };
+        let service = run(stores, &all).await;
+        Self::around(service, inventory, jwks, all, tasks).await
+    }
+
+    async fn around(
+        service: TestService,
+        inventory: FakeInventory,
+        jwks: String,
+        settings: Vec<(String, String)>,
+        tasks: Tasks,
+    ) -> Self {
+        let postgres = Postgres::connect(&service.database.config("queue")).await.unwrap();
+        let config = RedisConfig::new(service.redis.urls.clone(), service.redis.prefix.clone());
+        let redis = Redis::connect(&config).await.unwrap();
+        let mut voices = Vec::new();
+        for name in ["inventory", "claim"] {
+            let postgres = Postgres::connect(&service.database.config(name)).await.unwrap();
+            let outbox = Outbox::new(name, Arc::new(SystemClock));
+            let config = RelayConfig::default();
+            let relay = Relay::new(postgres.clone(), redis.clone(), &outbox, TOPICS, config).unwrap();
+            tasks.spawn("relay", relay.run(tasks.token()));
+            voices.push(Voice { service: name, outbox, postgres });
+        }
+        let channel = service.channel().await.unwrap();
+        let organizer = Person::new(&service.mint, Role::Organizer);
+        Self { service, inventory, postgres, redis, channel, organizer, jwks, settings, voices, tasks }
+    }
+
+    /// Stops the service and starts another on the same stores, as after a deployment.
+    pub(crate) async fn restart(self) -> Self {
+        let Self { service, inventory, jwks, settings, tasks, channel, organizer, .. } = self;
+        drop(channel);
+        tasks.shutdown(SOON).await;
+        let TestService { server, database, redis, .. } = service;
+        let drained = server.shutdown().await;
+        assert!(drained.tasks_aborted.is_empty(), "{drained:?}");
+        // The fake's server went with the tasks.
+        let tasks = Tasks::new();
+        let url = serve(&tasks, inventory.clone()).await;
+        let settings: Vec<(String, String)> = settings
+            .into_iter()
+            .map(|(key, value)| if key.ends_with("TARGET") { (key, url.clone()) } else { (key, value) })
+            .collect();
+        let service = run(TestStores { database, redis }, &settings).await;
+        let mut world = Self::around(service, inventory, jwks, settings, tasks).await;
+        world.organizer = world.again(&organizer, Role::Organizer);
+        world
+    }
+
+    pub(crate) fn customer(&self) -> Person {
+        Person::new(&self.service.mint, Role::Customer)
+    }
+
+    /// The same person with a token that this world's service takes.
+    pub(crate) fn again(&self, person: &Person, role: Role) -> Person {
+        let token = self.service.mint.token_for(&person.subject, &[role]);
+        Person { subject: person.subject.clone(), token }
+    }
+
+    pub(crate) fn customers(&self) -> QueueServiceClient<Channel> {
+        QueueServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn admin(&self) -> QueueAdminServiceClient<Channel> {
+        QueueAdminServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn internal(&self) -> QueueInternalServiceClient<Channel> {
+        QueueInternalServiceClient::new(self.channel.clone())
+    }
+
+    /// A request of Claim.
+    pub(crate) fn as_claim<T>(&self, message: T) -> Request<T> {
+        bearer(&self.service.mint.token_for("claim", &[Role::Service]), message)
+    }
+
+    /// Says something as the service that the contract names as its source.
+    pub(crate) async fn say<P: EventPayload>(&self, key: &str, payload: &P) {
+        let voice = self.voices.iter().find(|voice| voice.service == P::SOURCE).unwrap();
+        let event = NewEvent::new(key, payload);
+        let (outbox, events) = (&voice.outbox, &[event]);
+        let work = |transaction: Transaction| async move { outbox.append(&transaction, events).await };
+        let said: Result<_, postgres::Error> = voice.postgres.transaction("say", work).await;
+        said.unwrap();
+        outbox.wake_relay();
+    }
+
+    pub(crate) async fn create_event(&self, event: &str, revision: u64) {
+        let created = EventCreated {
+            event: Some(summary(event)),
+            organizer_id: self.organizer.organizer_id(),
+            revision,
+            sectors: vec![CreatedSector {
+                sector_id: sector_of(event),
+                name: "North".to_owned(),
+                capacity: 100,
+                ..CreatedSector::default()
+            }],
+            ..EventCreated::default()
+        };
+        self.say(event, &created).await;
+    }
+
+    pub(crate) async fn activate_event(&self, event: &str, revision: u64, on_sale_time: Option<Timestamp>) {
+        let activated = EventActivated {
+            event_id: event.to_owned(),
+            revision,
+            on_sale_time: on_sale_time.map(to_pb),
+            activate_time: None,
+        };
+        self.say(event, &activated).await;
+    }
+
+    /// A queue that is open; nothing is free, so nobody is admitted until the test says so.
+    pub(crate) async fn open_queue(&self) -> String {
+        let event = Uuid::now_v7().to_string();
+        self.inventory.set_sector(&sector_of(&event));
+        self.create_event(&event, 1).await;
+        self.activate_event(&event, 2, None).await;
+        self.wait_for_state(&event, pb::QueueState::Open).await;
+        event
+    }
+
+    /// As [`World::open_queue`], with admission at hand.
+    pub(crate) async fn selling_queue(&self) -> String {
+        let event = self.open_queue().await;
+        self.inventory.set_free(1_000);
+        event
+    }
+
+    pub(crate) async fn snapshot(&self, event: &str) -> Result<pb::QueueSnapshot, Status> {
+        let request = pb::GetQueueSnapshotRequest { event_id: event.to_owned() };
+        let answer = self.customers().get_queue_snapshot(request).await?;
+        Ok(answer.into_inner().snapshot.unwrap())
+    }
+
+    /// Looks at the table: the snapshot serves a moment too long for a test.
+    pub(crate) async fn wait_for_state(&self, event: &str, state: pb::QueueState) {
+        let name = state.as_str_name().trim_start_matches("QUEUE_STATE_");
+        let event_id = Uuid::parse_str(event).unwrap();
+        wait_until(&format!("the queue is {name}"), SOON, || async {
+            let sql = "SELECT count(*) FROM queue WHERE event_id = $1 AND state = $2";
+            self.count(sql, &[&event_id, &name]).await == 1
+        })
+        .await;
+    }
+
+    pub(crate) async fn count(&self, sql: &'static str, parameters: Parameters<'_>) -> i64 {
+        self.postgres.query_one("count", sql, parameters).await.unwrap().get(0)
+    }
+
+    pub(crate) async fn join(&self, person: &Person, event: &str) -> Result<pb::JoinQueueResponse, Status> {
+        let request = pb::JoinQueueRequest {
+            request_id: Uuid::now_v7().to_string(),
+            event_id: event.to_owned(),
+            ..pb::JoinQueueRequest::default()
+        };
+        Ok(self.customers().join_queue(person.ask(request)).await?.into_inner())
+    }
+
+    /// Joins one after the other.
+    pub(crate) async fn join_all(&self, count: usize, event: &str) -> Vec<Person> {
+        let mut people = Vec::new();
+        for _ in 0..count {
+            let person = self.customer();
+            self.join(&person, event).await.unwrap();
+            people.push(person);
+        }
+        people
+    }
+
+    pub(crate) async fn position(&self, person: &Person, event: &str) -> Result<pb::Standing, Status> {
+        let request = pb::GetPositionRequest { event_id: event.to_owned(), queue_token: String::new() };
+        let answer = self.customers().get_position(person.ask(request)).await?;
+        Ok(answer.into_inner().standing.unwrap())
+    }
+
+    pub(crate) async fn leave(&self, person: &Person, event: &str) -> Result<pb::Entry, Status> {
+        let request =
+            pb::LeaveQueueRequest { request_id: Uuid::now_v7().to_string(), event_id: event.to_owned() };
+        Ok(self.customers().leave_queue(person.ask(request)).await?.into_inner().entry.unwrap())
+    }
+
+    pub(crate) async fn watch(&self, person: &Person, event: &str) -> Result<Watcher, Status> {
+        self.watch_from(person, event, 0).await
+    }
+
+    pub(crate) async fn watch_from(
+        &self,
+        person: &Person,
+        event: &str,
+        last_revision: u64,
+    ) -> Result<Watcher, Status> {
+        let request =
+            pb::WatchQueueRequest { event_id: event.to_owned(), queue_token: String::new(), last_revision };
+        let stream = self.customers().watch_queue(person.ask(request)).await?.into_inner();
+        Ok(Watcher::new(stream, last_revision))
+    }
+
+    /// Waits until the person has a turn.
+    pub(crate) async fn turn(&self, person: &Person, event: &str) -> pb::Turn {
+        wait_until("there is a turn", SOON, || async {
+            self.position(person, event).await.unwrap().turn.is_some()
+        })
+        .await;
+        self.position(person, event).await.unwrap().turn.unwrap()
+    }
+
+    /// What a turn token says, if it is genuine.
+    pub(crate) fn read_turn(&self, token: &str) -> SignedToken<TurnClaims> {
+        let keys = KeySet::parse(&self.jwks).unwrap();
+        TokenReader::new(keys, "queue", "onsale-turn").read(token).unwrap()
+    }
+
+    /// Retunes as the organizer.
+    pub(crate) async fn retune(&self, event: &str, policy: pb::QueuePolicy, paths: &[&str]) -> pb::Queue {
+        let request = pb::UpdateQueuePolicyRequest {
+            request_id: Uuid::now_v7().to_string(),
+            event_id: event.to_owned(),
+            policy: Some(policy),
+            update_mask: Some(prost_types::FieldMask {
+                paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            }),
+        };
+        let answer = self.admin().update_queue_policy(self.organizer.ask(request)).await;
+        answer.unwrap().into_inner().queue.unwrap()
+    }
+
+    pub(crate) async fn pause(&self, event: &str, joins_paused: bool) -> pb::Queue {
+        let request = pb::PauseQueueRequest {
+            request_id: Uuid::now_v7().to_string(),
+            event_id: event.to_owned(),
+            joins_paused,
+            notice: "one moment".to_owned(),
+        };
+        let answer = self.admin().pause_queue(self.organizer.ask(request)).await;
+        answer.unwrap().into_inner().queue.unwrap()
+    }
+
+    pub(crate) async fn resume(&self, event: &str) -> Result<pb::Queue, Status> {
+        let request =
+            pb::ResumeQueueRequest { request_id: Uuid::now_v7().to_string(), event_id: event.to_owned() };
+        Ok(self.admin().resume_queue(self.organizer.ask(request)).await?.into_inner().queue.unwrap())
+    }
+
+    pub(crate) async fn close(&self, event: &str, reason: pb::CloseReason) -> Result<pb::Queue, Status> {
+        let request = pb::CloseQueueRequest {
+            request_id: Uuid::now_v7().to_string(),
+            event_id: event.to_owned(),
+            reason: reason.into(),
+            ..pb::CloseQueueRequest::default()
+        };
+        Ok(self.admin().close_queue(self.organizer.ask(request)).await?.into_inner().queue.unwrap())
+    }
+}
+
+impl Person {
+    fn new(mint: &Mint, role: Role) -> Self {
+        let subject = Uuid::now_v7().to_string();
+        let token = mint.token_for(&subject, &[role]);
+        Self { subject, token }
+    }
+
+    pub(crate) fn ask<T>(&self, message: T) -> Request<T> {
+        bearer(&self.token, message)
+    }
+
+    pub(crate) fn customer_id(&self) -> String {
+        self.identity().customer_id().to_string()
+    }
+
+    pub(crate) fn organizer_id(&self) -> String {
+        self.identity().organizer_id().to_string()
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            subject: self.subject.clone(),
+            roles: RoleSet::EMPTY,
+            issuer: ISSUER.into(),
+            email: None,
+            locale: None,
+            display_name: None,
+            expiry: Timestamp::EPOCH,
+        }
+    }
+}
+
+async fn run(stores: TestStores, settings: &[(String, String)]) -> TestService {
+    let settings: Vec<(&str, &str)> =
+        settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let (service, defaults) = (onsale_queue::SERVICE, onsale_queue::DEFAULTS);
+    TestService::start_on(service, defaults, stores, &settings, onsale_queue::build).await.unwrap()
+}
+
+async fn serve(tasks: &Tasks, inventory: FakeInventory) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let stopped = tasks.token().cancelled_owned();
+    let server = tonic::transport::Server::builder()
+        .add_service(InventoryServiceServer::new(inventory))
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopped);
+    tasks.spawn("fake inventory", async move { drop(server.await) });
+    url
+}
+
+fn bearer<T>(token: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+    request
+}
+
+pub(crate) fn summary(event: &str) -> EventSummary {
+    EventSummary {
+        event_id: event.to_owned(),
+        name: "Final".to_owned(),
+        venue_name: "Stadium".to_owned(),
+        venue_address: String::new(),
+        time_zone: "Europe/Zagreb".to_owned(),
+        start_time: Some(to_pb(Timestamp::from_secs(4_000_000_000))),
+    }
+}
+
+/// The one sector of an event.
+pub(crate) fn sector_of(event: &str) -> String {
+    Uuid::new_v5(&Uuid::parse_str(event).unwrap(), b"sector").to_string()
+}
+
+pub(crate) fn to_pb(time: Timestamp) -> prost_types::Timestamp {
+    let (seconds, nanos) = time.to_seconds_and_nanos();
+    prost_types::Timestamp { seconds, nanos }
+}
+
+/// Asserts a refusal, and gives its details.
+#[track_caller]
+pub(crate) fn refused<T: std::fmt::Debug>(
+    answer: Result<T, Status>,
+    code: Code,
+    reason: &str,
+) -> ErrorDetails {
+    let status = answer.expect_err("it is refused");
+    let details = status.get_error_details();
+    let found = details.error_info().map(|info| info.reason.clone()).unwrap_or_default();
+    assert_eq!((status.code(), found.as_str()), (code, reason), "{status:?}");
+    details
+}
+
+/// A fact of a refusal.
+pub(crate) fn fact(details: &ErrorDetails, name: &str) -> Option<String> {
+    details.error_info().and_then(|info| info.metadata.get(name).cloned())
+}
