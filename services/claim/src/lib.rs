@@ -3,15 +3,31 @@
 pub mod config;
 pub mod grpc;
 
+pub mod app;
+pub mod clients;
+pub mod convert;
+pub mod domain;
+pub mod error;
+pub mod store;
+pub mod workers;
+
+mod metrics;
+
 use std::sync::Arc;
 
-use onsale_kit::{BuildError, server::Chassis};
+use onsale_kit::{BuildError, auth::TokenReader, server::Chassis};
 use onsale_proto::claim::v1::{
     claim_internal_service_server::ClaimInternalServiceServer, claim_service_server::ClaimServiceServer,
 };
 use onsale_storage::Stores;
+use tokio::sync::Notify;
 
-use crate::{config::Config, grpc::Grpc};
+use crate::{
+    app::App,
+    clients::{inventory::Inventory, queue::Queue},
+    config::Config,
+    grpc::Grpc,
+};
 
 /// The service's name: of its schema, its key prefix, its deployment.
 pub const SERVICE: &str = "claim";
@@ -19,10 +35,27 @@ pub const SERVICE: &str = "claim";
 /// The settings it comes with.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
+/// Who signs turn tokens, and what they are for.
+const TURN_ISSUER: &str = "queue";
+const TURN_AUDIENCE: &str = "onsale-turn";
+
 /// Puts the parts together; the one place where they meet.
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
-    Stores::open(&config.stores, chassis).await?;
-    let grpc = Arc::new(Grpc::default());
+    metrics::describe();
+    let stores = Stores::open(&config.stores, chassis).await?;
+    let neighbours = chassis.neighbours()?;
+    let app = Arc::new(App {
+        stores,
+        queue: Queue::new(neighbours.channel("queue", &config.neighbours.queue)?),
+        inventory: Inventory::new(neighbours.channel("inventory", &config.neighbours.inventory)?),
+        turns: TokenReader::new(config.turns.keys()?, TURN_ISSUER, TURN_AUDIENCE),
+        clock: chassis.clock(),
+        claims: config.claims,
+        holds: config.holds,
+        release_hint: Notify::new(),
+    });
+    workers::start(&app, &config.consumers, chassis)?;
+    let grpc = Arc::new(Grpc::new(app));
     chassis
         .add_service(ClaimServiceServer::from_arc(Arc::clone(&grpc)))
         .add_service(ClaimInternalServiceServer::from_arc(grpc));

@@ -1,3 +1,26 @@
-//! Claim through gRPC, on a real Postgres and a real Redis Cluster.
+//! Claim through gRPC, on a real Postgres and a real Redis Cluster. Queue and Inventory are small servers of the tests.
 
+#[cfg(test)]
+mod confirm;
+#[cfg(test)]
+mod create;
+#[cfg(test)]
+mod create_idempotency;
+#[cfg(test)]
+mod create_refusals;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
+mod expiry;
+#[cfg(test)]
+mod inventory;
+#[cfg(test)]
+mod queue;
+#[cfg(test)]
+mod read;
+#[cfg(test)]
+mod release;
+#[cfg(test)]
 mod starts;
+#[cfg(test)]
+mod world;

@@ -1,9 +1,35 @@
 //! The service stands: it opens its stores, says that it is ready, and stops when asked to.
 
-use onsale_testkit::service;
+use onsale_kit::config::{self, ConfigError, Environment};
+use onsale_testkit::{service, tokens::Mint, wait_until};
+
+use crate::world::{SOON, World};
 
 #[tokio::test]
 async fn it_is_ready_on_real_stores_and_drains_cleanly() {
-    service::assert_starts_and_drains(onsale_claim::SERVICE, onsale_claim::DEFAULTS, onsale_claim::build)
-        .await;
+    let world = World::start().await;
+    wait_until("the service is ready", SOON, || async {
+        world.service.server.readiness().verdict().is_ready()
+    })
+    .await;
+    let drained = world.service.server.shutdown().await;
+    assert!(drained.is_clean(), "{drained:?}");
+}
+
+#[test]
+fn it_does_not_start_without_the_keys_of_turn_tokens_or_with_holds_shorter_than_claims() {
+    let problems = |settings: &[(&str, &str)]| {
+        let stores = [("STORES__POSTGRES__URL", "postgres://nobody@localhost/none")];
+        let settings: Vec<_> = stores.iter().chain(settings).copied().collect();
+        let environment: Environment = service::environment(&Mint::new(), &settings);
+        let loaded =
+            config::load::<onsale_claim::config::Config>("claim", onsale_claim::DEFAULTS, &environment);
+        match loaded.expect_err("the settings are bad") {
+            ConfigError::Problems(problems) => problems.into_iter().map(|it| it.key).collect::<Vec<_>>(),
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!(problems(&[]), ["turns.jwks"]);
+    let bad = problems(&[("CLAIMS__WINDOW", "0s"), ("HOLDS__KEEP_LONGER", "25h"), ("HOLDS__BATCH_MAX", "0")]);
+    assert_eq!(bad, ["turns.jwks", "claims.window", "holds.batch_max", "holds.keep_longer"]);
 }

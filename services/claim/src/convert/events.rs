@@ -1,0 +1,41 @@
+//! What others hear of a claim.
+
+use onsale_proto::events::v1::{ClaimReleased, OrderCompleted};
+use onsale_types::Timestamp;
+
+use super::{
+    answers::{item_to_pb, release_reason},
+    event_to_pb, money_to_pb, timestamp_to_pb,
+};
+use crate::domain::Claim;
+
+/// The claim was paid, and its units are sold.
+#[must_use]
+pub fn order_completed(claim: &Claim, now: Timestamp) -> OrderCompleted {
+    OrderCompleted {
+        claim_id: claim.id.to_string(),
+        event: event_to_pb(&claim.event),
+        customer_id: claim.customer.to_string(),
+        buyer_email: claim.buyer.email.clone(),
+        buyer_locale: claim.buyer.locale.clone(),
+        items: claim.items.iter().map(item_to_pb).collect(),
+        total: money_to_pb(claim.total),
+        payment_id: claim.life.payment().map(|payment| payment.to_string()).unwrap_or_default(),
+        fencing_number: claim.fencing_number,
+        complete_time: timestamp_to_pb(now),
+    }
+}
+
+/// The claim was given up; `unit_count` units go back with it.
+#[must_use]
+pub fn claim_released(claim: &Claim, unit_count: u32, now: Timestamp) -> ClaimReleased {
+    ClaimReleased {
+        claim_id: claim.id.to_string(),
+        event: event_to_pb(&claim.event),
+        customer_id: claim.customer.to_string(),
+        reason: release_reason(claim.life.stage()).into(),
+        unit_count,
+        fencing_number: claim.fencing_number,
+        release_time: timestamp_to_pb(now),
+    }
+}

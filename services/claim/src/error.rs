@@ -1,0 +1,215 @@
+//! Why Claim says no, or cannot answer. One type for all use cases: most of these can come out of several.
+
+use onsale_kit::error::{Kind, QuotaViolation, Reason, ServiceError, to_status};
+use onsale_proto::{
+    claim::v1::ErrorReason, inventory::v1::ErrorReason as InventoryReason,
+    queue::v1::ErrorReason as QueueReason, r#type::v1::ErrorReason as CommonReason,
+};
+use onsale_storage::{idempotency, postgres};
+use onsale_types::{ClaimId, CustomerId, PaymentId, Timestamp};
+use tonic::Status;
+
+use crate::{
+    clients,
+    domain::{LimitExceeded, TurnError},
+};
+
+/// Why a claim could not be made, changed or told.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such claim, or it is another's.
+    #[error("there is no claim {claim}")]
+    ClaimNotFound {
+        /// The id asked for.
+        claim: ClaimId,
+    },
+    /// The customer has an open claim for the event.
+    #[error("the customer has an open claim for this event")]
+    ClaimOpenExists {
+        /// That one.
+        claim: ClaimId,
+    },
+    /// The customer would have more units than the event allows.
+    #[error("at most {} units of this event per customer, {} left", exceeded.units_max, exceeded.units_left)]
+    LimitExceeded {
+        /// Who.
+        customer: CustomerId,
+        /// The limit, and what is left of it.
+        exceeded: LimitExceeded,
+    },
+    /// Tickets could not be sent.
+    #[error("the customer has no verified email")]
+    EmailNotVerified,
+    /// The claim is paid and stays.
+    #[error("claim {claim} is paid")]
+    ClaimConfirmed {
+        /// Which.
+        claim: ClaimId,
+    },
+    /// What was paid is not what was to be paid.
+    #[error("what was paid is not the total of claim {claim}")]
+    AmountMismatch {
+        /// Which claim.
+        claim: ClaimId,
+    },
+    /// Another payment was first.
+    #[error("claim {claim} was paid by another payment")]
+    PaidByAnother {
+        /// Which claim.
+        claim: ClaimId,
+        /// The first payment.
+        payment: PaymentId,
+    },
+    /// The turn token gives no right.
+    #[error("the turn token is not valid for this event and customer")]
+    TurnTokenInvalid,
+    /// The turn ran out.
+    #[error("the turn ended at {expire_time}")]
+    TurnExpired {
+        /// When.
+        expire_time: Timestamp,
+    },
+    /// No invitation can be genuine: quotas are not served yet.
+    #[error("the invitation token is not valid")]
+    InvitationTokenInvalid,
+    /// Another call was at the same thing; begun again, it finds what that one left.
+    #[error("lost against a concurrent call: {what}")]
+    Contended {
+        /// At what.
+        what: &'static str,
+    },
+    /// A neighbour refused, or could not answer.
+    #[error(transparent)]
+    Neighbour(#[from] clients::Error),
+    /// The request cannot be told apart from another.
+    #[error(transparent)]
+    Idempotency(#[from] idempotency::Error),
+    /// Postgres failed.
+    #[error("failed to read or write claims")]
+    Postgres(#[from] postgres::Error),
+    /// A stored value makes no sense.
+    #[error("the stored {what} makes no sense")]
+    Stored {
+        /// Which value.
+        what: &'static str,
+    },
+}
+
+impl Error {
+    /// Whether the step it came from certainly changed nothing and never will, so that what was reserved for it can go.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Idempotency(error) => matches!(error, idempotency::Error::RequestIdReused { .. }),
+            Self::Neighbour(_) | Self::Postgres(_) => false,
+            Self::ClaimNotFound { .. }
+            | Self::ClaimOpenExists { .. }
+            | Self::LimitExceeded { .. }
+            | Self::EmailNotVerified
+            | Self::ClaimConfirmed { .. }
+            | Self::AmountMismatch { .. }
+            | Self::PaidByAnother { .. }
+            | Self::TurnTokenInvalid
+            | Self::TurnExpired { .. }
+            | Self::InvitationTokenInvalid
+            | Self::Contended { .. }
+            | Self::Stored { .. } => true,
+        }
+    }
+}
+
+impl From<TurnError> for Error {
+    fn from(error: TurnError) -> Self {
+        match error {
+            TurnError::Foreign => Self::TurnTokenInvalid,
+            TurnError::Expired { expire_time } => Self::TurnExpired { expire_time },
+        }
+    }
+}
+
+impl ServiceError for Error {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::ClaimNotFound { .. } => Kind::NotFound,
+            Self::ClaimOpenExists { .. }
+            | Self::LimitExceeded { .. }
+            | Self::EmailNotVerified
+            | Self::ClaimConfirmed { .. }
+            | Self::AmountMismatch { .. }
+            | Self::PaidByAnother { .. }
+            | Self::TurnExpired { .. } => Kind::State,
+            Self::TurnTokenInvalid | Self::InvitationTokenInvalid => Kind::Forbidden,
+            Self::Contended { .. } => Kind::Contended,
+            Self::Neighbour(error) => error.kind(),
+            Self::Idempotency(error) => error.kind(),
+            Self::Postgres(error) => error.kind(),
+            Self::Stored { .. } => Kind::Internal,
+        }
+    }
+
+    fn reason(&self) -> Reason {
+        let own = match self {
+            Self::ClaimNotFound { .. } => ErrorReason::ClaimNotFound,
+            Self::ClaimOpenExists { .. } => ErrorReason::ClaimOpenExists,
+            Self::LimitExceeded { .. } => ErrorReason::CustomerLimitExceeded,
+            Self::EmailNotVerified => ErrorReason::EmailNotVerified,
+            Self::ClaimConfirmed { .. } => ErrorReason::ClaimConfirmed,
+            Self::AmountMismatch { .. } => ErrorReason::AmountMismatch,
+            Self::PaidByAnother { .. } => ErrorReason::ClaimPaidByAnother,
+            Self::TurnTokenInvalid => return Reason::from_proto(QueueReason::TurnTokenInvalid.as_str_name()),
+            Self::TurnExpired { .. } => return Reason::from_proto(QueueReason::TurnExpired.as_str_name()),
+            Self::InvitationTokenInvalid => {
+                return Reason::from_proto(InventoryReason::InvitationTokenInvalid.as_str_name());
+            }
+            Self::Contended { .. } => return CommonReason::Contended.into(),
+            Self::Neighbour(error) => return error.reason(),
+            Self::Idempotency(error) => return error.reason(),
+            Self::Postgres(error) => return error.reason(),
+            Self::Stored { .. } => return CommonReason::Internal.into(),
+        };
+        Reason::from_proto(own.as_str_name())
+    }
+
+    fn metadata(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::ClaimNotFound { claim }
+            | Self::ClaimOpenExists { claim }
+            | Self::ClaimConfirmed { claim }
+            | Self::AmountMismatch { claim } => vec![("claim_id", claim.to_string())],
+            Self::PaidByAnother { claim, payment } => {
+                vec![("claim_id", claim.to_string()), ("payment_id", payment.to_string())]
+            }
+            Self::LimitExceeded { exceeded, .. } => vec![
+                ("units_per_customer_max", exceeded.units_max.to_string()),
+                ("units_left", exceeded.units_left.to_string()),
+            ],
+            Self::TurnExpired { expire_time } => vec![("expire_time", expire_time.to_string())],
+            Self::EmailNotVerified
+            | Self::TurnTokenInvalid
+            | Self::InvitationTokenInvalid
+            | Self::Contended { .. }
+            | Self::Neighbour(_)
+            | Self::Idempotency(_)
+            | Self::Postgres(_)
+            | Self::Stored { .. } => Vec::new(),
+        }
+    }
+
+    fn quota(&self) -> Option<QuotaViolation> {
+        let Self::LimitExceeded { customer, exceeded } = self else { return None };
+        Some(QuotaViolation {
+            subject: format!("customer:{customer}"),
+            description: format!("at most {} units of this event", exceeded.units_max),
+        })
+    }
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        match error {
+            // With all its details: the contract names the neighbour's reasons as Claim's own.
+            Error::Neighbour(clients::Error::Refused { status, .. }) => *status,
+            error => to_status(&error),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! What Claim keeps, all of it in Postgres: SQL in, domain types out. Redis carries its events and nothing else.
+
+pub mod allowance;
+pub mod claim;
+pub mod hold;
+
+mod row;

@@ -1,0 +1,122 @@
+//! Other services' events: one consumer for each topic that names Claim as a listener.
+
+use std::{error::Error as StdError, sync::Arc};
+
+use onsale_kit::{
+    error::{Chain, Kind, ServiceError},
+    server::Chassis,
+};
+use onsale_proto::{
+    EventPayload,
+    events::v1::{PaymentConfirmed, PaymentFailed, PaymentRefunded, QueueExpired, QueueTurnGranted},
+};
+use onsale_storage::{
+    messaging::{Consumer, ConsumerConfig, Error as MessagingError, Handler, HandlerError, Message},
+    postgres::Transaction,
+};
+use onsale_types::ClaimId;
+
+use crate::{SERVICE, app::App, config::ConsumersConfig, convert, error::Error};
+
+/// Starts a consumer for every topic.
+pub(super) fn start(
+    app: &Arc<App>,
+    config: &ConsumersConfig,
+    chassis: &Chassis,
+) -> Result<(), MessagingError> {
+    let starter = Starter { app, config, chassis };
+    starter.start::<PaymentConfirmed, _>("consume payment.confirmed", Confirmed(Arc::clone(app)))?;
+    starter.start::<PaymentFailed, _>("consume payment.failed", Failed(Arc::clone(app)))?;
+    // Shown nowhere: the contract's states end with CONFIRMED or RELEASED, and sold units do not come back.
+    starter.start::<PaymentRefunded, _>("consume payment.refunded", Acknowledge)?;
+    // A turn is proven by its token and by Queue, not by hearsay.
+    starter.start::<QueueTurnGranted, _>("consume queue.turn_granted", Acknowledge)?;
+    starter.start::<QueueExpired, _>("consume queue.expired", TurnEnds(Arc::clone(app)))
+}
+
+struct Starter<'a> {
+    app: &'a Arc<App>,
+    config: &'a ConsumersConfig,
+    chassis: &'a Chassis,
+}
+
+impl Starter<'_> {
+    fn start<P: EventPayload, H: Handler>(
+        &self,
+        task: &'static str,
+        handler: H,
+    ) -> Result<(), MessagingError> {
+        let config = ConsumerConfig {
+            group: SERVICE.to_owned(),
+            concurrency: self.config.concurrency,
+            ..ConsumerConfig::default()
+        };
+        let (postgres, redis) = (self.app.stores.postgres.clone(), self.app.stores.redis.clone());
+        let consumer = Consumer::new::<P>(postgres, redis, self.chassis.clock(), config, handler)?;
+        let tasks = self.chassis.tasks();
+        tasks.spawn(task, consumer.run(tasks.token()));
+        Ok(())
+    }
+}
+
+/// Confirms the claim, as `ConfirmClaim` does. Whose money goes back then is for Payment to see: it asks by call, too.
+struct Confirmed(Arc<App>);
+
+impl Handler for Confirmed {
+    async fn handle(&self, _: &Transaction, message: &Message) -> Result<(), HandlerError> {
+        let command = convert::payment_confirmed(&message.payload()?).map_err(poison)?;
+        match self.0.confirm_claim(command).await {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.kind(), Kind::State | Kind::NotFound) => {
+                tracing::info!(error = %Chain(&error), "a payment confirms no claim");
+                Ok(())
+            }
+            Err(error) => Err(failure(error)),
+        }
+    }
+}
+
+/// Releases the claim whose payment failed.
+struct Failed(Arc<App>);
+
+impl Handler for Failed {
+    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
+        let event: PaymentFailed = message.payload()?;
+        let claim = ClaimId::parse(&event.claim_id).map_err(poison)?;
+        self.0.release_unpaid(transaction, claim).await.map_err(failure)
+    }
+}
+
+/// Releases the claim of a turn that was left.
+struct TurnEnds(Arc<App>);
+
+impl Handler for TurnEnds {
+    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
+        match convert::turn_ended(&message.payload()?).map_err(poison)? {
+            Some(turn) => self.0.release_of_turn(transaction, turn).await.map_err(failure),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Nothing to do.
+struct Acknowledge;
+
+impl Handler for Acknowledge {
+    async fn handle(&self, _: &Transaction, _: &Message) -> Result<(), HandlerError> {
+        Ok(())
+    }
+}
+
+fn poison(error: impl StdError + Send + Sync + 'static) -> HandlerError {
+    HandlerError::Poison(error.into())
+}
+
+fn failure(error: Error) -> HandlerError {
+    match error.kind() {
+        Kind::Unavailable | Kind::Timeout | Kind::Limited | Kind::Contended => {
+            HandlerError::Unavailable(error.into())
+        }
+        _ => HandlerError::Retry(error.into()),
+    }
+}

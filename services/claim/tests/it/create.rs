@@ -1,0 +1,242 @@
+//! `CreateClaim`: units for a customer with a turn, and nothing left behind when it is cut.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onsale_proto::{claim::v1 as pb, inventory::v1::HoldState, r#type::v1::UnitSelection};
+use onsale_testkit::wait_until;
+use tonic::Code;
+
+use crate::{
+    inventory::PRICE_MINOR,
+    world::{CAPACITY, SOON, UNITS_MAX, World, metadata, money, reason, units},
+};
+
+#[tokio::test]
+async fn a_customer_with_a_turn_claims_units_and_gets_all_there_is_to_know() {
+    let world = World::start().await;
+    let customer = world.customer();
+    let selections = vec![
+        UnitSelection { sector_id: world.general.clone(), count: 2, units: Vec::new() },
+        UnitSelection { sector_id: world.seated.clone(), count: 0, units: vec![7, 8] },
+    ];
+    let claim = world.create(&customer, world.wish_for(&customer, selections)).await.unwrap();
+
+    assert_eq!(claim.state(), pb::ClaimState::Claimed);
+    assert_eq!(claim.customer_id, customer.id);
+    assert_eq!(claim.event.as_ref().unwrap().event_id, world.event);
+    assert_eq!(claim.event.as_ref().unwrap().name, "Final");
+    assert_eq!((claim.buyer_email.as_str(), claim.buyer_locale.as_str()), (customer.email.as_str(), "hr"));
+    assert_eq!(units(&claim), [1, 2, 7, 8]);
+    assert_eq!(claim.items[0].amount, money(2 * PRICE_MINOR));
+    assert_eq!(claim.items[1].units[0].seat.as_ref().unwrap().seat_label, "7");
+    assert_eq!(claim.total, money(4 * PRICE_MINOR));
+    assert_eq!((claim.payment_id.as_str(), claim.release_reason()), ("", pb::ReleaseReason::Unspecified));
+    assert_eq!(claim.history.len(), 1);
+    assert_eq!(world.get(&customer, &claim.claim_id).await.unwrap(), claim);
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn a_claim_ends_with_its_window_or_with_its_turn_whichever_comes_first() {
+    let world = World::start_with(&[("CLAIMS__WINDOW", "100s")]).await;
+    for (turn_seconds, expected) in [(1_000, 100), (30, 30)] {
+        let customer = world.customer();
+        let token = world.turn(&customer, 1, Duration::from_secs(turn_seconds));
+        let mut wish = world.wish(&customer, 1);
+        // The wish's own turn lasts longer; Queue's word counts, and it was given last.
+        wish.right = Some(pb::create_claim_request::Right::TurnToken(token));
+        world.turn(&customer, 1, Duration::from_secs(turn_seconds));
+        let claim = world.create(&customer, wish).await.unwrap();
+        let seconds = claim.expire_time.unwrap().seconds - claim.create_time.unwrap().seconds;
+        assert!((expected - 3..=expected + 1).contains(&seconds), "{seconds} instead of {expected}");
+    }
+}
+
+#[tokio::test]
+async fn of_twenty_claims_at_once_a_customer_gets_one() {
+    let world = World::start().await;
+    world.inventory.add_sector(&world.general, 30, false);
+    let customer = world.customer();
+    let wishes: Vec<_> = (0..20).map(|_| world.wish(&customer, 1)).collect();
+    let answers = join_all(wishes.into_iter().map(|wish| world.create(&customer, wish))).await;
+    let (made, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    assert_eq!(made.len(), 1);
+    let open = made[0].as_ref().unwrap();
+    for refused in refused {
+        let status = refused.unwrap_err();
+        assert_eq!(
+            (status.code(), reason(&status).as_str()),
+            (Code::FailedPrecondition, "CLAIM_OPEN_EXISTS")
+        );
+        assert_eq!(metadata(&status, "claim_id"), open.claim_id);
+    }
+    world.audit().await;
+    assert_eq!(world.inventory.free(&world.general), 29);
+}
+
+#[tokio::test]
+async fn the_limit_counts_over_all_claims_and_holds_against_twenty_at_once() {
+    let world = World::start().await;
+    let customer = world.customer();
+    let first = world.claim(&customer, UNITS_MAX - 1).await;
+    world.confirm(world.payment_of(&first)).await.unwrap();
+
+    let wishes: Vec<_> = (0..20).map(|_| world.wish(&customer, 2)).collect();
+    for refused in join_all(wishes.into_iter().map(|wish| world.create(&customer, wish))).await {
+        let status = refused.unwrap_err();
+        assert_eq!(reason(&status), "CUSTOMER_LIMIT_EXCEEDED");
+        assert_eq!(metadata(&status, "units_per_customer_max"), UNITS_MAX.to_string());
+        assert_eq!(metadata(&status, "units_left"), "1");
+    }
+    let wishes: Vec<_> = (0..20).map(|_| world.wish(&customer, 1)).collect();
+    let answers = join_all(wishes.into_iter().map(|wish| world.create(&customer, wish))).await;
+    let made: Vec<_> = answers.into_iter().filter_map(Result::ok).collect();
+    assert_eq!(made.len(), 1, "one open claim at a time");
+    world.confirm(world.payment_of(&made[0])).await.unwrap();
+    let status = world.create(&customer, world.wish(&customer, 1)).await.unwrap_err();
+    assert_eq!(
+        (reason(&status).as_str(), metadata(&status, "units_left").as_str()),
+        ("CUSTOMER_LIMIT_EXCEEDED", "0")
+    );
+    world.audit().await;
+    assert_eq!(world.inventory.free(&world.general), CAPACITY - UNITS_MAX);
+}
+
+#[tokio::test]
+async fn a_first_claim_above_the_limit_is_refused_by_the_transaction_and_its_units_go_back() {
+    let world = World::start().await;
+    let customer = world.customer();
+    // The test's Inventory does not look at the limit, so nobody else refuses.
+    let status = world.create(&customer, world.wish(&customer, UNITS_MAX + 1)).await.unwrap_err();
+    assert_eq!(reason(&status), "CUSTOMER_LIMIT_EXCEEDED");
+    assert!(world.inventory.reserve_calls() > 0);
+    assert_eq!(world.inventory.units_in(HoldState::Held), 0, "given back before the answer");
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn released_and_rejected_units_do_not_count() {
+    let world = World::start().await;
+    let customer = world.customer();
+    for _ in 0..3 {
+        let claim = world.claim(&customer, UNITS_MAX).await;
+        world.release(&customer, &claim.claim_id).await.unwrap();
+    }
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn fifty_customers_for_ten_units_get_ten() {
+    let world = World::start().await;
+    let wishes: Vec<_> = (0..50).map(|_| world.customer()).map(|it| (world.wish(&it, 1), it)).collect();
+    let calls = wishes.iter().map(|(wish, customer)| world.create(customer, wish.clone()));
+    let answers = join_all(calls).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 10);
+    for status in answers.into_iter().filter_map(Result::err) {
+        assert_eq!(
+            (reason(&status).as_str(), metadata(&status, "free_count").as_str()),
+            ("NOT_ENOUGH_UNITS", "0")
+        );
+    }
+    assert_eq!(world.inventory.free(&world.general), 0);
+}
+
+#[tokio::test]
+async fn a_hold_that_became_no_claim_is_given_back_and_the_same_request_may_be_made_again() {
+    let world = World::start_with(&[("HOLDS__ABANDON_AFTER", "300ms")]).await;
+    let customer = world.customer();
+    let wish = world.wish(&customer, 2);
+    world.inventory.tell(|inventory| inventory.is_mute = true);
+    {
+        // Reserved, and cut before the answer: as good as a crash in between.
+        let call = world.create(&customer, wish.clone());
+        tokio::select! {
+            answer = call => panic!("answered: {answer:?}"),
+            () = wait_until("units are held", SOON, async || world.inventory.units_in(HoldState::Held) == 2) => {}
+        }
+    }
+    wait_until("the units are back", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
+    world.audit().await;
+
+    world.inventory.tell(|inventory| inventory.is_mute = false);
+    let claim = world.create(&customer, wish).await.unwrap();
+    assert_eq!(units(&claim), [1, 2]);
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_hold_was_given_up_makes_no_claim() {
+    let world = World::start_with(&[("HOLDS__ABANDON_AFTER", "200ms")]).await;
+    let customer = world.customer();
+    let wish = world.wish(&customer, 2);
+    world.inventory.tell(|inventory| inventory.is_mute = true);
+    let late = async {
+        wait_until("units are held", SOON, async || world.inventory.units_in(HoldState::Held) == 2).await;
+        wait_until("they are back", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
+        world.inventory.tell(|inventory| inventory.is_mute = false);
+    };
+    let (answer, ()) = tokio::join!(world.create(&customer, wish.clone()), late);
+    let status = answer.unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Aborted, "CONTENDED"));
+    world.audit().await;
+    world.create(&customer, wish).await.unwrap();
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn a_claim_under_way_or_made_is_never_taken_for_abandoned() {
+    // Given up about when it would become a claim: each races with the reconciler, and either wins whole.
+    let world = World::start_with(&[("HOLDS__ABANDON_AFTER", "60ms"), ("HOLDS__RELEASE_EVERY", "5ms")]).await;
+    world.inventory.add_sector(&world.general, 100, false);
+    let customers: Vec<_> = (0..20).map(|_| world.customer()).collect();
+    let buys = customers.iter().map(|customer| {
+        let (world, wish) = (&world, world.wish(customer, 1));
+        async move {
+            loop {
+                match world.create(customer, wish.clone()).await {
+                    Ok(claim) => break claim,
+                    Err(status) => assert_eq!(reason(&status), "CONTENDED"),
+                }
+            }
+        }
+    });
+    let claims = join_all(buys).await;
+    world.audit().await;
+    for (customer, claim) in customers.iter().zip(claims) {
+        assert_eq!(world.get(customer, &claim.claim_id).await.unwrap().state(), pb::ClaimState::Claimed);
+    }
+    assert_eq!(world.inventory.free(&world.general), 80);
+}
+
+#[tokio::test]
+async fn while_inventory_is_away_nothing_is_claimed_and_a_retry_works_when_it_is_back() {
+    let world = World::start().await;
+    let customer = world.customer();
+    let wish = world.wish(&customer, 2);
+    world.inventory.tell(|inventory| inventory.down = Some(Code::Unavailable));
+    let status = world.create(&customer, wish.clone()).await.unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DEPENDENCY_UNAVAILABLE"));
+    world.inventory.tell(|inventory| inventory.down = None);
+    world.create(&customer, wish).await.unwrap();
+    world.audit().await;
+    assert_eq!(world.inventory.free(&world.general), CAPACITY - 2);
+}
+
+#[tokio::test]
+async fn a_hold_that_inventory_gave_back_itself_makes_no_claim() {
+    let world = World::start().await;
+    let customer = world.customer();
+    let wish = world.wish(&customer, 1);
+    world.inventory.tell(|inventory| inventory.is_mute = true);
+    tokio::select! {
+        answer = world.create(&customer, wish.clone()) => panic!("answered: {answer:?}"),
+        () = wait_until("held", SOON, async || world.inventory.units_in(HoldState::Held) == 1) => {}
+    }
+    world.inventory.lose_holds();
+    world.inventory.tell(|inventory| inventory.is_mute = false);
+    let status = world.create(&customer, wish.clone()).await.unwrap_err();
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Aborted, "CONTENDED"));
+    world.create(&customer, wish).await.unwrap();
+    world.audit().await;
+}

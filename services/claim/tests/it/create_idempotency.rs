@@ -1,0 +1,67 @@
+//! `CreateClaim` asked twice is asked once.
+
+use futures_util::future::join_all;
+use onsale_proto::{claim::v1 as pb, inventory::v1::HoldState};
+use tonic::Code;
+
+use crate::world::{World, reason};
+
+#[tokio::test]
+async fn a_retry_gets_the_same_answer_even_after_the_turn_has_ended() {
+    let world = World::start().await;
+    let customer = world.customer();
+    let wish = world.wish(&customer, 2);
+    let first = world.create(&customer, wish.clone()).await.unwrap();
+    world.queue.refuse(Some((Code::FailedPrecondition, "TURN_ENDED")));
+    assert_eq!(world.create(&customer, wish.clone()).await.unwrap(), first);
+    world.release(&customer, &first.claim_id).await.unwrap();
+    assert_eq!(world.create(&customer, wish).await.unwrap(), first, "as it was answered then");
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn the_same_request_ten_times_at_once_makes_one_claim_and_one_hold() {
+    let world = World::start().await;
+    for _ in 0..5 {
+        let customer = world.customer();
+        let wish = world.wish(&customer, 1);
+        let answers = join_all((0..10).map(|_| world.create(&customer, wish.clone()))).await;
+        let claims: Vec<pb::Claim> = answers.into_iter().map(Result::unwrap).collect();
+        assert!(claims.iter().all(|claim| *claim == claims[0]));
+    }
+    world.audit().await;
+    assert_eq!(world.inventory.ids_in(HoldState::Held).len(), 5);
+}
+
+#[tokio::test]
+async fn the_same_id_with_another_body_is_refused_also_while_the_first_is_not_done() {
+    let world = World::start().await;
+    let customer = world.customer();
+    let wish = world.wish(&customer, 1);
+    let other = pb::CreateClaimRequest { request_id: wish.request_id.clone(), ..world.wish(&customer, 2) };
+    world
+        .inventory
+        .tell(|inventory| inventory.refuses = Some((Code::FailedPrecondition, "NOT_ENOUGH_UNITS")));
+    let status = world.create(&customer, wish.clone()).await.unwrap_err();
+    assert_eq!(reason(&status), "NOT_ENOUGH_UNITS");
+    world.inventory.tell(|inventory| inventory.refuses = None);
+    for _ in 0..2 {
+        let status = world.create(&customer, other.clone()).await.unwrap_err();
+        assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "REQUEST_ID_REUSED"));
+        // The first one is done between the two.
+        world.create(&customer, wish.clone()).await.unwrap();
+    }
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn one_customers_request_id_means_nothing_for_another() {
+    let world = World::start().await;
+    let (one, two) = (world.customer(), world.customer());
+    let first = world.wish(&one, 1);
+    let second = pb::CreateClaimRequest { request_id: first.request_id.clone(), ..world.wish(&two, 1) };
+    let (first, second) =
+        (world.create(&one, first).await.unwrap(), world.create(&two, second).await.unwrap());
+    assert_ne!(first.claim_id, second.claim_id);
+    world.audit().await;
+}

@@ -1,0 +1,187 @@
+//! `CreateClaim` says no, with the contract's reason, and holds nothing.
+
+use std::time::Duration;
+
+use onsale_kit::auth::{SigningKey, TokenFacts, TokenSigner};
+use onsale_proto::{
+    claim::v1::{self as pb, create_claim_request::Right},
+    inventory::v1::HoldState,
+    r#type::v1::UnitSelection,
+};
+use onsale_types::{Clock, SystemClock, Timestamp};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+use uuid::Uuid;
+
+use crate::world::{Customer, World, metadata, reason};
+
+async fn refused(world: &World, customer: &Customer, request: pb::CreateClaimRequest) -> Status {
+    let status = world.create(customer, request).await.expect_err("it is refused");
+    assert_eq!(world.inventory.units_in(HoldState::Held), 0, "something is held after {status:?}");
+    status
+}
+
+#[tokio::test]
+async fn a_customer_without_a_verified_address_cannot_buy() {
+    let world = World::start().await;
+    let customer = world.customer_without_email();
+    let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::FailedPrecondition, "EMAIL_NOT_VERIFIED"));
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_queues_own_for_this_customer_and_event_buys_nothing() {
+    let world = World::start().await;
+    let (customer, other) = (world.customer(), world.customer());
+    let wish = world.wish(&customer, 1);
+    let end = SystemClock.now().checked_add(Duration::from_secs(60)).unwrap();
+    let stranger = TokenSigner::new(SigningKey::parse(&SigningKey::generate().unwrap()).unwrap(), "queue");
+    let claims = serde_json::json!({ "event_id": world.event, "fencing_number": 1 });
+    let facts = TokenFacts { audience: "onsale-turn", subject: &customer.id, expiry: end };
+    for token in [
+        "nonsense".to_owned(),
+        world.turn_token(&other.id, &world.event, 1, end),
+        world.turn_token(&customer.id, &Uuid::now_v7().to_string(), 1, end),
+        world.turn_token(&customer.id, &world.event, 0, end),
+        world.turn_token("nobody", &world.event, 1, end),
+        stranger.sign(&facts, &claims).unwrap(),
+        // Genuine, but Queue has never heard of the customer.
+        world.turn_token(&other.id, &world.event, 9, end),
+    ] {
+        let request = pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..wish.clone() };
+        let status = refused(&world, &customer, request).await;
+        assert_eq!((status.code(), reason(&status).as_str()), (Code::PermissionDenied, "TURN_TOKEN_INVALID"));
+    }
+    let unknown = world.turn_token(&customer.id, &world.event, 77, end);
+    let status = refused(
+        &world,
+        &customer,
+        pb::CreateClaimRequest { right: Some(Right::TurnToken(unknown)), ..wish.clone() },
+    )
+    .await;
+    assert_eq!(reason(&status), "TURN_TOKEN_INVALID", "a turn that Queue does not know");
+    assert_eq!(world.inventory.reserve_calls(), 0);
+}
+
+#[tokio::test]
+async fn a_turn_that_ran_out_buys_nothing() {
+    let world = World::start().await;
+    let customer = world.customer();
+    let token = world.turn_token(&customer.id, &world.event, 1, Timestamp::from_secs(1_000));
+    let request = pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..world.wish(&customer, 1) };
+    let status = refused(&world, &customer, request).await;
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::FailedPrecondition, "TURN_EXPIRED"));
+    assert_eq!(metadata(&status, "expire_time"), "1970-01-01T00:16:40.000000Z");
+
+    // The token thinks it lasts, Queue knows better: by the database's clock it is over.
+    let wish = world.wish(&customer, 1);
+    world.queue.grant(&world.event, &customer.id, 1, Timestamp::from_secs(1_000));
+    let status = refused(&world, &customer, wish).await;
+    assert_eq!(reason(&status), "TURN_EXPIRED");
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn no_invitation_is_genuine_yet() {
+    let world = World::start().await;
+    let customer = world.customer();
+    let right = Some(Right::InvitationToken("invited".to_owned()));
+    let status =
+        refused(&world, &customer, pb::CreateClaimRequest { right, ..world.wish(&customer, 1) }).await;
+    assert_eq!(
+        (status.code(), reason(&status).as_str()),
+        (Code::PermissionDenied, "INVITATION_TOKEN_INVALID")
+    );
+}
+
+#[tokio::test]
+async fn what_queue_says_of_a_turn_passes_through() {
+    let world = World::start().await;
+    let customer = world.customer();
+    for refusal in [
+        (Code::FailedPrecondition, "TURN_EXPIRED"),
+        (Code::FailedPrecondition, "TURN_STALE"),
+        (Code::FailedPrecondition, "TURN_ENDED"),
+        (Code::PermissionDenied, "CUSTOMER_BLOCKED"),
+    ] {
+        world.queue.refuse(Some(refusal));
+        let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+        assert_eq!((status.code(), reason(&status).as_str()), refusal);
+        assert_eq!(metadata(&status, "from"), "queue");
+    }
+    // What is between services stays between services.
+    world.queue.refuse(Some((Code::PermissionDenied, "ROLE_MISSING")));
+    let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Internal, "INTERNAL"));
+    assert_eq!(world.inventory.reserve_calls(), 0);
+}
+
+#[tokio::test]
+async fn what_inventory_says_of_the_stock_passes_through() {
+    let world = World::start().await;
+    let customer = world.customer();
+    for refusal in [
+        (Code::FailedPrecondition, "UNITS_TAKEN"),
+        (Code::FailedPrecondition, "NOT_ENOUGH_UNITS"),
+        (Code::FailedPrecondition, "EVENT_NOT_ON_SALE"),
+        (Code::NotFound, "EVENT_NOT_FOUND"),
+        (Code::NotFound, "SECTOR_NOT_FOUND"),
+        (Code::InvalidArgument, "FIELDS_INVALID"),
+    ] {
+        world.inventory.tell(|inventory| inventory.refuses = Some(refusal));
+        let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+        assert_eq!((status.code(), reason(&status).as_str()), refusal);
+        assert_eq!(metadata(&status, "from"), "inventory");
+    }
+    world.inventory.tell(|inventory| inventory.refuses = Some((Code::InvalidArgument, "HOLD_ID_REUSED")));
+    let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Internal, "INTERNAL"));
+}
+
+#[tokio::test]
+async fn every_malformed_field_is_named() {
+    let world = World::start().await;
+    let customer = world.customer();
+    let select = |sector: &str, count: u32, units: &[u32]| UnitSelection {
+        sector_id: sector.to_owned(),
+        count,
+        units: units.to_vec(),
+    };
+    let request = pb::CreateClaimRequest {
+        request_id: "no uuid".to_owned(),
+        event_id: String::new(),
+        right: None,
+        selections: vec![
+            select("no uuid", 1, &[]),
+            select(&world.general, 0, &[]),
+            select(&world.general, 1, &[1]),
+            select(&world.seated, 0, &[1, 1]),
+            select(&Uuid::now_v7().to_string(), 101, &[]),
+        ],
+    };
+    let status = refused(&world, &customer, request.clone()).await;
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "FIELDS_INVALID"));
+    let fields: Vec<_> =
+        status.get_details_bad_request().unwrap().field_violations.into_iter().map(|it| it.field).collect();
+    assert_eq!(
+        fields,
+        [
+            "request_id",
+            "event_id",
+            "turn_token",
+            "selections[0].sector_id",
+            "selections[1].count",
+            "selections[2].sector_id",
+            "selections[2].count",
+            "selections[3].units",
+            "selections[4].count",
+        ]
+    );
+    for selections in [Vec::new(), vec![select(&world.general, 1, &[]); 11]] {
+        let request = pb::CreateClaimRequest { selections, ..world.wish(&customer, 1) };
+        let status = refused(&world, &customer, request).await;
+        let violations = status.get_details_bad_request().unwrap().field_violations;
+        assert_eq!(violations[0].field, "selections");
+    }
+    assert_eq!(world.inventory.reserve_calls(), 0);
+}

@@ -1,0 +1,255 @@
+//! An Inventory for tests: keeps units and holds in memory as the contract says, and fails when told to.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex},
+};
+
+use onsale_proto::{
+    inventory::v1::{
+        CommitHoldRequest, CommitHoldResponse, Hold, HoldState, ReleaseHoldRequest, ReleaseHoldResponse,
+        ReserveUnitsRequest, ReserveUnitsResponse,
+        inventory_internal_service_server::InventoryInternalService,
+    },
+    r#type::v1::{EventSummary, LineItem, Money, Seat, Unit, UnitSelection},
+};
+use onsale_testkit::wait_until;
+use onsale_types::Timestamp;
+use tonic::{Code, Request, Response, Status};
+
+use crate::world::{SOON, refusal, to_pb};
+
+/// The price of every unit.
+pub(crate) const PRICE_MINOR: i64 = 2_500;
+
+/// The stock of one event.
+#[derive(Clone, Default)]
+pub(crate) struct FakeInventory {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    units_max: u32,
+    sectors: HashMap<String, Sector>,
+    holds: HashMap<String, (Hold, Vec<UnitSelection>)>,
+    /// Every call fails with this.
+    pub(crate) down: Option<Code>,
+    /// Reserving is refused with this.
+    pub(crate) refuses: Option<(Code, &'static str)>,
+    /// Reserving takes effect and is not answered while this is set.
+    pub(crate) is_mute: bool,
+    /// Calls of `ReserveUnits` that came.
+    pub(crate) reserve_calls: u32,
+}
+
+struct Sector {
+    is_seated: bool,
+    free: BTreeSet<u32>,
+}
+
+impl FakeInventory {
+    pub(crate) fn new(units_max: u32) -> Self {
+        let inventory = Self::default();
+        inventory.state.lock().unwrap().units_max = units_max;
+        inventory
+    }
+
+    pub(crate) fn add_sector(&self, id: &str, capacity: u32, is_seated: bool) {
+        let sector = Sector { is_seated, free: (1..=capacity).collect() };
+        self.state.lock().unwrap().sectors.insert(id.to_owned(), sector);
+    }
+
+    /// Changes how it behaves.
+    pub(crate) fn tell(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap());
+    }
+
+    /// Takes units out of the sale, as another customer would.
+    pub(crate) fn sell_elsewhere(&self, sector: &str, units: impl IntoIterator<Item = u32>) {
+        let mut state = self.state.lock().unwrap();
+        let free = &mut state.sectors.get_mut(sector).unwrap().free;
+        for unit in units {
+            assert!(free.remove(&unit), "unit {unit} is not free");
+        }
+    }
+
+    /// Releases every hold that is HELD, as Inventory does with what it hears nothing more of.
+    pub(crate) fn lose_holds(&self) {
+        let mut state = self.state.lock().unwrap();
+        let held: Vec<_> = state.ids_in(HoldState::Held);
+        for id in held {
+            state.release(&id);
+        }
+    }
+
+    pub(crate) fn free(&self, sector: &str) -> u32 {
+        u32::try_from(self.state.lock().unwrap().sectors[sector].free.len()).unwrap()
+    }
+
+    /// Units of all holds in this state.
+    pub(crate) fn units_in(&self, wanted: HoldState) -> usize {
+        let state = self.state.lock().unwrap();
+        let holds = state.holds.values().filter(|(hold, _)| hold.state() == wanted);
+        holds.flat_map(|(hold, _)| &hold.items).map(|item| item.units.len()).sum()
+    }
+
+    pub(crate) fn ids_in(&self, wanted: HoldState) -> Vec<String> {
+        self.state.lock().unwrap().ids_in(wanted)
+    }
+
+    pub(crate) fn reserve_calls(&self) -> u32 {
+        self.state.lock().unwrap().reserve_calls
+    }
+}
+
+impl State {
+    fn ids_in(&self, wanted: HoldState) -> Vec<String> {
+        let found = self.holds.iter().filter(|(_, (hold, _))| hold.state() == wanted);
+        found.map(|(id, _)| id.clone()).collect()
+    }
+
+    fn check(&self) -> Result<(), Status> {
+        match self.down {
+            Some(Code::Unavailable) => Err(refusal(Code::Unavailable, "DEPENDENCY_UNAVAILABLE", &[])),
+            Some(code) => Err(Status::new(code, "told to fail")),
+            None => Ok(()),
+        }
+    }
+
+    fn reserve(&mut self, request: &ReserveUnitsRequest) -> Result<Hold, Status> {
+        if let Some((hold, selections)) = self.holds.get(&request.hold_id) {
+            return if *selections == request.selections {
+                Ok(hold.clone())
+            } else {
+                Err(refusal(Code::InvalidArgument, "HOLD_ID_REUSED", &[("hold_id", &request.hold_id)]))
+            };
+        }
+        let picked: Result<Vec<_>, _> = request.selections.iter().map(|it| self.pick(it)).collect();
+        let items: Vec<LineItem> = picked?;
+        for item in &items {
+            let free = &mut self.sectors.get_mut(&item.sector_id).unwrap().free;
+            for unit in &item.units {
+                assert!(free.remove(&unit.number), "a unit was picked twice");
+            }
+        }
+        let hold = Hold {
+            hold_id: request.hold_id.clone(),
+            event_id: request.event_id.clone(),
+            customer_id: request.customer_id.clone(),
+            state: HoldState::Held.into(),
+            items,
+            ..Hold::default()
+        };
+        self.holds.insert(request.hold_id.clone(), (hold.clone(), request.selections.clone()));
+        Ok(hold)
+    }
+
+    fn pick(&self, selection: &UnitSelection) -> Result<LineItem, Status> {
+        let id = selection.sector_id.as_str();
+        let unknown = || refusal(Code::NotFound, "SECTOR_NOT_FOUND", &[("sector_id", id)]);
+        let sector = self.sectors.get(id).ok_or_else(unknown)?;
+        let count = usize::try_from(selection.count).unwrap();
+        let units: Vec<u32> = if count == 0 {
+            if selection.units.iter().any(|unit| !sector.free.contains(unit)) {
+                return Err(refusal(Code::FailedPrecondition, "UNITS_TAKEN", &[("sector_id", id)]));
+            }
+            selection.units.clone()
+        } else {
+            sector.free.iter().copied().take(count).collect()
+        };
+        if units.len() < count {
+            let free = sector.free.len().to_string();
+            let metadata = [("sector_id", id), ("free_count", free.as_str())];
+            return Err(refusal(Code::FailedPrecondition, "NOT_ENOUGH_UNITS", &metadata));
+        }
+        let seat = |number: &u32| Seat { row_label: "A".to_owned(), seat_label: number.to_string() };
+        let amount = i64::try_from(units.len()).unwrap() * PRICE_MINOR;
+        Ok(LineItem {
+            sector_id: id.to_owned(),
+            sector_name: "North".to_owned(),
+            units: units
+                .iter()
+                .map(|number| Unit { number: *number, seat: sector.is_seated.then(|| seat(number)) })
+                .collect(),
+            unit_price: Some(Money { amount_minor: PRICE_MINOR, currency_code: "EUR".to_owned() }),
+            amount: Some(Money { amount_minor: amount, currency_code: "EUR".to_owned() }),
+            group_count: u32::from(sector.is_seated),
+        })
+    }
+
+    fn release(&mut self, id: &str) {
+        let (hold, _) = self.holds.get_mut(id).unwrap();
+        if hold.state() == HoldState::Held {
+            hold.set_state(HoldState::Released);
+            for item in &hold.items {
+                let free = &mut self.sectors.get_mut(&item.sector_id).unwrap().free;
+                free.extend(item.units.iter().map(|unit| unit.number));
+            }
+        }
+    }
+
+    fn hold(&self, id: &str) -> Result<Hold, Status> {
+        let found = self.holds.get(id).map(|(hold, _)| hold.clone());
+        found.ok_or_else(|| refusal(Code::NotFound, "HOLD_NOT_FOUND", &[("hold_id", id)]))
+    }
+}
+
+#[tonic::async_trait]
+impl InventoryInternalService for FakeInventory {
+    async fn reserve_units(
+        &self,
+        request: Request<ReserveUnitsRequest>,
+    ) -> Result<Response<ReserveUnitsResponse>, Status> {
+        let request = request.into_inner();
+        let answer = {
+            let mut state = self.state.lock().unwrap();
+            state.reserve_calls += 1;
+            state.check()?;
+            if let Some((code, reason)) = state.refuses {
+                return Err(refusal(code, reason, &[("from", "inventory")]));
+            }
+            let hold = state.reserve(&request)?;
+            let event = EventSummary {
+                event_id: request.event_id,
+                name: "Final".to_owned(),
+                venue_name: "Arena".to_owned(),
+                venue_address: String::new(),
+                time_zone: "Europe/Zagreb".to_owned(),
+                start_time: Some(to_pb(Timestamp::from_secs(4_000_000_000))),
+            };
+            let units_per_customer_max = state.units_max;
+            ReserveUnitsResponse { hold: Some(hold), event: Some(event), units_per_customer_max }
+        };
+        wait_until("it may answer", SOON, async || !self.state.lock().unwrap().is_mute).await;
+        Ok(Response::new(answer))
+    }
+
+    async fn commit_hold(
+        &self,
+        request: Request<CommitHoldRequest>,
+    ) -> Result<Response<CommitHoldResponse>, Status> {
+        let id = request.into_inner().hold_id;
+        let mut state = self.state.lock().unwrap();
+        state.check()?;
+        if state.hold(&id)?.state() == HoldState::Released {
+            return Err(refusal(Code::FailedPrecondition, "HOLD_RELEASED", &[("hold_id", &id)]));
+        }
+        state.holds.get_mut(&id).unwrap().0.set_state(HoldState::Committed);
+        Ok(Response::new(CommitHoldResponse { hold: Some(state.hold(&id)?) }))
+    }
+
+    async fn release_hold(
+        &self,
+        request: Request<ReleaseHoldRequest>,
+    ) -> Result<Response<ReleaseHoldResponse>, Status> {
+        let id = request.into_inner().hold_id;
+        let mut state = self.state.lock().unwrap();
+        state.check()?;
+        if state.hold(&id)?.state() == HoldState::Committed {
+            return Err(refusal(Code::FailedPrecondition, "HOLD_COMMITTED", &[("hold_id", &id)]));
+        }
+        state.release(&id);
+        Ok(Response::new(ReleaseHoldResponse { hold: Some(state.hold(&id)?) }))
+    }
+}

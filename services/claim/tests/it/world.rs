@@ -1,0 +1,363 @@
+//! What the tests share: the service with its neighbours, customers with turns, and what can be read behind its back.
+
+use std::{sync::Arc, time::Duration};
+
+use onsale_kit::{
+    auth::{Identity, SigningKey, TokenFacts, TokenSigner},
+    contract::RoleSet,
+    error::DOMAIN,
+    tasks::Tasks,
+};
+use onsale_proto::{
+    EventPayload,
+    auth::v1::Role,
+    claim::v1::{
+        self as pb, claim_internal_service_client::ClaimInternalServiceClient,
+        claim_service_client::ClaimServiceClient, create_claim_request::Right,
+    },
+    events::v1::Envelope,
+    inventory::v1::{HoldState, inventory_internal_service_server::InventoryInternalServiceServer},
+    queue::v1::queue_internal_service_server::QueueInternalServiceServer,
+    r#type::v1::{Money, UnitSelection},
+};
+use onsale_storage::postgres::{Postgres, column};
+use onsale_testkit::{service::TestService, tokens::ISSUER, wait_until};
+use onsale_types::{Clock, SystemClock, Timestamp};
+use prost::Message;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Code, Request, Status, transport::Channel};
+use tonic_types::{ErrorDetails, StatusExt};
+use uuid::Uuid;
+
+use crate::{inventory::FakeInventory, queue::FakeQueue};
+
+/// How long anything may take that should be quick.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+/// The limit per customer in every event here.
+pub(crate) const UNITS_MAX: u32 = 4;
+/// Seats of the seated sector, and units of the other.
+pub(crate) const CAPACITY: u32 = 10;
+
+/// The service and everything around it.
+pub(crate) struct World {
+    pub(crate) service: TestService,
+    pub(crate) queue: FakeQueue,
+    pub(crate) inventory: FakeInventory,
+    pub(crate) postgres: Postgres,
+    pub(crate) event: String,
+    pub(crate) general: String,
+    pub(crate) seated: String,
+    signer: TokenSigner,
+    channel: Channel,
+    /// The neighbours' servers.
+    _tasks: Tasks,
+}
+
+/// Somebody with a verified address.
+#[derive(Clone)]
+pub(crate) struct Customer {
+    pub(crate) id: String,
+    pub(crate) email: String,
+    token: String,
+}
+
+impl World {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let (queue, inventory) = (FakeQueue::default(), FakeInventory::new(UNITS_MAX));
+        let (general, seated) = (Uuid::now_v7().to_string(), Uuid::now_v7().to_string());
+        inventory.add_sector(&general, CAPACITY, false);
+        inventory.add_sector(&seated, CAPACITY, true);
+        let tasks = Tasks::new();
+        let queue_url = serve(&tasks, QueueInternalServiceServer::new(queue.clone())).await;
+        let inventory_url = serve(&tasks, InventoryInternalServiceServer::new(inventory.clone())).await;
+        let signer = TokenSigner::new(SigningKey::parse(&SigningKey::generate().unwrap()).unwrap(), "queue");
+        let jwks = signer.jwks();
+        let mut all = vec![
+            ("NEIGHBOURS__QUEUE__TARGET", queue_url.as_str()),
+            ("NEIGHBOURS__INVENTORY__TARGET", inventory_url.as_str()),
+            ("TURNS__JWKS", jwks.as_str()),
+            ("CLAIMS__EXPIRE_EVERY", "50ms"),
+            ("HOLDS__RELEASE_EVERY", "50ms"),
+            ("HOLDS__RETRY_AFTER", "200ms"),
+        ];
+        all.extend_from_slice(settings);
+        let service =
+            TestService::start_with(onsale_claim::SERVICE, onsale_claim::DEFAULTS, &all, onsale_claim::build)
+                .await
+                .unwrap();
+        let postgres = Postgres::connect(&service.database.config("claim")).await.unwrap();
+        let channel = service.channel().await.unwrap();
+        let event = Uuid::now_v7().to_string();
+        Self { service, queue, inventory, postgres, event, general, seated, signer, channel, _tasks: tasks }
+    }
+
+    pub(crate) fn customer(&self) -> Customer {
+        let subject = Uuid::now_v7().to_string();
+        let email = format!("{subject}@example.test");
+        let mut claims = self.service.mint.claims(&subject, &[Role::Customer]);
+        claims["email"] = json!(email);
+        claims["email_verified"] = json!(true);
+        claims["locale"] = json!("hr");
+        Customer { id: customer_id(&subject), email, token: self.service.mint.sign(&claims) }
+    }
+
+    /// Somebody whose address nobody has verified.
+    pub(crate) fn customer_without_email(&self) -> Customer {
+        let subject = Uuid::now_v7().to_string();
+        let mut claims = self.service.mint.claims(&subject, &[Role::Customer]);
+        claims["email"] = json!("x@example.test");
+        Customer { id: customer_id(&subject), email: String::new(), token: self.service.mint.sign(&claims) }
+    }
+
+    /// A turn of `customer` that lasts `span`: its token.
+    pub(crate) fn turn(&self, customer: &Customer, fencing_number: u64, span: Duration) -> String {
+        let end = SystemClock.now().checked_add(span).unwrap();
+        self.queue.grant(&self.event, &customer.id, fencing_number, end);
+        self.turn_token(&customer.id, &self.event, fencing_number, end)
+    }
+
+    /// A genuine token that says this, true or not.
+    pub(crate) fn turn_token(
+        &self,
+        customer: &str,
+        event: &str,
+        fencing_number: u64,
+        expiry: Timestamp,
+    ) -> String {
+        let claims = json!({
+            "event_id": event, "entry_id": Uuid::now_v7().to_string(), "fencing_number": fencing_number,
+        });
+        let facts = TokenFacts { audience: "onsale-turn", subject: customer, expiry };
+        self.signer.sign(&facts, &claims).unwrap()
+    }
+
+    /// A request for `count` units of the general sector with a turn of 20 minutes.
+    pub(crate) fn wish(&self, customer: &Customer, count: u32) -> pb::CreateClaimRequest {
+        let selection = UnitSelection { sector_id: self.general.clone(), count, units: Vec::new() };
+        self.wish_for(customer, vec![selection])
+    }
+
+    /// A request for exact seats.
+    pub(crate) fn wish_for_seats(&self, customer: &Customer, units: &[u32]) -> pb::CreateClaimRequest {
+        let selection = UnitSelection { sector_id: self.seated.clone(), count: 0, units: units.to_vec() };
+        self.wish_for(customer, vec![selection])
+    }
+
+    pub(crate) fn wish_for(
+        &self,
+        customer: &Customer,
+        selections: Vec<UnitSelection>,
+    ) -> pb::CreateClaimRequest {
+        let token = self.turn(customer, 1, Duration::from_secs(20 * 60));
+        pb::CreateClaimRequest {
+            request_id: Uuid::now_v7().to_string(),
+            event_id: self.event.clone(),
+            right: Some(Right::TurnToken(token)),
+            selections,
+        }
+    }
+
+    pub(crate) fn client(&self) -> ClaimServiceClient<Channel> {
+        ClaimServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) async fn create(
+        &self,
+        customer: &Customer,
+        request: pb::CreateClaimRequest,
+    ) -> Result<pb::Claim, Status> {
+        let answer = self.client().create_claim(customer.ask(request)).await?;
+        Ok(answer.into_inner().claim.unwrap())
+    }
+
+    /// A claim of `count` units of the general sector.
+    pub(crate) async fn claim(&self, customer: &Customer, count: u32) -> pb::Claim {
+        self.create(customer, self.wish(customer, count)).await.unwrap()
+    }
+
+    pub(crate) async fn get(&self, customer: &Customer, claim_id: &str) -> Result<pb::Claim, Status> {
+        let request = pb::GetClaimRequest { claim_id: claim_id.to_owned() };
+        let answer = self.client().get_claim(customer.ask(request)).await?;
+        Ok(answer.into_inner().claim.unwrap())
+    }
+
+    pub(crate) async fn release(&self, customer: &Customer, claim_id: &str) -> Result<pb::Claim, Status> {
+        let request =
+            pb::ReleaseClaimRequest { request_id: Uuid::now_v7().to_string(), claim_id: claim_id.to_owned() };
+        let answer = self.client().release_claim(customer.ask(request)).await?;
+        Ok(answer.into_inner().claim.unwrap())
+    }
+
+    /// A request of Payment, for what `claim` costs.
+    pub(crate) fn payment_of(&self, claim: &pb::Claim) -> pb::ConfirmClaimRequest {
+        pb::ConfirmClaimRequest {
+            request_id: Uuid::now_v7().to_string(),
+            claim_id: claim.claim_id.clone(),
+            payment_id: Uuid::now_v7().to_string(),
+            amount: claim.total.clone(),
+        }
+    }
+
+    pub(crate) async fn confirm(&self, request: pb::ConfirmClaimRequest) -> Result<pb::Claim, Status> {
+        let token = self.service.mint.token_for("payment", &[Role::Service]);
+        let mut client = ClaimInternalServiceClient::new(self.channel.clone());
+        let answer = client.confirm_claim(with_token(request, &token)).await?;
+        Ok(answer.into_inner().claim.unwrap())
+    }
+
+    pub(crate) fn service_request<T>(&self, message: T) -> Request<T> {
+        with_token(message, &self.service.mint.token_for("payment", &[Role::Service]))
+    }
+
+    /// The events of `P` that were written, oldest first.
+    pub(crate) async fn events<P: EventPayload>(&self) -> Vec<P> {
+        let sql = "SELECT envelope FROM outbox WHERE topic = $1 ORDER BY seq";
+        let rows = self.postgres.query("events", sql, &[&P::TOPIC]).await.unwrap();
+        let envelopes = rows.iter().map(|row| column::<Vec<u8>>(row, "envelope").unwrap());
+        envelopes
+            .map(|bytes| P::decode(Envelope::decode(bytes.as_slice()).unwrap().payload).unwrap())
+            .collect()
+    }
+
+    /// Waits until the claim is in `state`.
+    pub(crate) async fn wait_for(
+        &self,
+        customer: &Customer,
+        claim_id: &str,
+        state: pb::ClaimState,
+    ) -> pb::Claim {
+        wait_until("the claim changes", SOON, async || {
+            self.get(customer, claim_id).await.unwrap().state() == state
+        })
+        .await;
+        self.get(customer, claim_id).await.unwrap()
+    }
+
+    /// Waits until nothing is left to do, then checks that every unit is accounted for: what Inventory holds or sold is
+    /// what claims stand on, and each customer's count is that of their claims.
+    pub(crate) async fn audit(&self) {
+        wait_until("all holds are settled", SOON, async || {
+            let releasing = self.count("SELECT count(*) AS count FROM hold WHERE state = 'RELEASING'").await;
+            releasing == 0 && self.differing_holds().await.is_none()
+        })
+        .await;
+        let wrong_counts = "SELECT count(*) AS count FROM allowance WHERE units_taken <> (
+            SELECT COALESCE(sum(unit_count), 0) FROM claim
+            WHERE claim.event_id = allowance.event_id AND claim.customer_id = allowance.customer_id
+                AND (state <> 'RELEASED' OR (payment_id IS NOT NULL AND release_reason <> 'REJECTED')))";
+        assert_eq!(self.count(wrong_counts).await, 0, "customers' counts");
+        let wrong_items = "SELECT count(*) AS count FROM claim WHERE unit_count <> (
+            SELECT sum(cardinality(units)) FROM claim_item WHERE claim_item.claim_id = claim.claim_id)";
+        assert_eq!(self.count(wrong_items).await, 0, "claims' items");
+    }
+
+    /// How the holds at Inventory differ from those that claims stand on.
+    async fn differing_holds(&self) -> Option<(Vec<String>, Vec<String>)> {
+        let sql = "SELECT hold_id::text AS id FROM claim WHERE state = $1 ORDER BY hold_id";
+        for (state, claim_state) in [(HoldState::Held, "CLAIMED"), (HoldState::Committed, "CONFIRMED")] {
+            let rows = self.postgres.query("audit", sql, &[&claim_state]).await.unwrap();
+            let here: Vec<String> = rows.iter().map(|row| column(row, "id").unwrap()).collect();
+            let mut there = self.inventory.ids_in(state);
+            there.sort();
+            if here != there {
+                return Some((here, there));
+            }
+        }
+        None
+    }
+
+    pub(crate) async fn count(&self, sql: &'static str) -> i64 {
+        column(&self.postgres.query_one("count", sql, &[]).await.unwrap(), "count").unwrap()
+    }
+}
+
+impl Customer {
+    pub(crate) fn ask<T>(&self, message: T) -> Request<T> {
+        with_token(message, &self.token)
+    }
+}
+
+/// The reason in a refusal.
+pub(crate) fn reason(status: &Status) -> String {
+    let info = status.get_details_error_info().unwrap_or_else(|| panic!("{status:?} has no reason"));
+    assert_eq!(info.domain, DOMAIN);
+    info.reason
+}
+
+/// A fact in a refusal.
+pub(crate) fn metadata(status: &Status, key: &str) -> String {
+    status.get_details_error_info().unwrap().metadata[key].clone()
+}
+
+/// A refusal as a service makes it.
+pub(crate) fn refusal(code: Code, reason: &str, metadata: &[(&str, &str)]) -> Status {
+    let metadata: std::collections::HashMap<String, String> =
+        metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Status::with_error_details(code, reason, ErrorDetails::with_error_info(reason, DOMAIN, metadata))
+}
+
+pub(crate) fn to_pb(time: Timestamp) -> prost_types::Timestamp {
+    let (seconds, nanos) = time.to_seconds_and_nanos();
+    prost_types::Timestamp { seconds, nanos }
+}
+
+pub(crate) fn money(amount_minor: i64) -> Option<Money> {
+    Some(Money { amount_minor, currency_code: "EUR".to_owned() })
+}
+
+/// The numbers of a claim's units.
+pub(crate) fn units(claim: &pb::Claim) -> Vec<u32> {
+    claim.items.iter().flat_map(|item| &item.units).map(|unit| unit.number).collect()
+}
+
+fn customer_id(subject: &str) -> String {
+    let identity = Identity {
+        subject: subject.to_owned(),
+        roles: RoleSet::EMPTY,
+        issuer: Arc::from(ISSUER),
+        email: None,
+        locale: None,
+        display_name: None,
+        expiry: Timestamp::EPOCH,
+    };
+    identity.customer_id().to_string()
+}
+
+fn with_token<T>(message: T, token: &str) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+    request
+}
+
+/// Serves a neighbour on a free port; answers where.
+async fn serve<S>(tasks: &Tasks, service: S) -> String
+where
+    S: tonic::codegen::Service<
+            tonic::codegen::http::Request<tonic::body::Body>,
+            Response = tonic::codegen::http::Response<tonic::body::Body>,
+            Error = std::convert::Infallible,
+        > + tonic::server::NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let token = tasks.token();
+    tasks.spawn("neighbour", async move {
+        let served = tonic::transport::Server::builder()
+            .add_service(service)
+            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), token.cancelled_owned());
+        // A test that cares sees it in the calls that fail.
+        let _ = served.await;
+    });
+    url
+}
