@@ -1,0 +1,93 @@
+//! What Payment does, one file per call or job: load, decide, save.
+
+mod ask;
+mod create_payment;
+mod get_payment;
+mod handle_webhook;
+mod initialize;
+mod record;
+mod refund;
+mod refund_payment;
+mod settle;
+mod watch_payment;
+mod work;
+
+use std::{sync::Arc, time::Duration};
+
+use onsale_storage::{
+    Stores,
+    redis::{Hints, Keyspace},
+};
+use onsale_types::{Clock, PaymentId};
+
+pub use self::{get_payment::Viewer, work::Wakes};
+use crate::{
+    clients::{Claims, Events, PaymentProvider, Providers, Tickets},
+    config::{PaymentsConfig, WorkConfig},
+    domain::{Provider, Step},
+    error::Error,
+};
+
+/// How much longer than a provider's call the one who makes it has for the rest, before a worker takes the payment up.
+const INITIALIZE_MARGIN: Duration = Duration::from_secs(1);
+
+/// Shared by handlers and workers.
+pub struct App {
+    /// Postgres, Redis and events.
+    pub stores: Stores,
+    /// Where watchers hear of changes.
+    pub hints: Hints,
+    /// Payment's names in Redis.
+    pub keys: Keyspace,
+    /// Claim.
+    pub claims: Claims,
+    /// Inventory.
+    pub events: Events,
+    /// Ticketing.
+    pub tickets: Tickets,
+    /// Who takes money.
+    pub providers: Providers,
+    /// Who takes it when nobody says.
+    pub default_provider: Provider,
+    /// How long a provider's call may take.
+    pub provider_timeout: Duration,
+    /// The time of day, for what others signed or dated.
+    pub clock: Arc<dyn Clock>,
+    /// Base URL of the web app.
+    pub web_url: String,
+    /// Origins that clients may send customers to.
+    pub origins: Vec<String>,
+    /// The life of payments.
+    pub payments: PaymentsConfig,
+    /// Background work.
+    pub work: WorkConfig,
+    /// Wakes the workers of each step.
+    pub wakes: Wakes,
+}
+
+impl App {
+    fn provider(&self, provider: Provider) -> Result<&Arc<dyn PaymentProvider>, Error> {
+        self.providers.get(provider).ok_or(Error::ProviderNotConfigured { provider })
+    }
+
+    /// When a worker takes up a payment whose next step is `step`.
+    fn due(&self, step: Option<Step>) -> Duration {
+        match step {
+            // Whoever created it asks first.
+            Some(Step::Initialize) => self.provider_timeout.saturating_add(INITIALIZE_MARGIN),
+            Some(Step::Ask) => self.work.ask_after,
+            Some(Step::Settle | Step::Refund) | None => Duration::ZERO,
+        }
+    }
+
+    /// Our own page of a payment.
+    fn page(&self, payment: PaymentId, query: &str) -> String {
+        format!("{}/payments/{payment}{query}", self.web_url.trim_end_matches('/'))
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("App").field("providers", &self.providers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,71 @@
+//! Claim: what is to be paid, and what becomes of it once it is.
+
+use onsale_kit::client::Channel;
+use onsale_proto::claim::v1::{
+    ConfirmClaimRequest, ErrorReason, GetClaimRequest,
+    claim_internal_service_client::ClaimInternalServiceClient, claim_service_client::ClaimServiceClient,
+};
+use onsale_types::{ClaimId, RequestId};
+
+use super::neighbour::{NeighbourError, has_reason};
+use crate::{
+    convert,
+    domain::{Claim, Payment, RefundReason, Verdict},
+};
+
+/// Calls Claim. Clones share the connections.
+#[derive(Clone, Debug)]
+pub struct Claims {
+    claims: ClaimServiceClient<Channel>,
+    internal: ClaimInternalServiceClient<Channel>,
+}
+
+impl Claims {
+    /// Calls over `channel`.
+    #[must_use]
+    pub fn new(channel: Channel) -> Self {
+        Self {
+            claims: ClaimServiceClient::new(channel.clone()),
+            internal: ClaimInternalServiceClient::new(channel),
+        }
+    }
+
+    /// A claim; `None` when there is no such one.
+    pub async fn get(&self, id: ClaimId) -> Result<Option<Claim>, NeighbourError> {
+        const ATTEMPT: &str = "get the claim";
+        let request = GetClaimRequest { claim_id: id.to_string() };
+        let answer = match self.claims.clone().get_claim(request).await {
+            Ok(answer) => answer.into_inner(),
+            Err(status) if has_reason(&status, ErrorReason::ClaimNotFound.as_str_name()) => return Ok(None),
+            Err(status) => return Err(NeighbourError::status(ATTEMPT)(status)),
+        };
+        convert::claim(answer.claim).map(Some).map_err(NeighbourError::answer(ATTEMPT))
+    }
+
+    /// Has the claim of a confirmed payment served. Idempotent.
+    pub async fn confirm(&self, payment: &Payment) -> Result<Verdict, NeighbourError> {
+        const ATTEMPT: &str = "confirm the claim";
+        let request = ConfirmClaimRequest {
+            request_id: RequestId::derive(payment.id.as_uuid(), "confirm-claim").to_string(),
+            claim_id: payment.claim_id.to_string(),
+            payment_id: payment.id.to_string(),
+            amount: Some(convert::money(payment.amount)),
+        };
+        let status = match self.internal.clone().confirm_claim(request).await {
+            Ok(answer) => {
+                let claim = convert::claim(answer.into_inner().claim);
+                return Ok(claim.map_err(NeighbourError::answer(ATTEMPT))?.verdict(payment.id));
+            }
+            Err(status) => status,
+        };
+        if has_reason(&status, ErrorReason::ClaimPaidByAnother.as_str_name()) {
+            return Ok(Verdict::Refund(RefundReason::Duplicate));
+        }
+        let cannot_be_served = [ErrorReason::AmountMismatch, ErrorReason::ClaimNotFound];
+        if cannot_be_served.iter().any(|reason| has_reason(&status, reason.as_str_name())) {
+            tracing::error!(payment_id = %payment.id, %status, "claim cannot be served, the money goes back");
+            return Ok(Verdict::Refund(RefundReason::ClaimRejected));
+        }
+        Err(NeighbourError::status(ATTEMPT)(status))
+    }
+}
