@@ -3,6 +3,16 @@
 pub mod config;
 pub mod grpc;
 
+pub mod app;
+pub mod clients;
+pub mod convert;
+pub mod domain;
+pub mod error;
+pub mod store;
+
+mod metrics;
+mod workers;
+
 use std::sync::Arc;
 
 use onsale_kit::{BuildError, server::Chassis};
@@ -13,7 +23,7 @@ use onsale_proto::notification::v1::{
 };
 use onsale_storage::Stores;
 
-use crate::{config::Config, grpc::Grpc};
+use crate::{app::App, clients::smtp::Smtp, config::Config, grpc::Grpc};
 
 /// The service's name: of its schema, its key prefix, its deployment.
 pub const SERVICE: &str = "notification";
@@ -23,8 +33,16 @@ pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
 /// Puts the parts together; the one place where they meet.
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
-    Stores::open(&config.stores, chassis).await?;
-    let grpc = Arc::new(Grpc::default());
+    metrics::describe();
+    let Config { stores, mail, web, delivery } = config;
+    let stores = Stores::open(&stores, chassis).await?;
+    let mailer = Arc::new(Smtp::new(&mail, delivery.concurrency, chassis.clock())?);
+    let app = Arc::new(App::new(stores.clone(), mailer, web, delivery));
+    workers::consumers::start(&app, &stores, chassis)?;
+    let tasks = chassis.tasks();
+    tasks.spawn("deliver", workers::delivery::run(Arc::clone(&app), tasks.token()));
+    tasks.spawn("watch deliveries", workers::watch::run(stores.postgres, tasks.token()));
+    let grpc = Arc::new(Grpc::new(app));
     chassis
         .add_service(NotificationServiceServer::from_arc(Arc::clone(&grpc)))
         .add_service(NotificationAdminServiceServer::from_arc(Arc::clone(&grpc)))

@@ -1,3 +1,11 @@
-//! Notification through gRPC, on a real Postgres and a real Redis Cluster.
+//! Notification through gRPC and events, on a real Postgres, a real Redis Cluster and a real mail server.
 
+#![cfg(test)]
+
+mod dead_letters;
+mod enqueue;
+mod failures;
+mod orders;
+mod others;
 mod starts;
+mod support;

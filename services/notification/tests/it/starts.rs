@@ -1,6 +1,6 @@
 //! The service stands: it opens its stores, says that it is ready, and stops when asked to.
 
-use onsale_testkit::service;
+use onsale_testkit::service::{self, TestService};
 
 #[tokio::test]
 async fn it_is_ready_on_real_stores_and_drains_cleanly() {
@@ -10,4 +10,30 @@ async fn it_is_ready_on_real_stores_and_drains_cleanly() {
         onsale_notification::build,
     )
     .await;
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_named_and_no_password_is_shown() {
+    let settings = [
+        ("MAIL__SMTP_URL", "http://user:hunter2@mail.example.com"),
+        ("MAIL__FROM", "nobody"),
+        ("MAIL__REPLY_TO", "a@b, c@d"),
+        ("WEB__URL", "javascript:alert(1)"),
+        ("DELIVERY__CONCURRENCY", "0"),
+        ("DELIVERY__LEASE", "1s"),
+    ];
+    let refused = TestService::start_with(
+        onsale_notification::SERVICE,
+        onsale_notification::DEFAULTS,
+        &settings,
+        onsale_notification::build,
+    )
+    .await;
+    let message = refused.err().expect("it does not start").to_string();
+    for key in
+        ["mail.smtp_url", "mail.from", "mail.reply_to", "web.url", "delivery.concurrency", "delivery.lease"]
+    {
+        assert!(message.contains(key), "{key} in {message}");
+    }
+    assert!(!message.contains("hunter2"), "{message}");
 }

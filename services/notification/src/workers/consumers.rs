@@ -1,0 +1,136 @@
+//! What Notification hears: one consumer for every topic the contract names it a listener of. Topics about which nothing
+//! is said yet are heard too: an event stays with its sender until every listener has acknowledged it.
+
+use std::{future::Future, marker::PhantomData, sync::Arc};
+
+use onsale_kit::server::Chassis;
+use onsale_proto::{
+    EventPayload,
+    events::v1::{
+        ClaimReleased, GenerationCompleted, OrderCompleted, PaymentConfirmed, PaymentFailed, PaymentRefunded,
+        QueueExpired, QueuePositionUpdate, QueueTurnGranted, QuotaInvitation, TicketGenerated,
+    },
+};
+use onsale_storage::{
+    Stores,
+    messaging::{Consumer, ConsumerConfig, Error, Handler, HandlerError, Message},
+    postgres::Transaction,
+};
+
+use crate::{SERVICE, app::App, convert::events, domain::order::Fact};
+
+/// An event that Notification does something about.
+trait Heard: EventPayload + 'static {
+    /// Does it, in the transaction of the inbox.
+    fn heard(
+        self,
+        app: &App,
+        transaction: &Transaction,
+    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
+}
+
+/// Starts them all.
+pub(crate) fn start(app: &Arc<App>, stores: &Stores, chassis: &Chassis) -> Result<(), Error> {
+    hear::<OrderCompleted>(app, stores, chassis)?;
+    hear::<TicketGenerated>(app, stores, chassis)?;
+    hear::<PaymentRefunded>(app, stores, chassis)?;
+    hear::<QuotaInvitation>(app, stores, chassis)?;
+    hear::<GenerationCompleted>(app, stores, chassis)?;
+    ignore::<PaymentConfirmed>(
+        "order.completed tells the buyer, when there is something to tell",
+        stores,
+        chassis,
+    )?;
+    ignore::<PaymentFailed>("the buyer sees it at the checkout", stores, chassis)?;
+    ignore::<ClaimReleased>("the customer let it go, or sees it in the shop", stores, chassis)?;
+    ignore::<QueueTurnGranted>("a push, and pushes are not sent yet", stores, chassis)?;
+    ignore::<QueueExpired>("a push, and pushes are not sent yet", stores, chassis)?;
+    ignore::<QueuePositionUpdate>("a push, and pushes are not sent yet", stores, chassis)
+}
+
+fn hear<P: Heard>(app: &Arc<App>, stores: &Stores, chassis: &Chassis) -> Result<(), Error> {
+    consume::<P, _>(Hears::<P> { app: Arc::clone(app), payload: PhantomData }, stores, chassis)
+}
+
+fn ignore<P: EventPayload>(why: &'static str, stores: &Stores, chassis: &Chassis) -> Result<(), Error> {
+    consume::<P, _>(Ignores { why }, stores, chassis)
+}
+
+fn consume<P: EventPayload, H: Handler>(handler: H, stores: &Stores, chassis: &Chassis) -> Result<(), Error> {
+    let config = ConsumerConfig { group: SERVICE.to_owned(), ..ConsumerConfig::default() };
+    let (postgres, redis) = (stores.postgres.clone(), stores.redis.clone());
+    let consumer = Consumer::new::<P>(postgres, redis, chassis.clock(), config, handler)?;
+    chassis.tasks().spawn(P::TOPIC, consumer.run(chassis.tasks().token()));
+    Ok(())
+}
+
+/// Does something.
+struct Hears<P> {
+    app: Arc<App>,
+    payload: PhantomData<fn() -> P>,
+}
+
+impl<P: Heard> Handler for Hears<P> {
+    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
+        message.payload::<P>()?.heard(&self.app, transaction).await
+    }
+}
+
+/// Does nothing, for a reason.
+struct Ignores {
+    why: &'static str,
+}
+
+impl Handler for Ignores {
+    async fn handle(&self, _: &Transaction, message: &Message) -> Result<(), HandlerError> {
+        tracing::debug!(
+            topic = message.topic,
+            key = message.key,
+            why = self.why,
+            "nothing to say about this"
+        );
+        Ok(())
+    }
+}
+
+impl Heard for OrderCompleted {
+    async fn heard(self, app: &App, transaction: &Transaction) -> Result<(), HandlerError> {
+        let (claim_id, order) = events::order_completed(self, app.language_default()).map_err(poison)?;
+        Ok(app.order_fact(transaction, claim_id, Fact::Completed(Box::new(order))).await?)
+    }
+}
+
+impl Heard for TicketGenerated {
+    async fn heard(self, app: &App, transaction: &Transaction) -> Result<(), HandlerError> {
+        let (claim_id, issued) = events::ticket_generated(self, app.language_default()).map_err(poison)?;
+        Ok(app.order_fact(transaction, claim_id, Fact::Issued(Box::new(issued))).await?)
+    }
+}
+
+impl Heard for PaymentRefunded {
+    async fn heard(self, app: &App, transaction: &Transaction) -> Result<(), HandlerError> {
+        let job = events::payment_refunded(self, app.language_default()).map_err(poison)?;
+        Ok(app.job(transaction, job).await?)
+    }
+}
+
+impl Heard for QuotaInvitation {
+    async fn heard(self, app: &App, transaction: &Transaction) -> Result<(), HandlerError> {
+        let job = events::quota_invitation(self, app.language_default()).map_err(poison)?;
+        Ok(app.job(transaction, job).await?)
+    }
+}
+
+impl Heard for GenerationCompleted {
+    // Nobody is mailed: we have no address of an organizer. It says whose event it is, which decides who may see what could
+    // not be delivered about it.
+    async fn heard(self, app: &App, transaction: &Transaction) -> Result<(), HandlerError> {
+        let (event_id, organizer_id) = events::generation_completed(&self).map_err(poison)?;
+        Ok(app.event_owner(transaction, event_id, organizer_id).await?)
+    }
+}
+
+/// What a sender got wrong stays wrong.
+fn poison(error: onsale_kit::error::InvalidFields) -> HandlerError {
+    HandlerError::Poison(error.into())
+}
