@@ -26,6 +26,7 @@ step() {
 
 docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked; }
 migrations() { find migrations -name '*.sql' -print0 | xargs -0 squawk; }
+envoy_config() { cargo run --quiet --locked -p onsale-gateway --example envoy -- .tools/envoy gateway && envoy --mode validate -c .tools/envoy/envoy.yaml; }
 scripts_parse() { bash -n scripts/*.sh .ci/run; }
 tests() { cargo build --workspace --locked && cargo run --quiet --locked -p onsale-testkit --bin teststack -- cargo test --workspace --locked --no-fail-fast -- --show-output; }
 
@@ -39,6 +40,7 @@ step spelling typos
 step migrations migrations
 step clippy cargo clippy --workspace --all-targets --locked -- -D warnings
 step docs docs
+step envoy envoy_config
 
 passed_tests=0 failed_tests=0
 if [[ $mode == test ]]; then

@@ -1,7 +1,7 @@
 //! Which methods are reachable from outside: those the contract opens to somebody outside *and* gives a REST path.
 //! Everything else does not exist for the gateway. A new method is therefore closed until its contract opens it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use onsale_kit::contract::{Contract, Method, RoleSet};
 use onsale_proto::auth::v1::Role;
@@ -9,7 +9,7 @@ use onsale_proto::auth::v1::Role;
 /// The methods the front door lets through.
 #[derive(Clone, Debug, Default)]
 pub struct PublicMethods {
-    paths: BTreeSet<String>,
+    methods: BTreeMap<String, Method>,
 }
 
 impl PublicMethods {
@@ -17,19 +17,38 @@ impl PublicMethods {
     #[must_use]
     pub fn of(contract: &Contract) -> Self {
         let public = contract.methods().filter(|method| is_public(method));
-        Self { paths: public.map(|method| method.path.clone()).collect() }
+        Self { methods: public.map(|method| (method.path.clone(), method.clone())).collect() }
     }
 
     /// Whether the method with this path on the wire is let through. Compared whole: a path that is spelled otherwise
     /// (double slashes, escapes, another case) is another path, and unknown.
     #[must_use]
     pub fn contains(&self, path: &str) -> bool {
-        self.paths.contains(path)
+        self.methods.contains_key(path)
     }
 
-    /// Their paths, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.paths.iter().map(String::as_str)
+    /// The method with this path, if it is let through.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<&Method> {
+        self.methods.get(path)
+    }
+
+    /// The others, for tests of what is left out.
+    #[cfg(test)]
+    pub(crate) fn without(mut self, path: &str) -> Self {
+        self.methods.remove(path);
+        self
+    }
+
+    /// All of them, in order of their paths.
+    pub fn iter(&self) -> impl Iterator<Item = &Method> {
+        self.methods.values()
+    }
+
+    /// The full names of their services, in order.
+    #[must_use]
+    pub fn services(&self) -> BTreeSet<&str> {
+        self.iter().map(|method| method.service.as_str()).collect()
     }
 }
 
@@ -49,7 +68,8 @@ mod tests {
     #[test]
     fn nothing_internal_is_public() {
         let public = public_methods();
-        let internal: Vec<_> = public.iter().filter(|path| path.contains("InternalService")).collect();
+        let internal: Vec<_> =
+            public.iter().filter(|method| method.path.contains("InternalService")).collect();
         assert!(internal.is_empty(), "{internal:?}");
     }
 

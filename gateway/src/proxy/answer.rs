@@ -1,0 +1,111 @@
+//! A service's answer on its way out. Always ends with a status: where the way to the service broke, with one of ours.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use onsale_kit::error::Reason;
+use onsale_proto::r#type::v1::ErrorReason;
+use pin_project_lite::pin_project;
+use tonic::{Code, Status, body::Body};
+use tonic_types::StatusExt;
+
+use crate::error::Error;
+
+/// The status for the caller of a call that did not come through. What our channel says about connections and addresses is
+/// for the log.
+pub(super) fn outward(status: Status) -> Status {
+    let unreachable = Reason::from(ErrorReason::DependencyUnavailable).as_str();
+    let is_ours = status.get_details_error_info().is_none_or(|info| info.reason == unreachable);
+    match status.code() {
+        Code::Unavailable if is_ours => Error::Unreachable(status.message().to_owned()).into(),
+        _ => status,
+    }
+}
+
+/// The answer in the form the chassis counts by: a status that comes alone stands in the headers.
+pub(super) async fn settle(response: Response<Body>, is_stream: bool) -> Result<Response<Body>, Status> {
+    let (mut head, mut body) = response.into_parts();
+    if head.headers.contains_key(Status::GRPC_STATUS) {
+        // Nothing comes after it; and only a body that says so ends with the headers, by which Envoy knows such an answer.
+        return Ok(Response::from_parts(head, Body::empty()));
+    }
+    if head.status != StatusCode::OK {
+        return Err(Error::NotGrpc(head.status).into());
+    }
+    if is_stream {
+        return Ok(Response::from_parts(head, Body::new(PassedBody::new(None, body))));
+    }
+    match body.frame().await {
+        Some(Ok(frame)) => match frame.into_trailers() {
+            Ok(trailers) => {
+                head.headers.extend(trailers);
+                Ok(Response::from_parts(head, Body::empty()))
+            }
+            Err(first) => Ok(Response::from_parts(head, Body::new(PassedBody::new(Some(first), body)))),
+        },
+        Some(Err(status)) => Err(outward(status)),
+        None => Err(broken_off()),
+    }
+}
+
+pin_project! {
+    /// The body of an answer: what the service sends, and a status in any case.
+    struct PassedBody {
+        first: Option<Frame<Bytes>>,
+        source: Body,
+        is_over: bool,
+    }
+}
+
+impl PassedBody {
+    fn new(first: Option<Frame<Bytes>>, source: Body) -> Self {
+        Self { first, source, is_over: false }
+    }
+}
+
+impl http_body::Body for PassedBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = self.project();
+        if *this.is_over {
+            return Poll::Ready(None);
+        }
+        if let Some(first) = this.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        let frame = match std::task::ready!(Pin::new(this.source).poll_frame(context)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(status)) => trailers(&outward(status)),
+            None => trailers(&broken_off()),
+        };
+        *this.is_over = frame.is_trailers();
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over
+    }
+}
+
+fn broken_off() -> Status {
+    Error::Unreachable("the answer ended without a status".to_owned()).into()
+}
+
+fn trailers(status: &Status) -> Frame<Bytes> {
+    let mut headers = HeaderMap::new();
+    if let Err(error) = status.add_header(&mut headers) {
+        tracing::error!(%error, "failed to write a status");
+    }
+    Frame::trailers(headers)
+}

@@ -1,0 +1,93 @@
+//! The port for plain HTTP: gRPC-Web for browsers, webhooks of payment providers, sign-in for development, a page for
+//! whoever comes by.
+//!
+//! | | |
+//! |---|---|
+//! | `POST /<service>/<method>` | gRPC-Web, binary and text, through the same gate as gRPC |
+//! | `POST /webhooks/<provider>` | raw body to Payment; 200 only after it is stored |
+//! | `POST /dev/sign-in`, `GET /.well-known/jwks.json` | only where the settings switch them on |
+//! | `GET /` | what this is |
+
+use std::{net::SocketAddr, time::Duration};
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    middleware,
+    response::Html,
+    routing::{get, post},
+};
+use http::{HeaderName, HeaderValue, Method, header};
+use onsale_kit::{BuildError, client::Channel, server::Chassis};
+use tokio::net::TcpListener;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+
+use self::{connections::Connections, sign_in::SignIn, webhooks::Webhooks};
+use crate::config::{Config, HttpConfig};
+
+mod answer;
+mod calls;
+mod connections;
+mod sign_in;
+mod webhooks;
+
+/// How long a browser may remember what it was told about origins.
+const CORS_AGE_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Where a call's status stands, which a page may read only when it is told.
+const EXPOSED: [HeaderName; 3] = [
+    HeaderName::from_static("grpc-status"),
+    HeaderName::from_static("grpc-message"),
+    HeaderName::from_static("grpc-status-details-bin"),
+];
+
+/// Opens the port and serves it until the chassis drains. Answers where.
+pub async fn serve(config: &Config, chassis: &Chassis, payment: Channel) -> Result<SocketAddr, BuildError> {
+    let listen = config.http.listen;
+    let listener =
+        TcpListener::bind(listen).await.map_err(|error| format!("failed to listen on {listen}: {error}"))?;
+    let address = listener.local_addr()?;
+    let router = router(config, chassis, payment)?;
+    let connections = Connections { config: config.http.clone(), drain: chassis.entrance().draining() };
+    chassis.tasks().spawn("http", connections.serve(listener, router));
+    tracing::info!(%address, "serving plain http");
+    Ok(address)
+}
+
+fn router(config: &Config, chassis: &Chassis, payment: Channel) -> Result<Router, BuildError> {
+    let webhooks = Webhooks::new(payment, chassis.clock(), &config.http);
+    let mut plain = Router::new()
+        .route("/", get(async || Html(include_str!("web/page.html"))))
+        .route("/webhooks/{provider}", post(webhooks::take).with_state(webhooks))
+        .layer(DefaultBodyLimit::max(config.http.webhook_bytes_max));
+    if let Some(sign_in) = SignIn::new(&config.development, chassis.clock())? {
+        tracing::warn!("sign-in for development is open: anybody can be anybody");
+        plain = plain.merge(sign_in.router());
+    }
+    let time_max = config.http.request_timeout;
+    let plain =
+        plain.layer(middleware::from_fn(move |request, next| answer::in_time(time_max, request, next)));
+    let router = plain.fallback_service(calls::service(chassis.entrance()));
+    Ok(match cors(&config.http) {
+        Some(cors) => router.layer(cors),
+        None => router,
+    })
+}
+
+/// What browsers are told about other origins; nothing when none is allowed.
+fn cors(config: &HttpConfig) -> Option<CorsLayer> {
+    let origins = match config.cors_origins.as_slice() {
+        [] => return None,
+        origins if origins.iter().any(|origin| origin == "*") => AllowOrigin::any(),
+        origins => AllowOrigin::list(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok())),
+    };
+    let allowed = [
+        header::AUTHORIZATION,
+        header::CONTENT_TYPE,
+        HeaderName::from_static("grpc-timeout"),
+        HeaderName::from_static("x-grpc-web"),
+        HeaderName::from_static("x-user-agent"),
+    ];
+    let layer = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
+    Some(layer.allow_headers(allowed).expose_headers(EXPOSED).max_age(CORS_AGE_MAX))
+}

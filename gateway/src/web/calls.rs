@@ -1,0 +1,48 @@
+//! gRPC-Web: calls of browsers, in the form they can read. Unwrapped here, then through the same gate as every call.
+
+use std::{convert::Infallible, future::Future};
+
+use axum::{
+    body::Body as WebBody,
+    response::{IntoResponse, Response},
+};
+use http::{Request, StatusCode, header::CONTENT_TYPE};
+use onsale_kit::server::Entrance;
+use tonic::body::Body;
+use tonic_web::GrpcWebLayer;
+use tower::{Layer, Service, ServiceExt};
+
+use super::answer::refuse;
+
+/// Answers calls, and says to everybody else that there is nothing here.
+pub(super) fn service(
+    entrance: Entrance,
+) -> impl Service<
+    Request<WebBody>,
+    Response = Response,
+    Error = Infallible,
+    Future = impl Future<Output = Result<Response, Infallible>> + Send,
+> + Clone
++ Send
++ Sync
++ 'static {
+    let gate = tower::service_fn(move |request: Request<Body>| {
+        let entrance = entrance.clone();
+        async move { Ok::<_, Infallible>(entrance.answer(request).await) }
+    });
+    let calls = GrpcWebLayer::new().layer(gate);
+    tower::service_fn(move |request: Request<WebBody>| {
+        let calls = calls.clone();
+        async move {
+            if !is_call(&request) {
+                return Ok(refuse(StatusCode::NOT_FOUND, "there is nothing here"));
+            }
+            calls.oneshot(request).await.map(IntoResponse::into_response)
+        }
+    })
+}
+
+fn is_call(request: &Request<WebBody>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}

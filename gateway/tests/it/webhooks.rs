@@ -1,0 +1,93 @@
+//! Webhooks reach Payment byte for byte, and a provider hears 200 only when Payment said so.
+
+use onsale_kit::error::DOMAIN;
+use onsale_proto::payment::v1::{HandleWebhookRequest, HandleWebhookResponse, Provider};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::support::{Door, Envoy, http_client};
+
+const HANDLE: &str = "/onsale.payment.v1.PaymentInternalService/HandleWebhook";
+
+fn refused(code: Code, reason: &str) -> Status {
+    Status::with_error_details(code, "why", ErrorDetails::with_error_info(reason, DOMAIN, []))
+}
+
+#[tokio::test]
+async fn the_raw_bytes_and_the_providers_headers_reach_payment_as_from_the_gateway() {
+    let door = Door::open().await;
+    let envoy = Envoy::start(&door).await;
+    // Not text, not JSON, not in any order a parser would keep.
+    let body: Vec<u8> = (0..=255).chain(*b"{ \"b\": 1,  \"a\":\t2.0 }\r\n").collect();
+    for address in [door.http, envoy.address] {
+        let response = http_client()
+            .post(format!("http://{address}/webhooks/stripe"))
+            .header("stripe-signature", "t=1,v1=abc")
+            .header("content-type", "application/json")
+            .header("cookie", "session=1")
+            .header("authorization", "Bearer of-the-provider")
+            .header("x-onsale-roles", "SERVICE")
+            .body(body.clone())
+            .send()
+            .await
+            .expect("an answer");
+        assert_eq!(response.status(), 200);
+        let seen = door.services.last();
+        assert_eq!(seen.path, HANDLE);
+        assert_eq!(seen.identity.as_ref().map(|identity| identity.subject.as_str()), Some("gateway"));
+        let webhook: HandleWebhookRequest = seen.message();
+        assert_eq!(webhook.provider(), Provider::Stripe);
+        assert_eq!(webhook.body, body);
+        assert!(webhook.receive_time.is_some());
+        let header = |name: &str| webhook.headers.iter().find(|header| header.name == name);
+        assert_eq!(header("stripe-signature").expect("the signature").value, b"t=1,v1=abc");
+        for name in ["cookie", "authorization", "x-onsale-roles", "x-forwarded-for"] {
+            assert!(header(name).is_none(), "{name}");
+        }
+    }
+    drop(envoy);
+    door.close().await;
+}
+
+#[tokio::test]
+async fn a_provider_hears_200_only_after_payment_stored_it() {
+    let door = Door::open().await;
+    let post = async |provider: &str| {
+        let request = http_client().post(format!("http://{}/webhooks/{provider}", door.http)).body("{}");
+        request.send().await.expect("an answer")
+    };
+    door.services.answer(HANDLE, &HandleWebhookResponse { duplicate: true });
+    assert_eq!(post("sandbox").await.status(), 200);
+    for (status, expected) in [
+        (refused(Code::PermissionDenied, "WEBHOOK_SIGNATURE_INVALID"), 403),
+        (refused(Code::PermissionDenied, "WEBHOOK_TOO_OLD"), 403),
+        (refused(Code::InvalidArgument, "WEBHOOK_MALFORMED"), 400),
+        (refused(Code::FailedPrecondition, "PROVIDER_NOT_CONFIGURED"), 404),
+        // Ours to mend, so the provider is to send again.
+        (refused(Code::PermissionDenied, "ROLE_MISSING"), 503),
+        (refused(Code::Internal, "INTERNAL"), 503),
+        (refused(Code::ResourceExhausted, "OVERLOADED"), 503),
+    ] {
+        door.services.fail(HANDLE, status.clone());
+        let response = post("sandbox").await;
+        assert_eq!(response.status(), expected, "{status:?}");
+        assert_eq!(response.headers().contains_key("retry-after"), expected == 503);
+    }
+    door.close().await;
+}
+
+#[tokio::test]
+async fn what_is_no_webhook_does_not_reach_payment() {
+    let door = Door::open_with(&[("HTTP__WEBHOOK_BYTES_MAX", "1000")]).await;
+    let url = |path: &str| format!("http://{}/webhooks/{path}", door.http);
+    let long = http_client().post(url("stripe")).body("x".repeat(1001)).send().await.expect("an answer");
+    assert_eq!(long.status(), 413);
+    for path in ["unspecified", "STRIPE", "nobody", "stripe/x"] {
+        let answer = http_client().post(url(path)).body("{}").send().await.expect("an answer");
+        assert_eq!(answer.status(), 404, "{path}");
+    }
+    let read = http_client().get(url("stripe")).send().await.expect("an answer");
+    assert_eq!(read.status(), 405);
+    assert!(door.services.seen().is_empty());
+    door.close().await;
+}
