@@ -1,11 +1,25 @@
 # Thin: logic lives in scripts/ (before anything is built), in cli/ and in tests/.
-.PHONY: help setup test check fmt bench clients
+.PHONY: help setup up down test check fmt bench clients
+
+# The mesh runs as a debug build: from a fresh clone it is built in half the time, and `make test` uses the same one.
+# For speed: make up PROFILE=release
+PROFILE ?= dev
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+BINARIES = $(TARGET)/$(patsubst dev,debug,$(PROFILE))
 
 help: ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: ## install what this machine lacks
 	@scripts/setup.sh
+
+up: setup ## the whole mesh on this machine, until Ctrl-C: make up ARGS=--fresh
+	@cargo build --workspace --locked --profile $(PROFILE)
+	@exec $(BINARIES)/onsale up $(ARGS)
+
+down: ## stop it, from another terminal
+	@onsale=$(firstword $(wildcard $(BINARIES)/onsale $(TARGET)/*/onsale)); \
+	if [ -n "$$onsale" ]; then exec "$$onsale" down; else echo "nothing is built, so nothing runs"; fi
 
 test: setup ## all that CI runs: checks, then every test on real servers
 	@scripts/verify.sh test

@@ -1,0 +1,271 @@
+//! What must hold, as questions to Postgres: each selects what breaks the rule, one row of text per offender.
+//!
+//! All of them are asked in one snapshot, over all schemas: services never look into each other's books, the auditor does.
+
+/// When a rule must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// At any moment.
+    Always,
+    /// Once what is under way has ended: between a payment and its tickets lie a few events.
+    Settled,
+}
+
+/// One rule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// The invariant it belongs to, as ARCHITECTURE numbers them.
+    pub(super) invariant: u8,
+    /// What holds.
+    pub(super) says: &'static str,
+    pub(super) when: When,
+    /// Selects `what`: the offenders.
+    pub(super) sql: &'static str,
+}
+
+const fn always(invariant: u8, says: &'static str, sql: &'static str) -> Rule {
+    Rule { invariant, says, when: When::Always, sql }
+}
+
+const fn settled(invariant: u8, says: &'static str, sql: &'static str) -> Rule {
+    Rule { invariant, says, when: When::Settled, sql }
+}
+
+/// All rules about one schema or several; those about what is on its way between services are made by [`in_transit`].
+pub(super) const RULES: &[Rule] = &[
+    // 1. No oversell.
+    always(
+        1,
+        "a taken unit is one of its sector's",
+        "SELECT format('unit %s of sector %s', u.unit, u.sector_id) AS what
+         FROM inventory.hold_unit u LEFT JOIN inventory.sector s USING (sector_id)
+         WHERE s.sector_id IS NULL OR u.unit > s.capacity",
+    ),
+    always(
+        1,
+        "a taken unit has a hold that stands",
+        "SELECT format('unit %s of sector %s: hold %s is %s', u.unit, u.sector_id, u.hold_id, coalesce(h.state, 'missing'))
+         FROM inventory.hold_unit u LEFT JOIN inventory.hold h USING (hold_id)
+         WHERE h.hold_id IS NULL OR h.state = 'RELEASED'",
+    ),
+    always(
+        1,
+        "a hold that stands has all its units",
+        "SELECT format('hold %s has %s of %s units', h.hold_id, coalesce(taken.count, 0), wanted.count)
+         FROM inventory.hold h
+         CROSS JOIN LATERAL (SELECT coalesce(sum(jsonb_array_length(item -> 'units')), 0) AS count
+                             FROM jsonb_array_elements(h.items) item) wanted
+         LEFT JOIN (SELECT hold_id, count(*) AS count FROM inventory.hold_unit GROUP BY hold_id) taken USING (hold_id)
+         WHERE h.state <> 'RELEASED' AND coalesce(taken.count, 0) <> wanted.count",
+    ),
+    always(
+        1,
+        "a sector has sold what its committed holds have",
+        "SELECT format('sector %s: %s sold, %s committed', s.sector_id, s.sold_count, coalesce(c.count, 0))
+         FROM inventory.sector_sale s
+         LEFT JOIN (SELECT u.sector_id, count(*) AS count FROM inventory.hold_unit u
+                    JOIN inventory.hold h USING (hold_id) WHERE h.state = 'COMMITTED' GROUP BY u.sector_id) c
+             USING (sector_id)
+         WHERE s.sold_count <> coalesce(c.count, 0)",
+    ),
+    always(
+        1,
+        "no customer has more units of an event than it allows",
+        "SELECT format('customer %s of event %s: %s claimed, %s counted, %s allowed',
+                       a.customer_id, a.event_id, coalesce(c.units, 0), a.units_taken, a.units_max)
+         FROM claim.allowance a
+         LEFT JOIN (SELECT event_id, customer_id, sum(unit_count) AS units FROM claim.claim
+                    WHERE state <> 'RELEASED' GROUP BY event_id, customer_id) c USING (event_id, customer_id)
+         WHERE coalesce(c.units, 0) > a.units_max",
+    ),
+    // 2. First come, first served.
+    always(
+        2,
+        "numbers in line have no gap",
+        "SELECT format('event %s: last number %s, %s entries', l.event_id, l.last_seq, count(e.seq))
+         FROM queue.line l LEFT JOIN queue.entry e USING (event_id)
+         GROUP BY l.event_id, l.last_seq HAVING count(e.seq) <> l.last_seq OR coalesce(max(e.seq), 0) <> l.last_seq",
+    ),
+    always(
+        2,
+        "turns were granted in the order of the line",
+        "SELECT format('event %s: number %s had its turn after number %s', event_id, seq, before)
+         FROM (SELECT event_id, seq, lag(seq) OVER (PARTITION BY event_id ORDER BY fencing_number) AS before
+               FROM queue.entry WHERE fencing_number IS NOT NULL) turns
+         WHERE before > seq",
+    ),
+    always(
+        2,
+        "nobody waits who stood before somebody admitted",
+        "SELECT format('event %s: number %s waits, number %s was admitted', l.event_id, e.seq, l.last_admitted_seq)
+         FROM queue.entry e JOIN queue.line l USING (event_id)
+         WHERE e.state = 'WAITING' AND e.seq < l.last_admitted_seq",
+    ),
+    always(
+        2,
+        "a line knows how many wait and how many have a turn",
+        "SELECT format('event %s: %s waiting and %s turns counted, there are %s and %s', l.event_id, l.waiting_count,
+                       l.open_turn_count, count(*) FILTER (WHERE e.state = 'WAITING'),
+                       count(*) FILTER (WHERE e.state = 'ADMITTED'))
+         FROM queue.line l LEFT JOIN queue.entry e USING (event_id)
+         GROUP BY l.event_id, l.waiting_count, l.open_turn_count
+         HAVING l.waiting_count <> count(*) FILTER (WHERE e.state = 'WAITING')
+             OR l.open_turn_count <> count(*) FILTER (WHERE e.state = 'ADMITTED')",
+    ),
+    // 3. Paid means served, or money back, never both.
+    settled(
+        3,
+        "every payment is served or goes back",
+        "SELECT format('payment %s of claim %s is CONFIRMED, the claim is %s', p.payment_id, p.claim_id,
+                       coalesce(c.state, 'missing'))
+         FROM payment.payment p LEFT JOIN claim.claim c USING (claim_id)
+         WHERE p.state = 'CONFIRMED' AND (c.state IS DISTINCT FROM 'CONFIRMED' OR c.payment_id <> p.payment_id)",
+    ),
+    settled(
+        3,
+        "every order has all its tickets",
+        "SELECT format('claim %s has %s of %s tickets', c.claim_id, count(t.ticket_id), c.unit_count)
+         FROM claim.claim c JOIN payment.payment p ON p.payment_id = c.payment_id AND p.state = 'CONFIRMED'
+         LEFT JOIN ticketing.ticket t ON t.claim_id = c.claim_id AND t.state IN ('ISSUED', 'CHECKED_IN')
+         WHERE c.state = 'CONFIRMED' AND NOT EXISTS
+             (SELECT FROM payment.refund r WHERE r.payment_id = p.payment_id)
+         GROUP BY c.claim_id, c.unit_count HAVING count(t.ticket_id) <> c.unit_count",
+    ),
+    settled(
+        3,
+        "every refund reaches the customer",
+        "SELECT format('refund %s of payment %s', refund_id, payment_id) FROM payment.refund WHERE state = 'PENDING'",
+    ),
+    always(
+        3,
+        "nobody has both the money and the tickets",
+        "SELECT DISTINCT format('claim %s: payment %s went back, ticket %s admits', c.claim_id, p.payment_id, t.ticket_id)
+         FROM payment.payment p JOIN claim.claim c ON c.payment_id = p.payment_id
+         JOIN ticketing.ticket t ON t.claim_id = c.claim_id AND t.state = 'ISSUED'
+         WHERE p.state = 'REFUNDED'",
+    ),
+    always(
+        3,
+        "an order is paid, in full",
+        "SELECT format('claim %s of %s %s, payment %s is %s of %s %s', c.claim_id, c.total_minor, c.currency_code,
+                       c.payment_id, coalesce(p.state, 'missing'), p.amount_minor, p.currency_code)
+         FROM claim.claim c LEFT JOIN payment.payment p ON p.payment_id = c.payment_id
+         WHERE c.state = 'CONFIRMED' AND (p.payment_id IS NULL OR p.state NOT IN ('CONFIRMED', 'REFUNDED')
+             OR p.amount_minor <> c.total_minor OR p.currency_code <> c.currency_code OR p.claim_id <> c.claim_id)",
+    ),
+    always(
+        3,
+        "an order's units are sold to it",
+        "SELECT format('claim %s: unit %s of sector %s', c.claim_id, unit.number, i.sector_id)
+         FROM claim.claim c JOIN claim.claim_item i USING (claim_id) CROSS JOIN LATERAL unnest(i.units) AS unit (number)
+         LEFT JOIN inventory.hold_unit u ON u.sector_id = i.sector_id AND u.unit = unit.number AND u.hold_id = c.hold_id
+         LEFT JOIN inventory.hold h ON h.hold_id = u.hold_id
+         WHERE c.state = 'CONFIRMED' AND h.state IS DISTINCT FROM 'COMMITTED'",
+    ),
+    settled(
+        3,
+        "sold units belong to an order",
+        "SELECT format('hold %s', h.hold_id) FROM inventory.hold h LEFT JOIN claim.claim c USING (hold_id)
+         WHERE h.state = 'COMMITTED' AND c.state IS DISTINCT FROM 'CONFIRMED'",
+    ),
+    settled(
+        3,
+        "held units belong to an open claim",
+        "SELECT format('hold %s', h.hold_id) FROM inventory.hold h LEFT JOIN claim.claim c USING (hold_id)
+         WHERE h.state = 'HELD' AND c.state IS DISTINCT FROM 'CLAIMED'",
+    ),
+    // 4. One turn, one fencing number.
+    always(
+        4,
+        "a claim was made in a turn of its customer",
+        "SELECT format('claim %s of turn %s', c.claim_id, c.fencing_number)
+         FROM claim.claim c LEFT JOIN queue.entry e
+             ON e.event_id = c.event_id AND e.customer_id = c.customer_id AND e.fencing_number = c.fencing_number
+         WHERE e.entry_id IS NULL",
+    ),
+    always(
+        4,
+        "a claim was made while its turn ran",
+        "SELECT format('claim %s of turn %s', c.claim_id, c.fencing_number)
+         FROM claim.claim c JOIN queue.entry e
+             ON e.event_id = c.event_id AND e.customer_id = c.customer_id AND e.fencing_number = c.fencing_number
+         WHERE c.created_at > e.expire_time",
+    ),
+    settled(
+        4,
+        "the turn of an order is completed",
+        "SELECT format('claim %s: its turn %s is %s', c.claim_id, c.fencing_number, e.state)
+         FROM claim.claim c JOIN queue.entry e
+             ON e.event_id = c.event_id AND e.customer_id = c.customer_id AND e.fencing_number = c.fencing_number
+         WHERE c.state = 'CONFIRMED' AND e.state = 'ADMITTED'",
+    ),
+    // 5. Exactly capacity tickets, each issued once.
+    always(
+        5,
+        "no sector has more tickets than units",
+        "SELECT format('sector %s: %s tickets, %s units', s.sector_id, count(*), s.capacity)
+         FROM ticketing.ticket t JOIN inventory.sector s USING (sector_id) JOIN inventory.event e USING (event_id)
+         WHERE e.state <> 'DRAFT' GROUP BY s.sector_id, s.capacity HAVING count(*) > s.capacity OR max(t.unit) > s.capacity",
+    ),
+    settled(
+        5,
+        "every unit of an event has its ticket",
+        "SELECT format('sector %s: %s tickets, %s units', s.sector_id, count(t.ticket_id), s.capacity)
+         FROM inventory.sector s JOIN inventory.event e USING (event_id) LEFT JOIN ticketing.ticket t USING (sector_id)
+         GROUP BY s.sector_id, s.capacity HAVING count(t.ticket_id) <> s.capacity",
+    ),
+    always(
+        5,
+        "a ticket that was issued belongs to an order of its holder, which has that unit",
+        "SELECT format('ticket %s of claim %s', t.ticket_id, t.claim_id)
+         FROM ticketing.ticket t LEFT JOIN claim.claim c USING (claim_id)
+         LEFT JOIN claim.claim_item i ON i.claim_id = c.claim_id AND i.sector_id = t.sector_id AND t.unit = ANY (i.units)
+         WHERE t.claim_id IS NOT NULL AND (c.state IS DISTINCT FROM 'CONFIRMED' OR i.claim_id IS NULL)",
+    ),
+    settled(
+        5,
+        "no order was refused its tickets",
+        "SELECT format('claim %s is %s', claim_id, state) FROM ticketing.issuance WHERE state IN ('PENDING', 'REFUSED')",
+    ),
+    // 6. No notification vanishes.
+    settled(
+        6,
+        "every order is confirmed by one mail",
+        "SELECT format('claim %s', c.claim_id) FROM claim.claim c
+         LEFT JOIN notification.job j ON j.template = 'ORDER_CONFIRMATION' AND j.subject_key = c.claim_id::text
+         WHERE c.state = 'CONFIRMED' AND j.job_id IS NULL",
+    ),
+    always(
+        6,
+        "every job has a delivery",
+        "SELECT format('job %s', j.job_id) FROM notification.job j LEFT JOIN notification.delivery d USING (job_id)
+         WHERE d.delivery_id IS NULL",
+    ),
+    settled(
+        6,
+        "every delivery has ended, in the mailbox or in the dead letters",
+        "SELECT format('delivery %s is %s after %s attempts', delivery_id, state, attempt_count)
+         FROM notification.delivery WHERE state IN ('QUEUED', 'SENDING')",
+    ),
+];
+
+/// What holds for the events of every schema. `SCHEMA` stands for its name.
+const TRANSIT: &[Rule] = &[
+    settled(
+        6,
+        "every event was handled by all its listeners",
+        "SELECT format('event %s of topic %s from SCHEMA', o.event_id, o.topic) FROM SCHEMA.outbox o
+         WHERE o.position IS NULL OR EXISTS (SELECT FROM SCHEMA.outbox_group g
+             WHERE g.topic = o.topic AND g.acknowledged_position < o.position)",
+    ),
+    settled(
+        6,
+        "no event is in the dead letters",
+        "SELECT format('event %s of topic %s at SCHEMA: %s', event_id, topic, error) FROM SCHEMA.dead_letter",
+    ),
+];
+
+/// The rules of [`TRANSIT`] for one schema, with their questions.
+pub(super) fn in_transit(schema: &str) -> impl Iterator<Item = (Rule, String)> {
+    TRANSIT.iter().map(move |rule| (*rule, rule.sql.replace("SCHEMA", schema)))
+}

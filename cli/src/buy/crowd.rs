@@ -1,0 +1,174 @@
+//! Many customers buy at once: how far they are while they do, and what came of it.
+
+use std::{
+    collections::BTreeMap,
+    io::{IsTerminal, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::bail;
+use tokio::{task::JoinSet, time::interval};
+
+use super::order::{Order, OrderError, Step, fulfil};
+use crate::front_door::FrontDoor;
+
+/// A connection takes this many customers; beyond it another is opened, as a crowd of apps would.
+const CUSTOMERS_PER_CONNECTION: u32 = 64;
+
+/// How many have come how far.
+#[derive(Debug, Default)]
+struct Progress {
+    joined: AtomicU32,
+    admitted: AtomicU32,
+    claimed: AtomicU32,
+    paid: AtomicU32,
+    done: AtomicU32,
+    tickets: AtomicU32,
+    sold_out: AtomicU32,
+    failed: AtomicU32,
+}
+
+impl Progress {
+    fn note(&self, step: &Step) {
+        let count = |counter: &AtomicU32, number: usize| {
+            counter.fetch_add(u32::try_from(number).unwrap_or(u32::MAX), Ordering::Relaxed);
+        };
+        match step {
+            Step::Joined { .. } => count(&self.joined, 1),
+            Step::Turn { .. } => count(&self.admitted, 1),
+            Step::Claimed(_) => count(&self.claimed, 1),
+            Step::Paid(_) => count(&self.paid, 1),
+            Step::Ticketed(tickets) => count(&self.tickets, tickets.len()),
+            Step::SignedIn(_) | Step::Moved { .. } | Step::PaymentOpen(_) | Step::Mailed(_) => {}
+        }
+    }
+
+    fn line(&self, customers: u32) -> String {
+        let of = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
+        format!(
+            "joined {}/{customers}  admitted {}  claimed {}  paid {}  done {}  sold out {}  failed {}",
+            of(&self.joined),
+            of(&self.admitted),
+            of(&self.claimed),
+            of(&self.paid),
+            of(&self.done),
+            of(&self.sold_out),
+            of(&self.failed),
+        )
+    }
+}
+
+/// How one customer fared.
+enum Fate {
+    Bought { after: Duration },
+    SoldOut,
+    Failed { why: String },
+}
+
+/// Lets `customers` buy at once, the first of them as `first_email`. An error when one failed otherwise than by a sell-out.
+pub(super) async fn buy(
+    door: &FrontDoor,
+    first_email: String,
+    order: &Order,
+    customers: u32,
+) -> anyhow::Result<()> {
+    let progress = Arc::new(Progress::default());
+    let begun = Instant::now();
+    let mut running = JoinSet::new();
+    let mut own_door = door.clone();
+    for number in 0..customers {
+        if number % CUSTOMERS_PER_CONNECTION == 0 {
+            own_door = FrontDoor::at(door.url())?;
+        }
+        let email = if number == 0 { first_email.clone() } else { super::somebody_new() };
+        running.spawn(one(own_door.clone(), email, order.clone(), Arc::clone(&progress)));
+    }
+    let fates = follow(running, &progress, customers).await?;
+    summarize(&fates, &progress, begun.elapsed())
+}
+
+async fn one(door: FrontDoor, email: String, order: Order, progress: Arc<Progress>) -> Fate {
+    let begun = Instant::now();
+    let done = fulfil(&door, &email, &order, |step| progress.note(&step)).await;
+    let (counter, fate) = match done {
+        Ok(()) => (&progress.done, Fate::Bought { after: begun.elapsed() }),
+        Err(error) if error.is_sold_out() => (&progress.sold_out, Fate::SoldOut),
+        Err(error) => (&progress.failed, Fate::Failed { why: explain(&error) }),
+    };
+    counter.fetch_add(1, Ordering::Relaxed);
+    fate
+}
+
+fn explain(error: &OrderError) -> String {
+    onsale_kit::error::Chain(error).to_string()
+}
+
+/// Collects the fates, and says every now and then how far all are: in place on a terminal, else line by line.
+async fn follow(
+    mut running: JoinSet<Fate>,
+    progress: &Progress,
+    customers: u32,
+) -> anyhow::Result<Vec<Fate>> {
+    let live = std::io::stderr().is_terminal();
+    let mut ticks = interval(if live { Duration::from_millis(200) } else { Duration::from_secs(2) });
+    let mut fates = Vec::new();
+    loop {
+        tokio::select! {
+            next = running.join_next() => match next {
+                Some(fate) => fates.push(fate?),
+                None => break,
+            },
+            _ = ticks.tick() => show(&progress.line(customers), live, false)?,
+        }
+    }
+    show(&progress.line(customers), live, true)?;
+    Ok(fates)
+}
+
+fn show(line: &str, live: bool, last: bool) -> std::io::Result<()> {
+    let mut error_output = std::io::stderr().lock();
+    match (live, last) {
+        (true, false) => write!(error_output, "\r\x1b[2K{line}")?,
+        (true, true) => writeln!(error_output, "\r\x1b[2K{line}")?,
+        (false, _) => writeln!(error_output, "{line}")?,
+    }
+    error_output.flush()
+}
+
+fn summarize(fates: &[Fate], progress: &Progress, elapsed: Duration) -> anyhow::Result<()> {
+    let mut times = Vec::new();
+    let mut sold_out = 0_usize;
+    let mut failures: BTreeMap<&str, usize> = BTreeMap::new();
+    for fate in fates {
+        match fate {
+            Fate::Bought { after } => times.push(*after),
+            Fate::SoldOut => sold_out = sold_out.saturating_add(1),
+            Fate::Failed { why } => {
+                let count = failures.entry(why).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+    times.sort_unstable();
+    let at = |percent: usize| {
+        let index = times.len().saturating_mul(percent).div_ceil(100).saturating_sub(1);
+        times.get(index).copied().unwrap_or_default()
+    };
+    println!("{} customers in {}", fates.len(), seconds(elapsed));
+    println!("  bought     {} ({} tickets)", times.len(), progress.tickets.load(Ordering::Relaxed));
+    println!("  sold out   {sold_out}");
+    println!("  failed     {}", failures.values().sum::<usize>());
+    for (why, count) in &failures {
+        println!("    {count} × {why}");
+    }
+    println!("  from sign-in to mail: half within {}, 95 % within {}", seconds(at(50)), seconds(at(95)));
+    if failures.is_empty() { Ok(()) } else { bail!("some purchases failed") }
+}
+
+fn seconds(span: Duration) -> String {
+    format!("{}.{:02} s", span.as_secs(), span.subsec_millis() / 10)
+}

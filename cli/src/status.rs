@@ -1,0 +1,101 @@
+//! `onsale status`: what runs, and whether each process answers now.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use serde::Serialize;
+use tokio::task::JoinSet;
+
+use crate::up::{
+    DIRECTORY_DEFAULT, Folder,
+    manifest::{Manifest, ProcessFacts, ProcessState},
+};
+
+/// What `onsale status` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Folder of the mesh.
+    #[arg(long, default_value = DIRECTORY_DEFAULT)]
+    directory: PathBuf,
+    /// Prints one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Status {
+    /// Whether a supervisor runs.
+    running: bool,
+    /// Whether every process answers.
+    well: bool,
+    processes: Vec<ProcessStatus>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProcessStatus {
+    #[serde(flatten)]
+    facts: ProcessFacts,
+    /// Whether it passes its check now.
+    answers: bool,
+}
+
+/// Looks at every process. Fails when one is down, or all.
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let folder = Folder::locate(&arguments.directory)?;
+    let running = folder.supervisor().is_some();
+    let status = match Manifest::read_in(&folder) {
+        Ok(manifest) if running => look(manifest).await?,
+        // A manifest without a supervisor is what a killed one left behind.
+        Ok(_) | Err(_) => Status { running, well: false, processes: Vec::new() },
+    };
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&status)?);
+    } else {
+        show(&status, &folder);
+    }
+    Ok(if status.well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn look(manifest: Manifest) -> anyhow::Result<Status> {
+    let http = reqwest::Client::builder().no_proxy().build().context("failed to prepare HTTP")?;
+    let mut checks = JoinSet::new();
+    for (index, facts) in manifest.processes.into_iter().enumerate() {
+        let http = http.clone();
+        checks.spawn(async move {
+            let answers = facts.check.passes(&http).await;
+            (index, ProcessStatus { facts, answers })
+        });
+    }
+    let mut checked = checks.join_all().await;
+    checked.sort_by_key(|(index, _)| *index);
+    let processes: Vec<_> = checked.into_iter().map(|(_, status)| status).collect();
+    let is_well = |status: &ProcessStatus| status.answers && status.facts.state == ProcessState::Ready;
+    Ok(Status { running: true, well: processes.iter().all(is_well), processes })
+}
+
+fn show(status: &Status, folder: &Folder) {
+    let place = folder.root().display();
+    if !status.running {
+        println!("no mesh runs in {place}: start one with `make up`");
+        return;
+    }
+    if status.processes.is_empty() {
+        println!("the mesh in {place} is starting or stopping");
+        return;
+    }
+    println!("{:<14}{:<12}{:<10}{:<10}address", "name", "state", "pid", "restarts");
+    for ProcessStatus { facts, answers } in &status.processes {
+        let state = match facts.state {
+            ProcessState::Ready if !answers => "silent",
+            ProcessState::Ready => "ready",
+            ProcessState::Starting => "starting",
+            ProcessState::Restarting => "restarting",
+            ProcessState::Failed => "failed",
+            ProcessState::Stopped => "stopped",
+        };
+        let pid = facts.pid.map(|pid| pid.to_string()).unwrap_or_default();
+        let addresses = facts.addresses.join(" ");
+        println!("{:<14}{state:<12}{pid:<10}{:<10}{addresses}", facts.name, facts.restarts);
+    }
+}

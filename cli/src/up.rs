@@ -1,0 +1,178 @@
+//! `onsale up`: the whole mesh on this machine, from the same binaries that production runs. It stays in the foreground and
+//! keeps every process running; none of them outlives it.
+
+pub mod check;
+pub mod manifest;
+
+mod console;
+mod demo;
+mod folder;
+mod leftovers;
+mod listener;
+mod mesh;
+mod parts;
+mod ports;
+mod rotation;
+mod secrets;
+mod settings;
+mod stores;
+mod supervisor;
+
+use std::{
+    path::{Path, PathBuf},
+    process::exit,
+    sync::Arc,
+};
+
+use anyhow::{Context, bail};
+use onsale_testkit::stack::Interrupts;
+
+pub(crate) use self::folder::Folder;
+use self::{
+    console::{Console, seconds},
+    folder::Holder,
+    manifest::Manifest,
+    mesh::Mesh,
+    parts::{Programs, Workshop},
+    ports::{Choice, Ports},
+    secrets::Secrets,
+    settings::Override,
+};
+
+/// Where a mesh lives unless told otherwise: in the root of the repository, ignored by git.
+pub const DIRECTORY_DEFAULT: &str = ".onsale";
+/// The name of the database.
+const DATABASE: &str = "onsale";
+/// What a shell reports for a process that was interrupted.
+const INTERRUPTED: i32 = 130;
+
+/// What `onsale up` takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Forgets all data, secrets and logs first.
+    #[arg(long)]
+    fresh: bool,
+    /// Folder of data, settings, secrets and logs.
+    #[arg(long, default_value = DIRECTORY_DEFAULT)]
+    directory: PathBuf,
+    /// Removes the whole folder when the mesh has stopped.
+    #[arg(long)]
+    temporary: bool,
+    /// Which ports to use.
+    #[arg(long, value_enum, default_value = "fixed")]
+    ports: Choice,
+    /// Sets one key of one service (or of the gateway, or of all): claim.claims.window=3s. May be given several times.
+    #[arg(long = "set", value_name = "NAME.SECTION.KEY=VALUE", value_parser = Override::parse)]
+    overrides: Vec<Override>,
+}
+
+/// Starts the mesh and keeps it until a signal.
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let mut interrupts = Interrupts::listen()?;
+    let folder = Folder::locate(&arguments.directory)?;
+    folder.create()?;
+    let _lock = match folder.take()? {
+        Holder::Us(lock) => lock,
+        Holder::Another { pid } => bail!(
+            "a mesh already runs in {}{}: see `onsale status`, stop it with `onsale down`",
+            folder.root().display(),
+            pid.map(|pid| format!(" (process {pid})")).unwrap_or_default(),
+        ),
+    };
+    let elsewhere = (arguments.directory != Path::new(DIRECTORY_DEFAULT))
+        .then(|| format!(" --directory {}", folder.root().display()));
+    let remains = arguments.temporary.then(|| folder.clone());
+    let mut mesh = prepare(folder, arguments).await?;
+    let started = tokio::select! {
+        started = mesh.start() => started.map(|()| true),
+        () = interrupts.next() => Ok(false),
+    };
+    let lived = match started {
+        Ok(true) => {
+            announce(&mut mesh, elsewhere.as_deref());
+            tokio::select! {
+                lived = mesh.attend() => lived,
+                () = interrupts.next() => Ok(()),
+            }
+        }
+        Ok(false) => Ok(()),
+        Err(error) => Err(error),
+    };
+    tokio::select! {
+        () = mesh.stop() => {
+            if let Some(folder) = remains {
+                stores::wipe_elsewhere(&folder);
+                folder.remove()?;
+            }
+            lived
+        }
+        // Who asks twice does not want to wait: the kernel ends the children of a process that is gone.
+        () = interrupts.next() => exit(INTERRUPTED),
+    }
+}
+
+/// Everything that can be refused before the first process starts.
+async fn prepare(folder: Folder, arguments: Arguments) -> anyhow::Result<Mesh> {
+    mesh::withdraw(&folder);
+    leftovers::wait_until_gone(&folder).await?;
+    if arguments.fresh {
+        stores::wipe_elsewhere(&folder);
+        folder.wipe()?;
+        folder.create()?;
+    }
+    folder.check_room()?;
+    let ports = Arc::new(Ports::choose(arguments.ports, &folder)?);
+    let programs = Programs::find(&folder)?;
+    let secrets = Secrets::keep(&folder)?;
+    settings::write(&folder, &ports, &secrets)?;
+    let http = reqwest::Client::builder().no_proxy().build().context("failed to prepare HTTP")?;
+    let workshop = Workshop { folder, ports, secrets, programs, overrides: arguments.overrides };
+    Ok(Mesh::new(workshop, Console::new(), http))
+}
+
+/// Says where everything is, what to do next, and how to stop. `elsewhere` names the folder to commands that would look in
+/// another.
+fn announce(mesh: &mut Mesh, elsewhere: Option<&str>) {
+    let Manifest { endpoints, demo_event, processes, .. } = mesh.manifest().clone();
+    let web = endpoints.front_door.replace("127.0.0.1", "localhost");
+    let grpc = web.trim_start_matches("http://");
+    let metrics: Vec<String> = processes
+        .iter()
+        .filter(|process| process.name != "envoy")
+        .filter_map(|process| Some(format!("{} {}/metrics", process.name, process.admin.as_ref()?)))
+        .collect();
+    let onsale = own_command();
+    let took = seconds(mesh.console().elapsed());
+    let mut lines = vec![
+        String::new(),
+        format!("Onsale is ready ({took})."),
+        String::new(),
+        format!("  web        {web}"),
+        format!("  gRPC       {grpc}, also gRPC-Web; with reflection: grpcurl -plaintext {grpc} list"),
+        format!("  REST       {web}/api/v1/events"),
+        format!("  mail       {}", endpoints.mail),
+        format!("  payments   {} (sandbox provider)", endpoints.provider),
+        format!("  metrics    {}", metrics.join("\n             ")),
+        format!("  Envoy      {} (its own page)", endpoints.envoy_admin),
+        format!("  Postgres   {}", endpoints.postgres),
+        format!("  Redis      {}", endpoints.redis.join(" ")),
+    ];
+    lines.extend(demo_event.map(|event| format!("  demo event {event}")));
+    let stop = elsewhere.map_or("make down".to_owned(), |elsewhere| format!("{onsale} down{elsewhere}"));
+    let elsewhere = elsewhere.unwrap_or_default();
+    lines.extend([
+        String::new(),
+        format!("  buy a ticket   {onsale} buy{elsewhere}"),
+        format!("  look           {onsale} status{elsewhere}"),
+        format!("                 {onsale} logs claim --follow{elsewhere}"),
+        format!("  stop           Ctrl-C, or `{stop}` from another terminal"),
+    ]);
+    mesh.console().say(&lines.join("\n"));
+}
+
+/// How to call us again, as short as it can be typed here.
+fn own_command() -> String {
+    let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("onsale"));
+    let here = std::env::current_dir().unwrap_or_default();
+    exe.strip_prefix(&here).unwrap_or(&exe).display().to_string()
+}
