@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use onsale_kit::contract::{Contract, Method};
 use onsale_proto::{auth::v1::Role, r#type::v1::ErrorReason};
 use onsale_testkit::service::TestService;
-use onsale_tests::repository;
+use onsale_tests::{repository, settings};
 use tonic::{Code, transport::Channel};
 use tonic_types::StatusExt;
 
@@ -37,8 +37,12 @@ async fn is_unserved(service: &TestService, channel: &Channel, method: &Method) 
 /// The unserved methods of one service, as `Service: Method, Method`.
 macro_rules! unserved_of {
     ($contract:expr, $service:ident, $into:expr) => {{
+        let settings = settings::required($service::SERVICE).unwrap();
+        let settings: Vec<_> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
         let running =
-            TestService::start($service::SERVICE, $service::DEFAULTS, $service::build).await.unwrap();
+            TestService::start_with($service::SERVICE, $service::DEFAULTS, &settings, $service::build)
+                .await
+                .unwrap();
         let channel = running.channel().await.unwrap();
         let package = format!("onsale.{}.v1.", $service::SERVICE);
         for method in $contract.methods().filter(|method| method.service.starts_with(&package)) {

@@ -1,0 +1,27 @@
+//! A client that is not ours: Python's grpcio, which knows the contracts by reflection only.
+
+use std::process::Stdio;
+
+use onsale_tests::repository;
+use tokio::{process::Command, time::timeout};
+
+use super::support::{PATIENCE, mesh, sale};
+
+#[tokio::test]
+async fn a_python_client_buys_by_reflection() {
+    let mesh = mesh::shared();
+    let door = mesh.front_door();
+    let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
+    let root = repository::root();
+    let output = Command::new(root.join(".tools/venv/bin/python"))
+        .arg(root.join("tests/clients/buy.py"))
+        .args([door.url(), &event.event_id, &event.sectors[0].sector_id])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(PATIENCE * 2, output).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("2 tickets"), "{said}");
+    mesh.audit().await;
+}

@@ -1,0 +1,14 @@
+//! The whole mesh behind a real Envoy, as its users meet it: started by `onsale up`, used through the front door only.
+
+#![cfg(test)]
+
+mod support;
+
+mod access;
+mod clients;
+mod faults;
+mod grpc_web;
+mod line;
+mod purchase;
+mod rest;
+mod stock;

@@ -1,0 +1,96 @@
+//! The purchase by REST: JSON in, JSON out, transcoded by Envoy.
+
+use onsale_testkit::wait_until;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use onsale::front_door::{FrontDoor, Person};
+
+use super::support::{PATIENCE, mesh, sale};
+
+async fn send(
+    door: &FrontDoor,
+    person: &Person,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+) -> (StatusCode, Value) {
+    let mut request =
+        door.http().request(method, format!("{}/api/v1{path}", door.url())).bearer_auth(&person.token);
+    if let Some(body) = body {
+        request = request.json(&body);
+    }
+    let answer = request.send().await.unwrap();
+    let status = answer.status();
+    let text = answer.text().await.unwrap();
+    (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("{path} answered {status}: {text}")))
+}
+
+async fn ok(door: &FrontDoor, person: &Person, method: Method, path: &str, body: Option<Value>) -> Value {
+    let (status, answer) = send(door, person, method, path, body).await;
+    assert_eq!(status, StatusCode::OK, "{path}: {answer}");
+    answer
+}
+
+#[tokio::test]
+async fn a_partner_buys_by_rest() {
+    let mesh = mesh::shared();
+    let door = mesh.front_door();
+    let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
+    let person = sale::customer(&door).await;
+    let event_id = &event.event_id;
+
+    let body = json!({ "requestId": sale::new_id() });
+    let joined = ok(&door, &person, Method::POST, &format!("/queue/{event_id}/join"), Some(body)).await;
+    assert_eq!(joined["standing"]["entry"]["seq"], "1", "64-bit numbers are texts in JSON");
+
+    let path = format!("/queue/{event_id}/position");
+    wait_until("the turn comes", PATIENCE, || async {
+        let standing = ok(&door, &person, Method::GET, &path, None).await;
+        standing["standing"]["turn"]["token"].is_string()
+    })
+    .await;
+    let standing = ok(&door, &person, Method::GET, &path, None).await;
+    let token = standing["standing"]["turn"]["token"].as_str().unwrap();
+
+    let body = json!({
+        "requestId": sale::new_id(), "turnToken": token,
+        "selections": [{ "sectorId": event.sectors[0].sector_id, "count": 2 }],
+    });
+    let claim = ok(&door, &person, Method::POST, &format!("/events/{event_id}/claims"), Some(body)).await;
+    let claim_id = claim["claim"]["claimId"].as_str().unwrap();
+    assert_eq!(claim["claim"]["total"]["amountMinor"], "9800");
+
+    let body = json!({ "requestId": sale::new_id() });
+    let payment = ok(&door, &person, Method::POST, &format!("/claims/{claim_id}/payments"), Some(body)).await;
+    let checkout = payment["payment"]["checkoutUrl"].as_str().unwrap();
+    let paid = door.http().post(format!("{checkout}/pay")).header("accept", "application/json").send().await;
+    assert!(paid.unwrap().status().is_success());
+
+    wait_until("the tickets are issued", PATIENCE, || async {
+        let listed = ok(&door, &person, Method::GET, &format!("/tickets?claimId={claim_id}"), None).await;
+        listed["tickets"].as_array().is_some_and(|tickets| tickets.len() == 2)
+    })
+    .await;
+    mesh.audit().await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_json_with_its_reason() {
+    let mesh = mesh::shared();
+    let door = mesh.front_door();
+    let person = sale::customer(&door).await;
+    let nowhere = sale::new_id();
+    let body = json!({ "requestId": sale::new_id() });
+    let (status, answer) =
+        send(&door, &person, Method::POST, &format!("/queue/{nowhere}/join"), Some(body)).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let details = answer["details"].to_string();
+    assert!(details.contains("EVENT_NOT_FOUND"), "{answer}");
+
+    let (status, answer) =
+        send(&door, &person, Method::POST, "/queue/not-a-uuid/join", Some(json!({}))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let details = answer["details"].to_string();
+    assert!(details.contains("event_id") && details.contains("request_id"), "all at once: {answer}");
+}

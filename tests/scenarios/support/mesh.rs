@@ -1,0 +1,185 @@
+//! The whole mesh as `onsale up` starts it, on free ports in a folder of its own, and what a scenario does to it.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
+
+use onsale::{front_door::FrontDoor, up::manifest::Manifest};
+use onsale_kit::{
+    auth::{MeshConfig, ServiceTokens, SigningKey},
+    config::{Secret, Text},
+};
+use onsale_testkit::wait_until;
+use onsale_types::SystemClock;
+use tokio::sync::Mutex;
+
+use super::PATIENCE;
+
+/// How long a mesh may take to be ready when several start at once on two cores.
+const START_PATIENCE: Duration = Duration::from_secs(120);
+
+/// A running mesh. It ends with this process, however that ends: the kernel sees to it.
+pub(crate) struct Mesh {
+    directory: PathBuf,
+    manifest: Manifest,
+    _supervisor: Child,
+}
+
+/// The one that all peaceful scenarios share: each has events and people of its own.
+pub(crate) fn shared() -> &'static Mesh {
+    static MESH: LazyLock<Mesh> = LazyLock::new(|| Mesh::start(&[]));
+    &MESH
+}
+
+/// One in which claims do not live long.
+pub(crate) fn impatient() -> &'static Mesh {
+    static MESH: LazyLock<Mesh> =
+        LazyLock::new(|| Mesh::start(&["claim.claims.window=8s", "payment.payments.claim_margin=1s"]));
+    &MESH
+}
+
+/// One that is treated roughly, by one scenario at a time.
+pub(crate) fn rough() -> &'static Mutex<Mesh> {
+    static MESH: LazyLock<Mutex<Mesh>> = LazyLock::new(|| Mutex::new(Mesh::start(&[])));
+    &MESH
+}
+
+/// The binary, built beside this test.
+fn binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(Path::parent).unwrap().join("onsale")
+}
+
+impl Mesh {
+    fn start(settings: &[&str]) -> Self {
+        onsale_kit::tls::install_provider();
+        // Not removed by us, as statics are never dropped: the mesh itself removes it when it has stopped.
+        let directory = tempfile::Builder::new().prefix("onsale-mesh-").tempdir().unwrap().keep();
+        let log = directory.join("up.log");
+        let output = File::create(&log).unwrap();
+        let mut arguments = vec!["up", "--temporary", "--ports", "free"];
+        arguments.extend(["--directory", directory.to_str().unwrap()]);
+        for setting in settings {
+            arguments.extend(["--set", setting]);
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "SIGTERM", "--"]).arg(binary()).args(arguments);
+        command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
+        let mut supervisor = spawn_for_good(command);
+        let begun = Instant::now();
+        loop {
+            if let Ok(manifest) = Manifest::read(&directory) {
+                return Self { directory, manifest, _supervisor: supervisor };
+            }
+            let said = || std::fs::read_to_string(&log).unwrap_or_default();
+            if let Some(status) = supervisor.try_wait().unwrap() {
+                panic!("onsale up ended with {status}:\n{}", said());
+            }
+            assert!(begun.elapsed() < START_PATIENCE, "onsale up is not ready in time:\n{}", said());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A new connection to the front door.
+    pub(crate) fn front_door(&self) -> FrontDoor {
+        FrontDoor::at(&self.manifest.endpoints.front_door).unwrap()
+    }
+
+    pub(crate) fn mail_url(&self) -> &str {
+        &self.manifest.endpoints.mail
+    }
+
+    /// How many mails somebody got.
+    pub(crate) async fn mails_to(&self, email: &str) -> usize {
+        let request = self.front_door().http().get(format!("{}/api/mails", self.mail_url()));
+        let answer = request.query(&[("to", email)]).send().await.unwrap();
+        let answer: serde_json::Value = answer.json().await.unwrap();
+        answer["mails"].as_array().unwrap().len()
+    }
+
+    /// What the command line says, when it succeeds.
+    pub(crate) async fn onsale(&self, arguments: &[&str]) -> String {
+        let mut command = tokio::process::Command::new(binary());
+        let output = command
+            .args(arguments)
+            .args(["--directory", self.directory.to_str().unwrap()])
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(PATIENCE * 4, output).await.unwrap().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success(),
+            "onsale {}:\n{said}\n{}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        said
+    }
+
+    /// The books balance, once what is under way has ended.
+    pub(crate) async fn audit(&self) {
+        let said = self.onsale(&["audit", "--wait", "90"]).await;
+        assert!(said.contains("rules hold"), "{said}");
+    }
+
+    /// A token such as services show each other.
+    pub(crate) fn service_token(&self) -> String {
+        let read = |name: &str| std::fs::read_to_string(self.directory.join("secrets").join(name)).unwrap();
+        let key = read("mesh.key");
+        let jwks = SigningKey::parse(&key).unwrap().jwks();
+        let config = MeshConfig {
+            key: Secret::new(key),
+            jwks: Text::from(jwks),
+            token_lifetime: Duration::from_secs(60),
+            leeway: Duration::ZERO,
+        };
+        let tokens = ServiceTokens::new("claim", &config, std::sync::Arc::new(SystemClock)).unwrap();
+        tokens.bearer().to_str().unwrap().trim_start_matches("Bearer ").to_owned()
+    }
+
+    fn process(&self, name: &str) -> onsale::up::manifest::ProcessFacts {
+        let manifest = Manifest::read(&self.directory).unwrap();
+        manifest.processes.into_iter().find(|process| process.name == name).unwrap()
+    }
+
+    /// Kills a process with no warning, and waits until another does its work.
+    pub(crate) async fn kill(&self, name: &str) {
+        let before = self.process(name);
+        let killed = Command::new("kill").args(["-9", &before.pid.unwrap().to_string()]).status().unwrap();
+        assert!(killed.success());
+        wait_until("the supervisor starts it again", PATIENCE, || async {
+            let now = self.process(name);
+            now.restarts > before.restarts && now.pid.is_some() && now.pid != before.pid
+        })
+        .await;
+    }
+
+    /// Empties every master of the Redis Cluster.
+    pub(crate) async fn flush_redis(&self) {
+        for node in &self.manifest.endpoints.redis {
+            let (host, port) = node.trim_start_matches("redis://").rsplit_once(':').unwrap();
+            let output =
+                Command::new("redis-cli").args(["-h", host, "-p", port, "FLUSHALL"]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(said.contains("OK") || said.contains("READONLY"), "{said}");
+        }
+    }
+}
+
+/// Spawns from a thread that lives as long as the process: the kernel tells a child of the death of the *thread* that
+/// made it, and a test's thread ends with the test.
+fn spawn_for_good(mut command: Command) -> Child {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        sender.send(command.spawn().unwrap()).unwrap();
+        loop {
+            std::thread::park();
+        }
+    });
+    receiver.recv().unwrap()
+}
