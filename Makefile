@@ -1,5 +1,5 @@
 # Thin: logic lives in scripts/ (before anything is built), in cli/ and in tests/.
-.PHONY: help setup up down test check fmt bench clients
+.PHONY: help setup up buy down test check fmt bench
 
 # The mesh runs as a debug build: from a fresh clone it is built in half the time, and `make test` uses the same one.
 # For speed: make up PROFILE=release
@@ -16,6 +16,9 @@ setup: ## install what this machine lacks
 up: setup ## the whole mesh on this machine, until Ctrl-C: make up ARGS=--fresh
 	@cargo build --workspace --locked --profile $(PROFILE)
 	@exec $(BINARIES)/onsale up $(ARGS)
+
+buy: ## two tickets from it, from another terminal: make buy ARGS='--customers 100'
+	@exec $(BINARIES)/onsale buy $(ARGS)
 
 down: ## stop it, from another terminal
 	@onsale=$(firstword $(wildcard $(BINARIES)/onsale $(TARGET)/*/onsale)); \
