@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 
 pub use behaviour::Behaviour;
 pub use mailbox::{MailboxError, Query};
-pub use message::{Header, Mail};
+pub use message::{Header, Mail, Picture};
 use {behaviour::Switchboard, mailbox::Mailbox, smtp::Limits};
 
 /// How long a stopping catcher waits for its connections.

@@ -301,6 +301,39 @@ async fn mails_are_listed_filtered_opened_and_forgotten_over_http() {
 }
 
 #[tokio::test]
+async fn a_mails_own_pictures_are_shown_on_its_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let catcher = catcher(folder.path()).await;
+    let mut client = Client::connect(catcher.smtp_address()).await;
+    let text = "Subject: hi\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=b\r\n\r\n\
+        --b\r\nContent-Type: text/html\r\n\r\n<img src=\"cid:one@shop\">\r\n\
+        --b\r\nContent-Type: image/png\r\nContent-ID: <one@shop>\r\nContent-Disposition: inline\r\n\
+        Content-Transfer-Encoding: base64\r\n\r\niVBORw==\r\n--b--";
+    client.mail("a@b", text).await;
+    let [mail] = all(&catcher).await.try_into().unwrap();
+    assert!(mail.html.unwrap().contains("cid:one@shop"), "as it came");
+    let [picture] = mail.pictures.try_into().unwrap();
+    assert_eq!((picture.content_id.as_str(), picture.content.as_str()), ("one@shop", "iVBORw=="));
+    let page = http(&catcher, "GET", &format!("/mails/{}", mail.id), "").await;
+    assert!(page.contains("data:image/png;base64,iVBORw=="), "{page}");
+    catcher.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_killed_catcher_had_half_written_is_cleared_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let half = folder.path().join("01980000-0000-7000-8000-000000000001.tmp");
+    let foreign = folder.path().join("notes.tmp");
+    for path in [&half, &foreign] {
+        std::fs::write(path, "X-Catcher").unwrap();
+    }
+    let catcher = catcher(folder.path()).await;
+    assert!(!half.exists() && foreign.exists());
+    assert!(all(&catcher).await.is_empty());
+    catcher.stop().await;
+}
+
+#[tokio::test]
 async fn pages_escape_whatever_a_mail_says() {
     let folder = tempfile::tempdir().unwrap();
     let catcher = catcher(folder.path()).await;

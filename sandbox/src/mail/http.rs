@@ -42,6 +42,7 @@ struct ListPage {
 #[derive(Template)]
 #[template(path = "mail.html")]
 struct MailPage {
+    html: Option<String>,
     mail: Mail,
 }
 
@@ -125,7 +126,7 @@ async fn list_page(
 
 async fn mail_page(State(shared): State<Shared>, Path(id): Path<Uuid>) -> Result<Response, Failure> {
     let mail = shared.mailbox.get(id).await?.ok_or(Failure::NotFound)?;
-    page(&MailPage { mail })
+    page(&MailPage { html: mail.whole_html(), mail })
 }
 
 fn page(template: &impl Template) -> Result<Response, Failure> {

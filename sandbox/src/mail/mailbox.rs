@@ -18,6 +18,8 @@ const LIMIT_DEFAULT: usize = 50;
 const LIMIT_MAX: usize = 500;
 /// Before the mail itself: who sent it to whom, which the mail does not say.
 const ENVELOPE_HEADER: &str = "X-Catcher-Envelope: ";
+/// How the name of a file ends that is not whole yet.
+const BEGUN: &str = "tmp";
 
 /// What went wrong with the folder.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +99,7 @@ impl Mailbox {
             .map_err(|source| failed("describe", &path)(io::Error::other(source)))?;
         let mut file = format!("{ENVELOPE_HEADER}{json}\r\n").into_bytes();
         file.extend_from_slice(mail);
-        let begun = path.with_extension("tmp");
+        let begun = self.begun_path(id);
         fs::write(&begun, file).await.map_err(failed("write", &begun))?;
         fs::rename(&begun, &path).await.map_err(failed("name", &path))?;
         self.enter(Entry { id, to: postmark.to }).await;
@@ -153,10 +155,7 @@ impl Mailbox {
     }
 
     async fn remove(&self, id: Uuid) {
-        let path = self.path(id);
-        if let Err(error) = fs::remove_file(&path).await {
-            tracing::warn!(%error, path = %path.display(), "failed to remove a mail");
-        }
+        remove_file(&self.path(id)).await;
     }
 
     async fn ids_on_disk(&self) -> Result<Vec<Uuid>, MailboxError> {
@@ -165,8 +164,14 @@ impl Mailbox {
         let mut ids = Vec::new();
         while let Some(name) = names.next_entry().await.map_err(&failed)? {
             let name = name.file_name();
-            let stem = name.to_str().and_then(|name| name.strip_suffix(".eml"));
-            ids.extend(stem.and_then(|stem| Uuid::parse_str(stem).ok()));
+            let Some((stem, end)) = name.to_str().and_then(|name| name.rsplit_once('.')) else { continue };
+            let Ok(id) = Uuid::parse_str(stem) else { continue };
+            match end {
+                "eml" => ids.push(id),
+                // A catcher died while it wrote this; its client heard no 250 and will send it again.
+                BEGUN => remove_file(&self.begun_path(id)).await,
+                _ => {}
+            }
         }
         ids.sort();
         Ok(ids)
@@ -187,9 +192,20 @@ impl Mailbox {
         self.folder.join(format!("{}.eml", id.hyphenated()))
     }
 
+    /// Where a mail is written until it is whole.
+    fn begun_path(&self, id: Uuid) -> PathBuf {
+        self.path(id).with_extension(BEGUN)
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
         // Nothing panics while holding it.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn remove_file(path: &Path) {
+    if let Err(error) = fs::remove_file(path).await {
+        tracing::warn!(%error, path = %path.display(), "failed to remove a mail");
     }
 }
 

@@ -1,6 +1,7 @@
 //! A mail as people and tests want to see it: decoded.
 
-use mail_parser::{MessageParser, PartType};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use mail_parser::{Message, MessageParser, MimeHeaders, PartType};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -25,8 +26,21 @@ pub struct Mail {
     pub text: Option<String>,
     /// Its HTML, decoded.
     pub html: Option<String>,
+    /// The pictures that came inside of it.
+    pub pictures: Vec<Picture>,
     /// All its headers, in order, as they came.
     pub headers: Vec<Header>,
+}
+
+/// A picture inside of a mail, which its HTML shows as `cid:…`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Picture {
+    /// What the HTML calls it.
+    pub content_id: String,
+    /// Its media type, such as `image/png`.
+    pub media_type: String,
+    /// The file, in base64.
+    pub content: String,
 }
 
 /// One header of a mail.
@@ -60,7 +74,34 @@ impl Mail {
             message_id: message.message_id().map(str::to_owned),
             text,
             html,
+            pictures: pictures(&message),
             headers: message.headers_raw().map(header).collect(),
         }
     }
+
+    /// Its HTML with the pictures in it, for who cannot follow a `cid:`.
+    pub(super) fn whole_html(&self) -> Option<String> {
+        let mut html = self.html.clone()?;
+        for Picture { content_id, media_type, content } in &self.pictures {
+            // With the quote, as one name may begin like another.
+            let shown = format!("\"data:{media_type};base64,{content}\"");
+            html = html.replace(&format!("\"cid:{content_id}\""), &shown);
+        }
+        Some(html)
+    }
+}
+
+fn pictures(message: &Message<'_>) -> Vec<Picture> {
+    let mut pictures = Vec::new();
+    for part in &message.parts {
+        let kind = part.content_type().filter(|kind| kind.ctype() == "image");
+        if let (Some(kind), Some(content_id)) = (kind, part.content_id()) {
+            pictures.push(Picture {
+                content_id: content_id.to_owned(),
+                media_type: format!("image/{}", kind.subtype().unwrap_or_default()),
+                content: STANDARD.encode(part.contents()),
+            });
+        }
+    }
+    pictures
 }

@@ -8,4 +8,5 @@ pub mod job;
 pub mod language;
 pub mod mail;
 pub mod order;
+mod qr;
 pub mod text;

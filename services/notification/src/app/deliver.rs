@@ -63,6 +63,15 @@ impl Attempt {
     }
 }
 
+/// What was due.
+#[derive(Debug)]
+pub struct Taken {
+    /// What is to be sent now.
+    pub attempts: Vec<Attempt>,
+    /// As many were due as were asked for, some of them perhaps not worth sending: there may be more.
+    pub is_full: bool,
+}
+
 /// What is done with due deliveries.
 #[derive(Debug, Default)]
 struct Sorted {
@@ -71,10 +80,16 @@ struct Sorted {
     bury: Vec<(Uuid, Template)>,
 }
 
+impl Sorted {
+    fn count(&self) -> usize {
+        [self.send.len(), self.skip.len(), self.bury.len()].iter().sum()
+    }
+}
+
 impl App {
-    /// Takes up to `count` due deliveries and begins an attempt of each; every one of them must be given to
+    /// Takes up to `count` due deliveries and begins an attempt of each; every attempt must be given to
     /// [`App::attempt`]. What came too late, and what only ever killed its workers, ends here.
-    pub async fn take_due(&self, count: usize) -> Result<Vec<Attempt>, DeliverError> {
+    pub async fn take_due(&self, count: usize) -> Result<Taken, DeliverError> {
         let taken = Instant::now();
         let sorted: Result<Sorted, DeliverError> = self
             .stores
@@ -98,6 +113,7 @@ impl App {
             })
             .await;
         let sorted = sorted?;
+        let is_full = sorted.count() == count;
         for (delivery_id, template) in sorted.skip {
             metrics::ended(template, Counted::Skipped);
             tracing::info!(%delivery_id, template = template.name(), "delivery came too late and is skipped");
@@ -105,7 +121,8 @@ impl App {
         for (delivery_id, template) in sorted.bury {
             died(delivery_id, template, "every worker that tried to send it stopped");
         }
-        Ok(sorted.send.into_iter().map(|due| Attempt { due, taken }).collect())
+        let attempts = sorted.send.into_iter().map(|due| Attempt { due, taken }).collect();
+        Ok(Taken { attempts, is_full })
     }
 
     fn sort(&self, due: Vec<Due>) -> Sorted {

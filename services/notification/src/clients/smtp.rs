@@ -4,14 +4,17 @@ use std::{error::Error as _, sync::Arc, time::Duration};
 
 use lettre::{
     Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor,
-    message::{Mailbox, MultiPart},
+    message::{
+        Attachment, Mailbox, MultiPart, SinglePart,
+        header::{ContentType, ContentTypeErr},
+    },
     transport::smtp::{PoolConfig, extension::ClientId},
 };
 use onsale_kit::error::Chain;
 use onsale_types::Clock;
 
 use super::{Mailer, Outgoing, SendError};
-use crate::config::MailConfig;
+use crate::{config::MailConfig, domain::mail::Mail};
 
 /// An answer of the server is cut here: it is for a person.
 const ERROR_CHARS_MAX: usize = 500;
@@ -96,9 +99,25 @@ impl Smtp {
         if let Some(now) = self.clock.now().to_system_time() {
             message = message.date(now);
         }
-        let body = MultiPart::alternative_plain_html(outgoing.mail.text.clone(), outgoing.mail.html.clone());
+        let body = body(&outgoing.mail).map_err(|_| hopeless("the mail's pictures cannot be put in"))?;
         message.multipart(body).map_err(|_| hopeless("the mail cannot be put together"))
     }
+}
+
+/// The text, and the HTML together with the pictures it shows.
+fn body(mail: &Mail) -> Result<MultiPart, ContentTypeErr> {
+    let text = SinglePart::plain(mail.text.clone());
+    let html = SinglePart::html(mail.html.clone());
+    let both = MultiPart::alternative().singlepart(text);
+    if mail.pictures.is_empty() {
+        return Ok(both.singlepart(html));
+    }
+    let mut related = MultiPart::related().singlepart(html);
+    for picture in &mail.pictures {
+        let part = Attachment::new_inline_with_name(picture.content_id.clone(), picture.file_name.clone());
+        related = related.singlepart(part.body(picture.png.clone(), ContentType::parse("image/png")?));
+    }
+    Ok(both.multipart(related))
 }
 
 #[tonic::async_trait]

@@ -5,10 +5,12 @@ mod compose;
 
 use askama::Template as _;
 
-use super::{content::Content, language::Language, text::one_line};
+use super::{content::Content, language::Language, qr, text::one_line};
 
 /// A subject is cut here: mail programs show less.
 const SUBJECT_CHARS_MAX: usize = 150;
+/// More tickets than this have their codes as text alone: mail servers refuse mails of megabytes.
+const PICTURES_MAX: usize = 100;
 
 /// A mail without its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,17 +19,43 @@ pub struct Mail {
     pub subject: String,
     /// Plain text.
     pub text: String,
-    /// HTML.
+    /// HTML. It shows the pictures by their `cid:`.
     pub html: String,
+    /// The codes of its tickets, to be scanned.
+    pub pictures: Vec<Picture>,
+}
+
+/// A PNG inside of a mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// What the HTML calls it.
+    pub content_id: String,
+    /// What it is called when it is saved.
+    pub file_name: String,
+    /// The file.
+    pub png: Vec<u8>,
 }
 
 impl Mail {
     /// Writes `content` out in `language`, with a link to `web_url` unless that is empty.
     pub fn write(content: &Content, language: Language, web_url: &str) -> Result<Self, askama::Error> {
-        let document = compose::document(content, language, web_url);
+        let mut document = compose::document(content, language, web_url);
+        let pictures = picture_codes(&mut document.tickets);
         let subject = one_line(&document.subject).chars().take(SUBJECT_CHARS_MAX).collect();
-        Ok(Self { subject, text: Text(&document).render()?, html: Html(&document).render()? })
+        Ok(Self { subject, text: Text(&document).render()?, html: Html(&document).render()?, pictures })
     }
+}
+
+/// Makes a picture of every ticket's code; one that cannot be made is left out, as the code stands there too.
+fn picture_codes(tickets: &mut [TicketLine]) -> Vec<Picture> {
+    let mut pictures = Vec::new();
+    for (number, ticket) in (1..).zip(tickets).take(PICTURES_MAX) {
+        let Some(png) = qr::png(&ticket.code) else { continue };
+        let content_id = format!("ticket-{number}@onsale");
+        ticket.picture = Some(content_id.clone());
+        pictures.push(Picture { content_id, file_name: format!("ticket-{number}.png"), png });
+    }
+    pictures
 }
 
 /// What every mail is made of; parts that are empty are left out.
@@ -47,7 +75,7 @@ struct Document {
     link: Option<Link>,
     /// What stands above the tickets.
     tickets_heading: &'static str,
-    tickets: Vec<Line>,
+    tickets: Vec<TicketLine>,
     /// The last paragraph.
     closing: &'static str,
 }
@@ -57,6 +85,15 @@ struct Document {
 struct Line {
     label: String,
     value: String,
+}
+
+/// A ticket: where it admits to, and what admits.
+#[derive(Clone, Debug)]
+struct TicketLine {
+    label: String,
+    code: String,
+    /// The content id of its picture.
+    picture: Option<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -48,6 +48,13 @@ impl EmailAddress {
         Ok(Self(text.to_owned()))
     }
 
+    /// An address from our own store, where only those go that were read: one that the rules have since ruled out must
+    /// still be shown and given up, and is refused when a mail is made for it.
+    #[must_use]
+    pub fn from_store(text: String) -> Self {
+        Self(text)
+    }
+
     /// The address.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -13,12 +13,13 @@ use crate::domain::{
     text::EmailAddress,
 };
 
-// A delivery that is being sent is due again when its worker's lease is over.
+// A delivery that is being sent is due again when its worker's lease is over. Templates that only a newer version knows
+// are left to its workers: they are not ours to judge, and must not hold up the others.
 const DUE: &str =
     "SELECT delivery_id, job_id, attempt_count, round_attempt_count, template, email, locale, content,
         coalesce(expire_at <= now(), false) AS is_expired
     FROM delivery JOIN job USING (job_id)
-    WHERE state IN ('QUEUED', 'SENDING') AND due_at <= now() AND channel = 'EMAIL'
+    WHERE state IN ('QUEUED', 'SENDING') AND due_at <= now() AND channel = 'EMAIL' AND template = ANY($2)
     ORDER BY due_at LIMIT $1 FOR UPDATE OF delivery SKIP LOCKED";
 const END_LOST: &str = "UPDATE delivery_attempt SET ended_at = now(), error = $2
     WHERE delivery_id = ANY($1) AND ended_at IS NULL";
@@ -96,7 +97,8 @@ pub enum Outcome {
 /// Up to `count` deliveries that are due, locked until the transaction ends.
 pub async fn due(transaction: &Transaction, count: usize) -> Result<Vec<Due>, Error> {
     let limit = i64::try_from(count).unwrap_or(i64::MAX);
-    transaction.query(DUE, &[&limit]).await?.iter().map(due_of_row).collect()
+    let templates = Template::ALL.map(Template::name);
+    transaction.query(DUE, &[&limit, &templates.as_slice()]).await?.iter().map(due_of_row).collect()
 }
 
 /// Marks deliveries as being sent, for `lease`, and writes down their attempts: before anything leaves the house.
@@ -170,7 +172,7 @@ fn due_of_row(row: &Row) -> Result<Due, Error> {
         attempts: count("attempt_count")?,
         round_attempts: count("round_attempt_count")?,
         is_expired: column(row, "is_expired")?,
-        email: named(row, "email", |email| EmailAddress::parse(email).ok())?,
+        email: EmailAddress::from_store(column(row, "email")?),
         language: named(row, "locale", |tag| Some(Language::of_tag(tag, Language::En)))?,
         content: from_json("content", column(row, "content")?),
     })

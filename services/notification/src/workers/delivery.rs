@@ -27,17 +27,21 @@ pub(crate) async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let mut failures = Backoff::new(FAILURE_PAUSE);
     while !shutdown.is_cancelled() {
         let room = config.concurrency.saturating_sub(running.len());
-        let taken = if room > 0 { app.take_due(room).await } else { Ok(Vec::new()) };
+        let taken = if room > 0 { app.take_due(room).await.map(Some) } else { Ok(None) };
         let pause = match taken {
-            Ok(attempts) => {
+            // There may be more as soon as there is room again.
+            Ok(None) => None,
+            Ok(Some(taken)) => {
                 failures.reset();
-                let is_busy = attempts.len() == room;
-                for attempt in attempts {
+                for attempt in taken.attempts {
                     let app = Arc::clone(&app);
                     running.spawn(async move { app.attempt(attempt).await });
                 }
-                // As many as there was room for: there may be more as soon as there is room again.
-                if is_busy { None } else { Some(config.poll_every) }
+                // There may be more at once: what is skipped needs no room, and must not make the rest wait.
+                if taken.is_full {
+                    continue;
+                }
+                Some(config.poll_every)
             }
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "failed to take deliveries, trying again");

@@ -52,6 +52,24 @@ async fn get(world: &World, delivery_id: &str) -> Delivery {
 }
 
 #[tokio::test]
+async fn a_dead_letter_of_a_newer_version_does_not_hide_the_others() {
+    let (world, event_id) = with_dead(2).await;
+    for (step, sql) in [
+        ("newer version", "ALTER TABLE job DROP CONSTRAINT job_template_check"),
+        (
+            "unknown template",
+            "UPDATE job SET template = 'SONNET' WHERE job_id = (SELECT min(job_id::text)::uuid FROM job)",
+        ),
+        ("old address", "UPDATE job SET email = 'an a@example.com' WHERE template <> 'SONNET'"),
+    ] {
+        world.store.execute(step, sql, &[]).await.unwrap();
+    }
+    let (letters, _) = letters(&world, list(&event_id)).await;
+    let [letter] = letters.try_into().unwrap();
+    assert_eq!(letter.delivery.unwrap().masked_recipient, "a***@example.com");
+}
+
+#[tokio::test]
 async fn a_mail_that_is_refused_too_often_is_dead_and_a_retry_delivers_it() {
     let (world, event_id) = with_dead(1).await;
     let (letters, next) = letters(&world, list(&event_id)).await;

@@ -94,6 +94,19 @@ async fn messages_about_the_line_and_reminders_can_be_mailed() {
 }
 
 #[tokio::test]
+async fn a_backlog_that_is_not_worth_sending_does_not_make_the_rest_wait() {
+    // Far longer than the test: whatever waits for a look at the clock does not come.
+    let world = World::with(&[("DELIVERY__POLL_EVERY", "1h")]).await;
+    let mut jobs: Vec<_> =
+        (0..200).map(|_| NotificationJob { expire_time: Some(seconds(1)), ..job() }).collect();
+    jobs.push(job());
+    let request = world.as_service(request(jobs));
+    world.internal().await.enqueue_notifications(request).await.unwrap();
+    world.only_mail(BUYER).await;
+    assert_eq!(world.count("SELECT count(*) FROM delivery WHERE state = 'SKIPPED'").await, 200);
+}
+
+#[tokio::test]
 async fn a_job_that_came_too_late_is_not_sent() {
     let world = World::new().await;
     let late = NotificationJob { expire_time: Some(seconds(1)), ..job() };

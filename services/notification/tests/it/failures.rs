@@ -122,6 +122,49 @@ async fn a_delivery_that_only_kills_its_workers_ends_in_the_dead_letters() {
 }
 
 #[tokio::test]
+async fn a_job_that_nobody_can_read_is_dead_and_one_of_a_newer_version_waits_for_it_and_neither_stops_the_others()
+ {
+    let world = World::new().await;
+    // While nothing can be sent, three jobs of which two are spoilt; they stand before the third in line.
+    world.catcher.behave(Behaviour { reject_next: u32::MAX, ..Behaviour::default() });
+    let request = world.as_service(enqueue::request((0..3).map(|_| enqueue::job()).collect()));
+    world.internal().await.enqueue_notifications(request).await.unwrap();
+    world.wait_until_idle().await;
+    for (step, sql) in [
+        ("newer version", "ALTER TABLE job DROP CONSTRAINT job_template_check"),
+        (
+            "unknown template",
+            "UPDATE job SET template = 'SONNET' WHERE job_id = (SELECT min(job_id::text)::uuid FROM job)",
+        ),
+        (
+            "unreadable content",
+            "UPDATE job SET content = '{\"template\": \"HAIKU\"}' WHERE job_id = (SELECT max(job_id::text)::uuid FROM job)",
+        ),
+        (
+            "old address",
+            "UPDATE job SET email = 'an a@example.com' WHERE job_id = (SELECT max(job_id::text)::uuid FROM job)",
+        ),
+    ] {
+        world.store.execute(step, sql, &[]).await.unwrap();
+    }
+    world.catcher.behave(Behaviour::default());
+    let again = "UPDATE delivery SET state = 'QUEUED', ended_at = NULL, round_attempt_count = 0,
+            due_at = now() - CASE WHEN template = 'REFUND' AND content ->> 'template' = 'REFUND' THEN interval '0'
+                ELSE interval '1 hour' END
+        FROM job WHERE job.job_id = delivery.job_id";
+    world.store.execute("again", again, &[]).await.unwrap();
+    wait_until("the good one arrives", SOON, async || world.mails(BUYER).await.len() == 1).await;
+    wait_until("the unreadable one is dead", SOON, async || {
+        world.count("SELECT count(*) FROM delivery WHERE state = 'DEAD'").await == 1
+    })
+    .await;
+    let waits = "SELECT count(*) FROM delivery JOIN job USING (job_id) WHERE state = 'QUEUED' AND template = 'SONNET'";
+    assert_eq!(world.count(waits).await, 1);
+    let why = "SELECT count(*) FROM delivery_attempt WHERE error LIKE 'the mail cannot be written%'";
+    assert_eq!(world.count(why).await, 1);
+}
+
+#[tokio::test]
 async fn a_restart_loses_nothing_that_was_heard() {
     let (address, _folder) = away().await;
     let pauses = ("DELIVERY__PAUSES", r#"["3s", "3s"]"#);

@@ -2,6 +2,7 @@
 //!
 //! An order may be heard of before its tickets exist. It is kept then, and issued when they do: a paid order is never lost.
 
+use onsale_kit::error::Chain;
 use onsale_proto::ticketing::v1 as pb;
 use onsale_storage::{
     idempotency::{self, Request},
@@ -90,38 +91,51 @@ impl App {
 
     /// Looks at orders that wait for their tickets, so many at most as a round has.
     pub async fn issue_waiting(&self) -> Result<Round, Error> {
+        let postgres = &self.stores.postgres;
         for _ in 0..self.issuing.round_max.get() {
-            let looked = self.stores.postgres.transaction("issue waiting order", |transaction| async move {
-                self.look_at_waiting(&transaction).await
-            });
-            if !looked.await? {
-                metrics::orders_pending(issuances::count_pending(&self.stores.postgres).await?);
+            let taken = issuances::take_due(postgres, self.issuing.pause_max).await?;
+            let Some((claim_id, order, looks)) = taken else {
+                metrics::orders_pending(issuances::count_pending(postgres).await?);
                 return Ok(Round::Done);
+            };
+            let looked = match order {
+                Ok(order) => self.look_at_waiting(&order, looks).await,
+                Err(error) => Err(error),
+            };
+            match looked {
+                Ok(()) => {}
+                Err(error) if error.is_outage() => return Err(error),
+                // It has its turn again later; the others have theirs now.
+                Err(error) => {
+                    tracing::error!(%claim_id, looks, error = %Chain(&error), "failed to look at a waiting order");
+                }
             }
-            self.stores.outbox.wake_relay();
         }
         Ok(Round::Full)
     }
 
-    /// Looks at one waiting order; answers whether there was one.
-    async fn look_at_waiting(&self, transaction: &Transaction) -> Result<bool, Error> {
-        let Some((order, looks)) = issuances::take_due(transaction).await? else { return Ok(false) };
-        let claim_id = order.claim_id;
-        match self.issue(transaction, &order).await? {
-            Outcome::Issued(_) | Outcome::Void => {}
-            Outcome::Waiting => {
-                if looks >= LOOKS_ALERT {
-                    tracing::warn!(%claim_id, event_id = %order.event_id, looks, "order still waits for its tickets");
-                }
-                issuances::postpone(transaction, claim_id, self.issuing.pause_max).await?;
+    async fn look_at_waiting(&self, order: &Order, looks: u32) -> Result<(), Error> {
+        let (claim_id, event_id) = (order.claim_id, order.event_id);
+        let looked = self.stores.postgres.transaction("issue waiting order", |transaction| async move {
+            let outcome = self.issue(&transaction, order).await?;
+            if let Outcome::Refused = outcome {
+                issuances::move_to(&transaction, claim_id, IssuanceState::Refused).await?;
             }
+            Ok::<_, Error>(outcome)
+        });
+        match looked.await? {
+            Outcome::Issued(_) => self.stores.outbox.wake_relay(),
+            Outcome::Void => {}
+            Outcome::Waiting if looks > LOOKS_ALERT => {
+                tracing::warn!(%claim_id, %event_id, looks, "order still waits for its tickets");
+            }
+            Outcome::Waiting => {}
             Outcome::Refused => {
                 metrics::order_refused();
-                tracing::error!(%claim_id, event_id = %order.event_id, "a ticket of a paid order is another's");
-                issuances::move_to(transaction, claim_id, IssuanceState::Refused).await?;
+                tracing::error!(%claim_id, %event_id, "a ticket of a paid order is another's");
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     async fn issue(&self, transaction: &Transaction, order: &Order) -> Result<Outcome, Error> {

@@ -73,6 +73,9 @@ fn seat_rows(layout: shared::SeatLayout, capacity: u32) -> Result<Vec<SeatRow>, 
     let mut first_unit: u32 = 1;
     let mut rows = Vec::with_capacity(layout.rows.len());
     for row in layout.rows {
+        if row.seat_count == 0 {
+            return Err("has a row without seats");
+        }
         let next = first_unit.checked_add(row.seat_count).ok_or("has too many seats")?;
         rows.push(SeatRow { first_unit, label: row.label, seat_labels: row.seat_labels });
         first_unit = next;

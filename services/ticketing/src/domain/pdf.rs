@@ -13,11 +13,14 @@ use super::{
 const PAGE_WIDTH: usize = 420;
 const PAGE_HEIGHT: usize = 595;
 const MARGIN: usize = 40;
-const POINTS_PER_MODULE: usize = 5;
+/// With the longest texts above it, the code still has its place.
+const POINTS_PER_MODULE: usize = 4;
 /// A line of the title has at most so many letters, and the title so many lines.
 const TITLE_CHARS_MAX: usize = 36;
 const TITLE_LINES_MAX: usize = 5;
 const LINE_CHARS_MAX: usize = 62;
+/// The same for the sector and the place.
+const PLACE_CHARS_MAX: usize = 50;
 
 /// A line of text.
 struct Line {
@@ -55,10 +58,13 @@ fn lines(ticket: &Ticket, language: Language) -> Vec<Line> {
         Language::English => ("Sector", "Row", "Seat", "Place"),
     };
     let place = match &ticket.seat {
-        Some(at) => format!("{row} {}   {seat} {}", at.row_label, at.seat_label),
+        Some(at) => format!("{row} {}, {seat} {}", at.row_label, at.seat_label),
         None => format!("{unit} {}", ticket.unit),
     };
-    lines.push(Line { text: format!("{sector} {}   {place}", ticket.sector_name), size: 13 });
+    let sector = format!("{sector} {}", ticket.sector_name);
+    for text in [sector, place] {
+        lines.extend(wrapped(&text, PLACE_CHARS_MAX, 2).into_iter().map(|text| Line { text, size: 13 }));
+    }
     lines
 }
 
@@ -180,6 +186,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::ticket::{self, TicketState};
+
+    #[test]
+    fn the_longest_texts_leave_the_place_and_the_code_on_the_page() {
+        let mut ticket = ticket::tests::ticket(TicketState::Issued);
+        let long = "dugo ime ".repeat(60);
+        ticket.event.name = long.clone();
+        ticket.event.venue_name = long.clone();
+        ticket.event.venue_address = Some(long.clone());
+        ticket.sector_name = long;
+        let lines = lines(&ticket, Language::English);
+        assert_eq!(lines.last().unwrap().text, "Row A, Seat 7");
+        let text_height: usize = lines.iter().map(|line| line.size + 7).sum();
+        let code_height = Qr::of(&ticket.code).unwrap().width() * POINTS_PER_MODULE;
+        assert!(text_height + code_height + 2 * MARGIN <= PAGE_HEIGHT, "{text_height} + {code_height}");
+    }
 
     proptest! {
         #[test]

@@ -20,14 +20,13 @@ const ENTER_VOID: &str = "INSERT INTO issuance (claim_id, state) VALUES ($1, 'VO
 // What issues and what voids a claim's tickets meets here, one after the other.
 const LOCK: &str = "SELECT state FROM issuance WHERE claim_id = $1 FOR UPDATE";
 const MOVE: &str = "UPDATE issuance SET state = $2 WHERE claim_id = $1";
-const TAKE_DUE: &str = "SELECT claim_id, event_id, customer_id, buyer_email, buyer_locale, sector_ids, units,
-        attempt_count
-    FROM issuance WHERE state = 'PENDING' AND next_attempt_time <= now()
-    ORDER BY next_attempt_time LIMIT 1 FOR UPDATE SKIP LOCKED";
-const POSTPONE: &str = "UPDATE issuance SET
-        next_attempt_time = now() + least($2::float8, power(2, least(attempt_count, 30))) * interval '1 second',
+// Its next look is fixed before this one: an order that nobody can look at does not hold up the others.
+const TAKE_DUE: &str = "UPDATE issuance SET
+        next_attempt_time = now() + least($1::float8, power(2, least(attempt_count, 30))) * interval '1 second',
         attempt_count = attempt_count + 1
-    WHERE claim_id = $1";
+    WHERE claim_id = (SELECT claim_id FROM issuance WHERE state = 'PENDING' AND next_attempt_time <= now()
+        ORDER BY next_attempt_time LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING claim_id, event_id, customer_id, buyer_email, buyer_locale, sector_ids, units, attempt_count";
 const HASTEN: &str =
     "UPDATE issuance SET next_attempt_time = now() WHERE event_id = $1 AND state = 'PENDING'";
 const COUNT_PENDING: &str = "SELECT count(*)::integer AS count FROM issuance WHERE state = 'PENDING'";
@@ -76,20 +75,16 @@ pub async fn move_to(
     Ok(())
 }
 
-/// Takes an order that waits for its tickets and is worth another look, with how many it had.
-pub async fn take_due(transaction: &Transaction) -> Result<Option<(Order, u32)>, Error> {
-    let row = transaction.query_opt(TAKE_DUE, &[]).await?;
-    row.map(|row| Ok((order(&row)?, count(&row, "attempt_count")?))).transpose()
-}
-
-/// Lets an order wait: twice as long as before, at most `pause_max`.
-pub async fn postpone(
-    transaction: &Transaction,
-    claim_id: ClaimId,
+/// Takes an order that waits for its tickets and is worth a look, with the number of that look. The next is twice as far
+/// away as the last was, at most `pause_max`.
+pub async fn take_due(
+    postgres: &Postgres,
     pause_max: Duration,
-) -> Result<(), Error> {
-    transaction.execute(POSTPONE, &[&claim_id.as_uuid(), &pause_max.as_secs_f64()]).await?;
-    Ok(())
+) -> Result<Option<(ClaimId, Result<Order, Error>, u32)>, Error> {
+    let row = postgres.query_opt("take waiting order", TAKE_DUE, &[&pause_max.as_secs_f64()]).await?;
+    let Some(row) = row else { return Ok(None) };
+    let claim_id = ClaimId::from_uuid(column(&row, "claim_id")?);
+    Ok(Some((claim_id, order(&row), count(&row, "attempt_count")?)))
 }
 
 /// Makes all waiting orders of an event worth another look.

@@ -128,6 +128,27 @@ async fn an_order_that_comes_before_its_event_is_kept_and_issued_when_the_ticket
 }
 
 #[tokio::test]
+async fn a_waiting_order_that_nobody_can_read_holds_up_no_other() {
+    let mut world = World::new().await;
+    let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
+    let event = TestEvent::new(&organizer, &[5]);
+    let spoilt = "INSERT INTO issuance
+            (claim_id, state, event_id, customer_id, buyer_email, sector_ids, units, next_attempt_time)
+        VALUES (gen_random_uuid(), 'PENDING', gen_random_uuid(), gen_random_uuid(), 'a@b', ARRAY[gen_random_uuid()],
+            ARRAY[-1], now() - interval '1 day')";
+    world.store.execute("spoil", spoilt, &[]).await.unwrap();
+    let order = event.order(&buyer, &[1, 2]);
+    world.publish_order(&order).await;
+    wait_until("the order to wait", SOON, async || {
+        world.count("SELECT count(*) AS count FROM issuance WHERE state = 'PENDING'").await == 2
+    })
+    .await;
+    world.publish_event(&event).await;
+    assert_eq!(units(&world.issued(&order, &buyer).await), [1, 2]);
+    assert_eq!(world.count("SELECT count(*) AS count FROM issuance WHERE state = 'PENDING'").await, 1);
+}
+
+#[tokio::test]
 async fn orders_during_a_generation_are_all_issued() {
     let mut world = World::with(&[("GENERATION__BATCH_SIZE", "20")]).await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));

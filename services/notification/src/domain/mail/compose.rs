@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onsale_types::{ClaimId, Money};
 
-use super::{Document, Item, Line, Link};
+use super::{Document, Item, Line, Link, TicketLine};
 use crate::domain::{
     content::{self, Content, Event, Place, Ticket},
     format,
@@ -225,9 +225,9 @@ impl Writer<'_> {
         }
     }
 
-    fn ticket(&self, ticket: &Ticket) -> Line {
-        let place = self.place(&ticket.place);
-        line(format!("{} – {place}", ticket.sector_name), ticket.code.clone())
+    fn ticket(&self, ticket: &Ticket) -> TicketLine {
+        let label = format!("{} – {}", ticket.sector_name, self.place(&ticket.place));
+        TicketLine { label, code: ticket.code.clone(), picture: None }
     }
 
     fn place(&self, place: &Place) -> String {

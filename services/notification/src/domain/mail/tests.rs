@@ -98,7 +98,7 @@ fn contents() -> Vec<Content> {
 fn every_message_reads_well_in_both_languages() {
     for content in contents() {
         for language in [Language::En, Language::Hr] {
-            let Mail { subject, text, html } = Mail::write(&content, language, WEB).unwrap();
+            let Mail { subject, text, html, .. } = Mail::write(&content, language, WEB).unwrap();
             let name = format!("{}_{}", content.template().name().to_ascii_lowercase(), language.tag());
             let whole = format!("Subject: {subject}\n\n{text}\n\n{html}");
             insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
@@ -122,6 +122,23 @@ fn a_subject_is_one_line_whatever_the_name() {
     assert_eq!(mail.subject, "Your tickets for Concert Bcc: everybody@example.com");
     let mail = Mail::write(&order(&"long ".repeat(200)), Language::Hr, WEB).unwrap();
     assert_eq!(mail.subject.chars().count(), SUBJECT_CHARS_MAX);
+}
+
+#[test]
+fn every_ticket_has_a_picture_of_its_code_and_the_mail_shows_it() {
+    let mail = Mail::write(&order("Concert"), Language::En, WEB).unwrap();
+    assert_eq!(mail.pictures.len(), 3);
+    for picture in &mail.pictures {
+        assert!(mail.html.contains(&format!("src=\"cid:{}\"", picture.content_id)), "{}", mail.html);
+    }
+    let Content::OrderConfirmation { event, claim_id, items, total, mut tickets } = order("Concert") else {
+        panic!("it is an order")
+    };
+    tickets[0].code = "x".repeat(5_000);
+    let without = Content::OrderConfirmation { event, claim_id, items, total, tickets };
+    let mail = Mail::write(&without, Language::En, WEB).unwrap();
+    assert_eq!(mail.pictures.len(), 2, "a code too long for a picture is text alone");
+    assert!(!mail.html.contains("cid:ticket-1@") && mail.html.contains("cid:ticket-2@"));
 }
 
 #[test]
