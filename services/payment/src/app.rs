@@ -24,12 +24,15 @@ pub use self::{get_payment::Viewer, work::Wakes};
 use crate::{
     clients::{Claims, Events, PaymentProvider, Providers, Tickets},
     config::{PaymentsConfig, WorkConfig},
-    domain::{Provider, Step},
+    domain::{Payment, Provider, Step},
     error::Error,
 };
 
 /// How much longer than a provider's call the one who makes it has for the rest, before a worker takes the payment up.
 const INITIALIZE_MARGIN: Duration = Duration::from_secs(1);
+
+/// How long whoever asked for a refund has to have the tickets become void, before a worker does it.
+const VOID_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Shared by handlers and workers.
 pub struct App {
@@ -70,14 +73,21 @@ impl App {
         self.providers.get(provider).ok_or(Error::ProviderNotConfigured { provider })
     }
 
-    /// When a worker takes up a payment whose next step is `step`.
-    fn due(&self, step: Option<Step>) -> Duration {
-        match step {
+    /// When a worker takes up what is next for `payment`.
+    fn due(&self, payment: &Payment) -> Duration {
+        match payment.next_step() {
             // Whoever created it asks first.
-            Some(Step::Initialize) => self.provider_timeout.saturating_add(INITIALIZE_MARGIN),
+            Some(Step::Initialize) => self.initialize_patience(),
             Some(Step::Ask) => self.work.ask_after,
+            // Whoever asked for it sees to the tickets first.
+            Some(Step::Refund) if payment.has_tickets() => VOID_PATIENCE,
             Some(Step::Settle | Step::Refund) | None => Duration::ZERO,
         }
+    }
+
+    /// How long whoever created a payment has to open it.
+    fn initialize_patience(&self) -> Duration {
+        self.provider_timeout.saturating_add(INITIALIZE_MARGIN)
     }
 
     /// Our own page of a payment.

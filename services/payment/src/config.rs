@@ -138,8 +138,9 @@ pub struct PaymentsConfig {
 pub struct WorkConfig {
     #[serde(with = "humantime_serde")]
     pub sweep_every: Duration,
-    pub batch_max: u32,
-    pub concurrency: usize,
+    pub concurrency: u32,
+    #[serde(with = "humantime_serde")]
+    pub lease: Duration,
     #[serde(with = "humantime_serde")]
     pub retry_initial: Duration,
     #[serde(with = "humantime_serde")]
@@ -154,6 +155,14 @@ impl ProviderConfig {
     /// Whether anything is missing that is needed to offer it.
     fn has_secrets(&self) -> bool {
         self.secret_key.is_some() && self.webhook_secret.is_some()
+    }
+}
+
+impl Config {
+    /// The longest that the calls of one step take: looking, closing and looking again is the most asked of a provider.
+    fn step_time_max(&self) -> Duration {
+        let neighbours = self.neighbours.claim.deadline.saturating_add(self.neighbours.ticketing.deadline);
+        self.providers.http.timeout.saturating_mul(3).saturating_add(neighbours)
     }
 }
 
@@ -193,8 +202,12 @@ impl ServiceConfig for Config {
         );
         refuse(payments.watch_every.is_zero(), "payments.watch_every", "must be above zero");
         refuse(self.work.sweep_every.is_zero(), "work.sweep_every", "must be above zero");
-        refuse(self.work.batch_max == 0, "work.batch_max", "must be at least 1");
         refuse(self.work.concurrency == 0, "work.concurrency", "must be at least 1");
+        refuse(
+            self.work.lease < self.step_time_max(),
+            "work.lease",
+            "must be at least three calls to a provider and one to Claim and Ticketing",
+        );
         refuse(self.work.retry_initial.is_zero(), "work.retry_initial", "must be above zero");
         let is_origin = |text: &str| text.starts_with("https://") || text.starts_with("http://");
         refuse(!is_origin(&self.web.url), "web.url", "must begin with http:// or https://");

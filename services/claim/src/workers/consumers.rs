@@ -1,8 +1,9 @@
 //! Other services' events: one consumer for each topic that names Claim as a listener.
 
-use std::{error::Error as StdError, sync::Arc};
+use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use onsale_kit::{
+    deadline::Deadline,
     error::{Chain, Kind, ServiceError},
     server::Chassis,
 };
@@ -17,6 +18,10 @@ use onsale_storage::{
 use onsale_types::ClaimId;
 
 use crate::{SERVICE, app::App, config::ConsumersConfig, convert, error::Error};
+
+/// The longest a payment is settled within its event's transaction: an idle transaction is ended by the database after its
+/// `idle_in_transaction_timeout`. What is not done by then goes on with the next try, from where it stands.
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(8);
 
 /// Starts a consumer for every topic.
 pub(super) fn start(
@@ -65,7 +70,9 @@ struct Confirmed(Arc<App>);
 impl Handler for Confirmed {
     async fn handle(&self, _: &Transaction, message: &Message) -> Result<(), HandlerError> {
         let command = convert::payment_confirmed(&message.payload()?).map_err(poison)?;
-        match self.0.confirm_claim(command).await {
+        let deadline = Deadline::after(SETTLE_TIME_MAX);
+        let settled = deadline.bound(deadline.scope(Box::pin(self.0.confirm_claim(command)))).await;
+        match settled.map_err(|passed| HandlerError::Unavailable(passed.into()))? {
             Ok(_) => Ok(()),
             Err(error) if matches!(error.kind(), Kind::State | Kind::NotFound) => {
                 tracing::info!(error = %Chain(&error), "a payment confirms no claim");

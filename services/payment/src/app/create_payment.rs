@@ -88,7 +88,7 @@ impl App {
         if !claim.is_payable(self.clock.now(), self.payments.claim_margin) {
             return Err(Error::ClaimNotPayable { claim_id: claim.id, claim_state: claim.state });
         }
-        let patience = self.due(Some(crate::domain::Step::Initialize));
+        let patience = self.initialize_patience();
         payments::insert(transaction, new, self.payments.session_lifetime, patience).await?;
         Ok(new.id.to_string())
     }

@@ -6,7 +6,7 @@ use onsale_kit::{deadline::Deadline, error::Chain};
 use super::App;
 use crate::{
     clients::ProviderError,
-    domain::{Claim, ClaimState, Fact, FailureReason, Payment},
+    domain::{Claim, ClaimState, Fact, FailureReason, Payment, Step},
     error::Error,
     store::payments,
 };
@@ -18,7 +18,8 @@ impl App {
             Ok(payment) => Ok(payment),
             Err(Error::Provider(error)) => {
                 tracing::warn!(payment_id = %payment.id, error = %Chain(&error), "provider did not answer, a worker goes on");
-                payments::hurry(&self.stores.postgres, payment.id, self.work.retry_initial).await?;
+                let wait = self.work.retry_initial;
+                payments::hurry(&self.stores.postgres, payment.id, Step::Initialize, wait).await?;
                 Ok(payment)
             }
             Err(error) => Err(error),

@@ -66,7 +66,7 @@ impl App {
         let Some(payment) = decide(&locked) else {
             return Ok(Recorded { payment: locked.payment, before: None });
         };
-        payments::save(transaction, &payment, self.due(payment.next_step())).await?;
+        payments::save(transaction, &payment, self.due(&payment)).await?;
         if let Some(event) = tell(&payment, locked.now) {
             self.stores.outbox.append(transaction, &[event]).await?;
         }

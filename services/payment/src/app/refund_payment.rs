@@ -1,4 +1,7 @@
-//! RefundPayment: tickets become void, then the refund is stored; a worker has the provider give the money back.
+//! RefundPayment: the refund is stored, the tickets become void, then a worker has the provider give the money back. Stored
+//! first, so that whoever dies in between leaves nobody without both: a worker goes on from there.
+
+use std::time::Duration;
 
 use onsale_storage::{idempotency, postgres::Transaction};
 use onsale_types::{PaymentId, RequestId};
@@ -6,7 +9,7 @@ use onsale_types::{PaymentId, RequestId};
 use super::{App, Viewer, record::Recorded};
 use crate::{
     convert::{Lookup, RefundPayment},
-    domain::{Payment, RefundReason, State},
+    domain::{Payment, Step},
     error::Error,
     store::payments,
 };
@@ -20,33 +23,38 @@ impl App {
         request: &idempotency::Request<'_>,
     ) -> Result<Payment, Error> {
         let payment = self.get_payment(viewer, Lookup::Payment(command.payment_id)).await?;
-        let is_to_begin = payment.state == State::Confirmed && payment.refund.is_none();
-        // The tickets of a claim that was paid twice are those of the other payment.
-        let has_tickets = payment.settle_time.is_some() || command.reason != RefundReason::Duplicate;
-        if is_to_begin && has_tickets {
-            self.tickets.void(payment.claim_id).await.map_err(Error::of_void(payment.claim_id))?;
+        // Only Claim knows whether it was this payment that the tickets are of. Where it was not, the money goes back by that.
+        if payment.next_step() == Some(Step::Settle) {
+            self.settle(&payment).await?;
         }
         let work = |transaction: Transaction| async move {
-            let begin = self.begin_refund(&transaction, command);
-            idempotency::once::<String, Error>(&transaction, request, begin).await
+            let id = async { Ok(command.payment_id.to_string()) };
+            idempotency::once::<String, Error>(&transaction, request, id).await?;
+            // Also when the request came before: its refund may have been withdrawn.
+            self.begin_refund(&transaction, command).await
         };
-        self.stores.postgres.transaction("ask for refund", work).await?;
-        let payment = payments::get(&self.stores.postgres, command.payment_id).await?;
-        let payment = payment.ok_or(Error::PaymentNotFound { payment_id: command.payment_id })?;
-        let before = is_to_begin.then_some(payment.state);
-        Ok(self.announce(Recorded { payment, before }).await)
+        let recorded = self.stores.postgres.transaction("ask for refund", work).await?;
+        if recorded.before.is_some() {
+            self.void_tickets(&recorded.payment).await?;
+            payments::hurry(&self.stores.postgres, command.payment_id, Step::Refund, Duration::ZERO).await?;
+        }
+        Ok(self.announce(recorded).await)
     }
 
-    async fn begin_refund(&self, transaction: &Transaction, command: RefundPayment) -> Result<String, Error> {
+    async fn begin_refund(
+        &self,
+        transaction: &Transaction,
+        command: RefundPayment,
+    ) -> Result<Recorded, Error> {
         let id: PaymentId = command.payment_id;
         let refund_id = RequestId::derive(id.as_uuid(), "refund").as_uuid();
         let decide =
             |locked: &payments::Locked| locked.payment.with_refund(command.reason, refund_id, locked.now);
-        let Recorded { payment, .. } = self.change(transaction, id, decide, |_payment, _now| None).await?;
+        let recorded = self.change(transaction, id, decide, |_payment, _now| None).await?;
         // A payment with a refund is answered as it is.
-        match payment.refund {
-            Some(_) => Ok(id.to_string()),
-            None => Err(Error::NotRefundable { payment_id: id, state: payment.state }),
+        match recorded.payment.refund {
+            Some(_) => Ok(recorded),
+            None => Err(Error::NotRefundable { payment_id: id, state: recorded.payment.state }),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Claim: what is to be paid, and what becomes of it once it is.
 
-use onsale_kit::client::Channel;
+use onsale_kit::{client::Channel, error::Violations};
 use onsale_proto::claim::v1::{
     ConfirmClaimRequest, ErrorReason, GetClaimRequest,
     claim_internal_service_client::ClaimInternalServiceClient, claim_service_client::ClaimServiceClient,
@@ -54,7 +54,12 @@ impl Claims {
         let status = match self.internal.clone().confirm_claim(request).await {
             Ok(answer) => {
                 let claim = convert::claim(answer.into_inner().claim);
-                return Ok(claim.map_err(NeighbourError::answer(ATTEMPT))?.verdict(payment.id));
+                let verdict = claim.and_then(|claim| {
+                    let mut violations = Violations::new();
+                    let verdict = violations.require("claim.state", claim.verdict(payment.id));
+                    violations.build(|| verdict)
+                });
+                return verdict.map_err(NeighbourError::answer(ATTEMPT));
             }
             Err(status) => status,
         };

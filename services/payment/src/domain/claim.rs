@@ -75,15 +75,15 @@ impl Claim {
         self.state == ClaimState::Claimed && self.expire_time.is_none_or(lasts)
     }
 
-    /// What is to become of the money of `payment`, after the claim was to be confirmed with it.
+    /// What is to become of the money of `payment`, after the claim was to be confirmed with it. None: nothing is decided,
+    /// and giving the money back now might give both.
     #[must_use]
-    pub fn verdict(&self, payment: PaymentId) -> Verdict {
+    pub fn verdict(&self, payment: PaymentId) -> Option<Verdict> {
         match (self.state, self.payment_id) {
-            (ClaimState::Confirmed, Some(paid_by)) if paid_by != payment => {
-                Verdict::Refund(RefundReason::Duplicate)
-            }
-            (ClaimState::Confirmed, _) => Verdict::Served,
-            (ClaimState::Claimed | ClaimState::Released, _) => Verdict::Refund(RefundReason::ClaimRejected),
+            (ClaimState::Confirmed, Some(paid_by)) if paid_by == payment => Some(Verdict::Served),
+            (ClaimState::Confirmed, Some(_)) => Some(Verdict::Refund(RefundReason::Duplicate)),
+            (ClaimState::Released, _) => Some(Verdict::Refund(RefundReason::ClaimRejected)),
+            (ClaimState::Claimed, _) | (ClaimState::Confirmed, None) => None,
         }
     }
 }
@@ -129,10 +129,13 @@ mod tests {
     #[test]
     fn money_goes_back_unless_the_claim_was_confirmed_with_it() {
         let (ours, theirs) = (PaymentId::generate(), PaymentId::generate());
-        assert_eq!(claim(ClaimState::Confirmed, Some(ours)).verdict(ours), Verdict::Served);
-        let duplicate = Verdict::Refund(RefundReason::Duplicate);
+        assert_eq!(claim(ClaimState::Confirmed, Some(ours)).verdict(ours), Some(Verdict::Served));
+        let duplicate = Some(Verdict::Refund(RefundReason::Duplicate));
         assert_eq!(claim(ClaimState::Confirmed, Some(theirs)).verdict(ours), duplicate);
-        let rejected = Verdict::Refund(RefundReason::ClaimRejected);
+        let rejected = Some(Verdict::Refund(RefundReason::ClaimRejected));
         assert_eq!(claim(ClaimState::Released, None).verdict(ours), rejected);
+        assert_eq!(claim(ClaimState::Claimed, None).verdict(ours), None, "it may still be served");
+        assert_eq!(claim(ClaimState::Claimed, Some(ours)).verdict(ours), None);
+        assert_eq!(claim(ClaimState::Confirmed, None).verdict(ours), None, "by whom, it does not say");
     }
 }

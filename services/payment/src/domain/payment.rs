@@ -235,6 +235,21 @@ impl Payment {
         Some(Self { state: State::Refunded, refund: Some(refund), ..self.clone() })
     }
 
+    /// The payment without its refund, which cannot be made; `None` when none is on its way.
+    #[must_use]
+    pub fn without_refund(&self) -> Option<Self> {
+        let is_pending = |refund: &Refund| refund.state == RefundState::Pending;
+        // What was never served has nothing else to end in.
+        let is_withdrawable = self.has_tickets() && self.refund.as_ref().is_some_and(is_pending);
+        is_withdrawable.then(|| Self { refund: None, ..self.clone() })
+    }
+
+    /// Whether it was served: the tickets of its claim are what it paid for.
+    #[must_use]
+    pub const fn has_tickets(&self) -> bool {
+        self.settle_time.is_some()
+    }
+
     /// What is to be done next; `None` when nothing is.
     #[must_use]
     pub fn next_step(&self) -> Option<Step> {

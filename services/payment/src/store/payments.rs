@@ -45,17 +45,22 @@ const UPSERT_REFUND: &str =
     "INSERT INTO refund (refund_id, payment_id, reason, state, created_at, completed_at)
     VALUES ($1, $2, $3, $4, $5, $6)
     ON CONFLICT (payment_id) DO UPDATE SET state = excluded.state, completed_at = excluded.completed_at";
-// Whoever takes a payment has it until its next time comes; should they die, somebody takes it then. The wait doubles
-// with every attempt and is drawn from its upper half, so that what failed together does not come back together.
+// Whoever takes a payment has it for the lease; should they die, somebody takes it then.
 const TAKE: &str = "UPDATE payment SET step_attempts = step_attempts + 1,
-        step_at = now() + make_interval(secs =>
-            least($3::float8, $2::float8 * power(2, least(step_attempts, 20))) * (0.5 + random() / 2))
+        step_at = now() + make_interval(secs => $2)
     WHERE payment_id IN (
         SELECT payment_id FROM payment WHERE step = $1 AND step_at <= now()
-        ORDER BY step_at LIMIT $4 FOR UPDATE SKIP LOCKED)
-    RETURNING payment_id";
-const HURRY: &str = "UPDATE payment SET step_at = now() + make_interval(secs => $2)
-    WHERE payment_id = $1 AND step = 'INITIALIZE'";
+        ORDER BY step_at LIMIT $3 FOR UPDATE SKIP LOCKED)
+    RETURNING payment_id, step_attempts";
+// The wait doubles with every attempt and is drawn from its upper half, so that what failed together does not come back
+// together. A payment that was changed or taken again since is not ours to put off.
+const PUT_OFF: &str = "UPDATE payment SET step_at = now() + make_interval(secs =>
+        least($5::float8, $4::float8 * power(2, least(step_attempts - 1, 20))) * (0.5 + random() / 2))
+    WHERE payment_id = $1 AND step = $2 AND step_attempts = $3";
+const HURRY: &str = "UPDATE payment SET step_at = now() + make_interval(secs => $3)
+    WHERE payment_id = $1 AND step = $2";
+// One that the provider accepted stays.
+const WITHDRAW_REFUND: &str = "DELETE FROM refund WHERE payment_id = $1 AND state = 'PENDING'";
 
 /// A payment whose row this transaction holds, and the time of the transaction.
 #[derive(Debug)]
@@ -64,6 +69,15 @@ pub struct Locked {
     pub payment: Payment,
     /// Now, by the database.
     pub now: Timestamp,
+}
+
+/// A payment whose step is this worker's to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// The payment.
+    pub id: PaymentId,
+    /// How often the step was taken up, this time included.
+    pub attempts: i32,
 }
 
 /// How long to wait before a payment is taken up again.
@@ -168,21 +182,40 @@ pub async fn save(transaction: &Transaction, payment: &Payment, due: Duration) -
         .map(drop)
 }
 
-/// Takes up to `max` payments whose `step` is due.
+/// Takes up to `max` payments whose `step` is due; nobody else takes them within `lease`.
 pub async fn take_due(
     postgres: &Postgres,
     step: Step,
-    waits: Waits,
+    lease: Duration,
     max: i64,
-) -> Result<Vec<PaymentId>, Error> {
-    let (initial, longest) = (waits.initial.as_secs_f64(), waits.max.as_secs_f64());
-    let rows = postgres.query("take due payments", TAKE, &[&step.name(), &initial, &longest, &max]).await?;
-    rows.iter().map(|row| column(row, "payment_id").map(PaymentId::from_uuid)).collect()
+) -> Result<Vec<Taken>, Error> {
+    let rows = postgres.query("take due payments", TAKE, &[&step.name(), &lease.as_secs_f64(), &max]).await?;
+    let taken = |row| {
+        let id = PaymentId::from_uuid(column(row, "payment_id")?);
+        Ok(Taken { id, attempts: column(row, "step_attempts")? })
+    };
+    rows.iter().map(taken).collect()
 }
 
-/// Has a worker take up an INITIALIZING payment after `wait` instead of later.
-pub async fn hurry(postgres: &Postgres, id: PaymentId, wait: Duration) -> Result<(), Error> {
-    postgres.execute("hurry payment", HURRY, &[&id.as_uuid(), &wait.as_secs_f64()]).await.map(drop)
+/// Puts off the next attempt of a `step` that was done and is owed still.
+pub async fn put_off(postgres: &Postgres, taken: Taken, step: Step, waits: Waits) -> Result<(), Error> {
+    let (initial, longest) = (waits.initial.as_secs_f64(), waits.max.as_secs_f64());
+    let id = taken.id.as_uuid();
+    postgres
+        .execute("put off payment", PUT_OFF, &[&id, &step.name(), &taken.attempts, &initial, &longest])
+        .await
+        .map(drop)
+}
+
+/// Has a worker take up a payment's `step` after `wait` instead of later.
+pub async fn hurry(postgres: &Postgres, id: PaymentId, step: Step, wait: Duration) -> Result<(), Error> {
+    let parameters = (id.as_uuid(), step.name(), wait.as_secs_f64());
+    postgres.execute("hurry payment", HURRY, &[&parameters.0, &parameters.1, &parameters.2]).await.map(drop)
+}
+
+/// Takes back the refund of a payment whose row is held.
+pub async fn withdraw_refund(transaction: &Transaction, id: PaymentId) -> Result<(), Error> {
+    transaction.execute(WITHDRAW_REFUND, &[&id.as_uuid()]).await.map(drop)
 }
 
 fn optional_time(time: Option<Timestamp>) -> Option<SystemTime> {

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use onsale_kit::{
@@ -55,6 +56,8 @@ pub(crate) struct Facts {
     pub(crate) confirm_calls: u32,
     pub(crate) voided: BTreeSet<String>,
     pub(crate) is_checked_in: bool,
+    pub(crate) is_ticketing_away: bool,
+    pub(crate) confirm_takes: Duration,
 }
 
 /// The neighbours. Clones share what they know.
@@ -152,8 +155,13 @@ impl ClaimInternalService for Mesh {
         request: Request<ConfirmClaimRequest>,
     ) -> Result<Response<ConfirmClaimResponse>, Status> {
         let request = request.into_inner();
+        let takes = {
+            let mut facts = self.facts();
+            facts.confirm_calls += 1;
+            facts.confirm_takes
+        };
+        tokio::time::sleep(takes).await;
         let mut facts = self.facts();
-        facts.confirm_calls += 1;
         let confirming = facts.confirming;
         let claim = facts.claims.get_mut(&request.claim_id);
         let claim = claim.ok_or_else(|| refuse(Code::NotFound, ClaimReason::ClaimNotFound.as_str_name()))?;
@@ -196,6 +204,9 @@ impl TicketInternalService for Mesh {
         request: Request<VoidTicketsRequest>,
     ) -> Result<Response<VoidTicketsResponse>, Status> {
         let mut facts = self.facts();
+        if facts.is_ticketing_away {
+            return Err(Status::unavailable("told so"));
+        }
         if facts.is_checked_in {
             return Err(refuse(Code::FailedPrecondition, TicketingReason::TicketCheckedIn.as_str_name()));
         }

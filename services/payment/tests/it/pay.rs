@@ -1,15 +1,18 @@
 //! Paying, declining, turning back; and watching it.
 
+use std::time::Duration;
+
 use onsale_proto::{
     claim::v1::ClaimState,
     events::v1::{PaymentConfirmed, PaymentFailed, PaymentRefunded},
     payment::v1::{FailureReason, PaymentState, WatchPaymentRequest},
 };
+use onsale_testkit::wait_until;
 use onsale_types::PaymentId;
 use tokio_stream::StreamExt;
 use tonic::Code;
 
-use crate::world::{World, reason, session_event, signed};
+use crate::world::{PATIENCE, World, reason, session_event, signed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paid_payment_is_confirmed_and_its_claim_served() {
@@ -97,4 +100,21 @@ async fn a_payment_is_seen_by_its_customer_only() {
 
 fn unique(prefix: &str) -> String {
     format!("{prefix}_{}", PaymentId::generate())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_takes_long_is_left_alone_by_other_instances() {
+    let world = World::new().await;
+    world.mesh.facts().confirm_takes = Duration::from_secs(1);
+    let (_, claim, payment) = world.pending().await;
+    world.press(&payment, "pay").await;
+    let asked = || async { world.mesh.facts().confirm_calls > 0 };
+    wait_until("claim is asked", PATIENCE, asked).await;
+    let sql = "SELECT 1 FROM payment WHERE step = 'SETTLE' AND step_at > now() + interval '10s'";
+    let leased = world.postgres().await.query("look", sql, &[]).await.unwrap();
+    assert_eq!(leased.len(), 1, "nobody else takes it while the call may last");
+    world.until_nothing_is_owed().await;
+    assert_eq!(world.mesh.facts().confirm_calls, 1);
+    assert_eq!(world.mesh.claim_state(claim), ClaimState::Confirmed);
+    world.stop().await;
 }

@@ -92,6 +92,8 @@ async fn the_organizer_of_the_event_gives_money_back_after_the_tickets_are_void(
     world.mesh.facts().is_checked_in = true;
     let status = ask(&world, &olga, &goodwill).await.unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::FailedPrecondition, "TICKET_CHECKED_IN"));
+    let kept = world.get(&ana, &payment.payment_id).await.unwrap();
+    assert_eq!((kept.state(), kept.refund), (PaymentState::Confirmed, None), "withdrawn");
     world.mesh.facts().is_checked_in = false;
     let asked = ask(&world, &olga, &goodwill).await.unwrap();
     assert!(asked.refund.is_some());
@@ -105,6 +107,46 @@ async fn the_organizer_of_the_event_gives_money_back_after_the_tickets_are_void(
     let changed = RefundPaymentRequest { reason: RefundReason::EventCanceled.into(), ..goodwill };
     let status = ask(&world, &olga, &changed).await.unwrap_err();
     assert_eq!(reason(&status), "REQUEST_ID_REUSED");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refund_whose_asker_died_before_the_tickets_were_void_is_finished_and_void_comes_first() {
+    let world = World::new().await;
+    let (ana, claim, payment) = served(&world).await;
+    let service = world.person("support", &[Role::Service]);
+    let goodwill = request(&payment, RefundReason::Goodwill);
+    world.mesh.facts().is_ticketing_away = true;
+    let status = ask(&world, &service, &goodwill).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    let asked = world.get(&ana, &payment.payment_id).await.unwrap();
+    assert_eq!(asked.refund.unwrap().state(), RefundState::Pending, "stored before the tickets are touched");
+    assert_eq!(world.provider.refund_count(), 0, "no money while the tickets admit");
+    let world = world.restart(async |_provider, mesh| mesh.facts().is_ticketing_away = false).await;
+    let ana = world.customer("ana");
+    world.until(&ana, &payment.payment_id, PaymentState::Refunded).await;
+    assert!(world.mesh.facts().voided.contains(&claim.to_string()));
+    assert_eq!(world.provider.refund_count(), 1);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn giving_back_what_was_paid_twice_leaves_the_tickets_of_the_other_payment() {
+    let world = World::new().await;
+    world.mesh.facts().confirming = Confirming::Unreachable;
+    let (ana, _, payment) = world.pending().await;
+    world.press(&payment, "pay").await;
+    world.until(&ana, &payment.payment_id, PaymentState::Confirmed).await;
+    let service = world.person("support", &[Role::Service]);
+    let goodwill = request(&payment, RefundReason::Goodwill);
+    // Whose the tickets are is not known yet.
+    let status = ask(&world, &service, &goodwill).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    world.mesh.facts().confirming = Confirming::PaidByAnother;
+    let refunded = ask(&world, &service, &goodwill).await.unwrap();
+    assert_eq!(refunded.refund.unwrap().reason(), RefundReason::Duplicate);
+    world.until(&ana, &payment.payment_id, PaymentState::Refunded).await;
+    assert!(world.mesh.facts().voided.is_empty(), "they are the other payment's");
     world.stop().await;
 }
 

@@ -35,6 +35,7 @@ enum Happening {
     Judged(Verdict),
     RefundAsked(RefundReason),
     RefundAccepted,
+    RefundWithdrawn,
 }
 
 fn happen(payment: &Payment, happening: &Happening, now: Timestamp) -> Option<Payment> {
@@ -43,6 +44,7 @@ fn happen(payment: &Payment, happening: &Happening, now: Timestamp) -> Option<Pa
         Happening::Judged(verdict) => payment.settled(*verdict, Uuid::nil(), now),
         Happening::RefundAsked(reason) => payment.with_refund(*reason, Uuid::nil(), now),
         Happening::RefundAccepted => payment.refunded(now),
+        Happening::RefundWithdrawn => payment.without_refund(),
     }
 }
 
@@ -66,6 +68,7 @@ fn happenings() -> impl Strategy<Value = Happening> {
             .prop_map(Happening::Judged),
         1 => reasons().prop_map(Happening::RefundAsked),
         2 => Just(Happening::RefundAccepted),
+        1 => Just(Happening::RefundWithdrawn),
     ]
 }
 
@@ -136,6 +139,7 @@ fn a_claim_that_cannot_be_served_sends_the_money_back() {
     let rejected = paid.settled(Verdict::Refund(RefundReason::ClaimRejected), Uuid::nil(), now).unwrap();
     assert_eq!(rejected.next_step(), Some(Step::Refund));
     assert_eq!(rejected.settled(Verdict::Served, Uuid::nil(), now), None, "never both");
+    assert_eq!(rejected.without_refund(), None, "there are no tickets that it could keep instead");
     assert_eq!(rejected.refunded(now).unwrap().state, State::Refunded);
 }
 
