@@ -2,6 +2,8 @@
 
 mod cache;
 mod rules;
+#[cfg(test)]
+mod tests;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -20,7 +22,8 @@ use self::rules::{RULES, Rule, When, in_transit};
 
 /// How often an unsettled sale is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// The most offenders shown for one rule.
+/// The most offenders counted for one rule, and the most shown.
+const COUNTED_MAX: usize = 1_000;
 const SHOWN_MAX: usize = 5;
 
 /// Arguments of `onsale audit`.
@@ -117,7 +120,8 @@ async fn examine(client: &mut Client, redis: &Redis) -> anyhow::Result<Vec<Findi
 /// Every rule with its question: those of the books, and those of the events of each schema.
 fn questions() -> Vec<(Rule, String)> {
     let books = RULES.iter().map(|rule| (*rule, rule.sql.to_owned()));
-    books.chain(migrate::schemas().into_iter().flat_map(in_transit)).collect()
+    let all = books.chain(migrate::schemas().into_iter().flat_map(in_transit));
+    all.map(|(rule, sql)| (rule, format!("SELECT * FROM ({sql}) AS offender LIMIT {COUNTED_MAX}"))).collect()
 }
 
 fn report(findings: &[Finding]) -> ExitCode {

@@ -14,7 +14,7 @@ pub(super) enum When {
 /// One rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    /// The invariant it belongs to, as ARCHITECTURE numbers them.
+    /// The invariant it belongs to, as the design numbers what must always hold.
     pub(super) invariant: u8,
     /// What holds.
     pub(super) says: &'static str,
@@ -70,13 +70,29 @@ pub(super) const RULES: &[Rule] = &[
     ),
     always(
         1,
-        "no customer has more units of an event than it allows",
-        "SELECT format('customer %s of event %s: %s claimed, %s counted, %s allowed',
-                       a.customer_id, a.event_id, coalesce(c.units, 0), a.units_taken, a.units_max)
-         FROM claim.allowance a
+        "a customer has the units that are counted, and no more of an event than it allows",
+        "SELECT format('customer %s of event %s: %s claimed, %s counted, %s allowed', a.customer_id, a.event_id,
+                       coalesce(c.units, 0), a.units_taken, e.units_per_customer_max)
+         FROM claim.allowance a LEFT JOIN inventory.event e USING (event_id)
          LEFT JOIN (SELECT event_id, customer_id, sum(unit_count) AS units FROM claim.claim
-                    WHERE state <> 'RELEASED' GROUP BY event_id, customer_id) c USING (event_id, customer_id)
-         WHERE coalesce(c.units, 0) > a.units_max",
+                    WHERE state <> 'RELEASED' OR (payment_id IS NOT NULL AND release_reason <> 'REJECTED')
+                    GROUP BY event_id, customer_id) c USING (event_id, customer_id)
+         WHERE coalesce(c.units, 0) <> a.units_taken OR a.units_max IS DISTINCT FROM e.units_per_customer_max
+             OR a.units_taken > a.units_max",
+    ),
+    always(
+        1,
+        "an event is sold out when all its units are sold, and only then",
+        "SELECT format('event %s is %s: %s of %s units sold', e.event_id, e.state, sum(s.sold_count), sum(s.capacity))
+         FROM inventory.event e JOIN inventory.sector_sale s USING (event_id)
+         WHERE e.state IN ('ON_SALE', 'PAUSED', 'SOLD_OUT') GROUP BY e.event_id, e.state
+         HAVING (sum(s.sold_count) = sum(s.capacity)) <> (e.state = 'SOLD_OUT')",
+    ),
+    settled(
+        1,
+        "no queue is closed as sold out while units are for sale",
+        "SELECT format('event %s', e.event_id) FROM inventory.event e JOIN queue.queue q USING (event_id)
+         WHERE e.state = 'ON_SALE' AND q.is_sold_out",
     ),
     // 2. First come, first served.
     always(
@@ -123,6 +139,27 @@ pub(super) const RULES: &[Rule] = &[
     ),
     settled(
         3,
+        "no money waits to be settled",
+        "SELECT format('payment %s of claim %s is to %s, after %s attempts', payment_id, claim_id, step, step_attempts)
+         FROM payment.payment WHERE step IN ('SETTLE', 'REFUND')",
+    ),
+    always(
+        3,
+        "a payment is REFUNDED when its refund is made, and only then",
+        "SELECT format('payment %s is %s, its refund %s', p.payment_id, p.state, coalesce(r.state, 'missing'))
+         FROM payment.payment p LEFT JOIN payment.refund r USING (payment_id)
+         WHERE (p.state = 'REFUNDED') <> coalesce(r.state = 'COMPLETED', false)
+             OR (r.state IS NOT NULL AND p.state NOT IN ('CONFIRMED', 'REFUNDED'))",
+    ),
+    always(
+        3,
+        "money that goes back as not served bought nothing",
+        "SELECT format('claim %s is paid by payment %s, which goes back as %s', c.claim_id, r.payment_id, r.reason)
+         FROM payment.refund r JOIN claim.claim c USING (payment_id)
+         WHERE r.reason IN ('CLAIM_REJECTED', 'DUPLICATE') AND c.state = 'CONFIRMED'",
+    ),
+    settled(
+        3,
         "every order has all its tickets",
         "SELECT format('claim %s has %s of %s tickets', c.claim_id, count(t.ticket_id), c.unit_count)
          FROM claim.claim c JOIN payment.payment p ON p.payment_id = c.payment_id AND p.state = 'CONFIRMED'
@@ -141,7 +178,7 @@ pub(super) const RULES: &[Rule] = &[
         "nobody has both the money and the tickets",
         "SELECT DISTINCT format('claim %s: payment %s went back, ticket %s admits', c.claim_id, p.payment_id, t.ticket_id)
          FROM payment.payment p JOIN claim.claim c ON c.payment_id = p.payment_id
-         JOIN ticketing.ticket t ON t.claim_id = c.claim_id AND t.state = 'ISSUED'
+         JOIN ticketing.ticket t ON t.claim_id = c.claim_id AND t.state IN ('ISSUED', 'CHECKED_IN')
          WHERE p.state = 'REFUNDED'",
     ),
     always(
@@ -161,6 +198,33 @@ pub(super) const RULES: &[Rule] = &[
          LEFT JOIN inventory.hold_unit u ON u.sector_id = i.sector_id AND u.unit = unit.number AND u.hold_id = c.hold_id
          LEFT JOIN inventory.hold h ON h.hold_id = u.hold_id
          WHERE c.state = 'CONFIRMED' AND h.state IS DISTINCT FROM 'COMMITTED'",
+    ),
+    always(
+        3,
+        "an order has as many units as it paid for, and its hold has no others",
+        "SELECT format('claim %s of %s units has %s, its hold %s', c.claim_id, c.unit_count, items.count, held.count)
+         FROM claim.claim c
+         CROSS JOIN LATERAL (SELECT coalesce(sum(cardinality(i.units)), 0) AS count
+                             FROM claim.claim_item i WHERE i.claim_id = c.claim_id) items
+         CROSS JOIN LATERAL (SELECT count(*) AS count FROM inventory.hold_unit u WHERE u.hold_id = c.hold_id) held
+         WHERE c.state = 'CONFIRMED' AND (items.count <> c.unit_count OR held.count <> c.unit_count)",
+    ),
+    settled(
+        3,
+        "an open claim has its units held, and its hold has no others",
+        "SELECT format('claim %s of %s units has %s held, its hold %s', c.claim_id, c.unit_count, own.count, held.count)
+         FROM claim.claim c
+         CROSS JOIN LATERAL (SELECT count(*) AS count FROM claim.claim_item i CROSS JOIN LATERAL unnest(i.units) AS n (unit)
+                             JOIN inventory.hold_unit u ON u.sector_id = i.sector_id AND u.unit = n.unit
+                             WHERE i.claim_id = c.claim_id AND u.hold_id = c.hold_id) own
+         CROSS JOIN LATERAL (SELECT count(*) AS count FROM inventory.hold_unit u WHERE u.hold_id = c.hold_id) held
+         WHERE c.state = 'CLAIMED' AND (own.count <> c.unit_count OR held.count <> c.unit_count)",
+    ),
+    settled(
+        3,
+        "no claim outlives its time unpaid",
+        "SELECT format('claim %s ended at %s', claim_id, expires_at) FROM claim.claim
+         WHERE state = 'CLAIMED' AND payment_id IS NULL AND expires_at < now()",
     ),
     settled(
         3,
@@ -216,7 +280,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     always(
         5,
-        "a ticket that was issued belongs to an order of its holder, which has that unit",
+        "a ticket that was issued belongs to an order, which has that unit",
         "SELECT format('ticket %s of claim %s', t.ticket_id, t.claim_id)
          FROM ticketing.ticket t LEFT JOIN claim.claim c USING (claim_id)
          LEFT JOIN claim.claim_item i ON i.claim_id = c.claim_id AND i.sector_id = t.sector_id AND t.unit = ANY (i.units)
@@ -234,6 +298,13 @@ pub(super) const RULES: &[Rule] = &[
         "SELECT format('claim %s', c.claim_id) FROM claim.claim c
          LEFT JOIN notification.job j ON j.template = 'ORDER_CONFIRMATION' AND j.subject_key = c.claim_id::text
          WHERE c.state = 'CONFIRMED' AND j.job_id IS NULL",
+    ),
+    settled(
+        6,
+        "every refund is told by one mail",
+        "SELECT format('payment %s', p.payment_id) FROM payment.payment p
+         LEFT JOIN notification.job j ON j.template = 'REFUND' AND j.subject_key = p.payment_id::text
+         WHERE p.state = 'REFUNDED' AND j.job_id IS NULL",
     ),
     always(
         6,

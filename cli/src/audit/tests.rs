@@ -1,0 +1,150 @@
+//! Every rule about money and units holds for a good order, and says so when the books are wrong.
+
+use onsale_testkit::stack;
+use tokio_postgres::{Client, NoTls};
+
+use super::questions;
+
+/// One order of one unit of two, served, with its mail. Ids are written by their last digit.
+const GOOD_ORDER: &str = "
+    INSERT INTO inventory.event (event_id, organizer_id, state, name, description, venue_name, venue_address, time_zone,
+            start_time, currency_code, units_per_customer_max, capacity, activate_time)
+        VALUES (#1, #9, 'ON_SALE', 'Derby', '', 'Arena', '', 'Europe/Zagreb', now(), 'EUR', 2, 2, now());
+    INSERT INTO inventory.sector (sector_id, event_id, place, name, price_minor, capacity) VALUES (#6, #1, 0, 'A', 5, 2);
+    INSERT INTO inventory.sector_sale (sector_id, event_id, capacity, sold_count) VALUES (#6, #1, 2, 1);
+    INSERT INTO inventory.hold (hold_id, event_id, customer_id, state, items, expire_time, end_time)
+        VALUES (#4, #1, #2, 'COMMITTED', '[{\"units\": [1]}]', now() + interval '1h', now());
+    INSERT INTO inventory.hold_unit (sector_id, unit, hold_id) VALUES (#6, 1, #4);
+    INSERT INTO queue.queue (event_id, organizer_id, is_active, state) VALUES (#1, #9, true, 'OPEN');
+    INSERT INTO queue.line (event_id, last_seq, last_admitted_seq, last_fencing_number) VALUES (#1, 1, 1, 1);
+    INSERT INTO queue.entry (entry_id, event_id, customer_id, seq, state, revision, join_time, display_name, avatar_url,
+            request_id, fingerprint, fencing_number, grant_time, expire_time, end_time, claim_id)
+        VALUES (#7, #1, #2, 1, 'COMPLETED', 1, now(), '', '', #7, #7, 1, now(), now() + interval '1h', now(), #3);
+    INSERT INTO claim.allowance (event_id, customer_id, units_max, units_taken) VALUES (#1, #2, 2, 1);
+    INSERT INTO claim.hold (hold_id, cause_id, attempt, fingerprint, claim_id, state)
+        VALUES (#4, #7, 1, #7, #3, 'COMMITTED');
+    INSERT INTO claim.claim (claim_id, event_id, customer_id, hold_id, fencing_number, state, payment_id, unit_count,
+            total_minor, currency_code, buyer_email, buyer_locale, event_name, venue_name, venue_address, time_zone,
+            start_at, created_at, expires_at)
+        VALUES (#3, #1, #2, #4, 1, 'CONFIRMED', #5, 1, 5, 'EUR', 'a@b.test', '', '', '', '', '', now(), now(),
+            now() + interval '1h');
+    INSERT INTO claim.claim_item (claim_id, place, sector_id, sector_name, unit_price_minor, group_count, units,
+            row_labels, seat_labels)
+        VALUES (#3, 1, #6, 'A', 5, 0, '{1}', '{}', '{}');
+    INSERT INTO payment.payment (payment_id, claim_id, event_id, customer_id, amount_minor, currency_code, provider,
+            state, return_url, cancel_url, expires_at, charge, confirmed_at, settled_at)
+        VALUES (#5, #3, #1, #2, 5, 'EUR', 'SANDBOX', 'CONFIRMED', '', '', now(), 'pi', now(), now());
+    INSERT INTO ticketing.ticket (sector_id, unit, ticket_id, state, claim_id, customer_id, code, issue_time)
+        VALUES (#6, 1, #7, 'ISSUED', #3, #2, 'code', now()), (#6, 2, #8, 'GENERATED', NULL, NULL, NULL, NULL);
+    INSERT INTO notification.job (job_id, template, subject_key, event_id, email, locale, content)
+        VALUES (#7, 'ORDER_CONFIRMATION', #3, #1, 'a@b.test', 'en', '{}');
+    INSERT INTO notification.delivery (delivery_id, job_id, channel, state, due_at, ended_at)
+        VALUES (#7, #7, 'EMAIL', 'DELIVERED', NULL, now());";
+
+/// What somebody did to the books, and the rule that it breaks.
+const WRONGS: &[(&str, &str)] = &[
+    (
+        "UPDATE claim.allowance SET units_taken = 2",
+        "a customer has the units that are counted, and no more of an event than it allows",
+    ),
+    (
+        "UPDATE claim.allowance SET units_max = 9",
+        "a customer has the units that are counted, and no more of an event than it allows",
+    ),
+    (
+        "UPDATE inventory.event SET state = 'SOLD_OUT'",
+        "an event is sold out when all its units are sold, and only then",
+    ),
+    (
+        "UPDATE inventory.sector_sale SET sold_count = 2",
+        "an event is sold out when all its units are sold, and only then",
+    ),
+    ("UPDATE queue.queue SET is_sold_out = true", "no queue is closed as sold out while units are for sale"),
+    (
+        "UPDATE payment.payment SET settled_at = NULL, step = 'SETTLE', step_at = now()",
+        "no money waits to be settled",
+    ),
+    (
+        "UPDATE payment.payment SET state = 'REFUNDED'",
+        "a payment is REFUNDED when its refund is made, and only then",
+    ),
+    (
+        "UPDATE payment.payment SET state = 'REFUNDED';
+         UPDATE ticketing.ticket SET state = 'CHECKED_IN', check_in_time = now(), check_in_gate = '1' WHERE unit = 1",
+        "nobody has both the money and the tickets",
+    ),
+    (
+        "UPDATE payment.payment SET state = 'REFUNDED';
+         INSERT INTO payment.refund (refund_id, payment_id, reason, state, completed_at)
+             VALUES (#7, #5, 'CLAIM_REJECTED', 'COMPLETED', now())",
+        "money that goes back as not served bought nothing",
+    ),
+    (
+        "UPDATE payment.payment SET state = 'REFUNDED';
+         INSERT INTO payment.refund (refund_id, payment_id, reason, state, completed_at)
+             VALUES (#7, #5, 'GOODWILL', 'COMPLETED', now())",
+        "every refund is told by one mail",
+    ),
+    (
+        "INSERT INTO inventory.hold_unit (sector_id, unit, hold_id) VALUES (#6, 2, #4)",
+        "an order has as many units as it paid for, and its hold has no others",
+    ),
+    ("UPDATE claim.claim_item SET units = '{2}'", "an order's units are sold to it"),
+    (
+        "UPDATE claim.claim SET state = 'CLAIMED', payment_id = NULL; UPDATE claim.claim_item SET units = '{2}'",
+        "an open claim has its units held, and its hold has no others",
+    ),
+    (
+        "UPDATE claim.claim SET state = 'CLAIMED', payment_id = NULL, created_at = now() - interval '2h',
+             expires_at = now() - interval '1h'",
+        "no claim outlives its time unpaid",
+    ),
+    ("UPDATE claim.claim SET state = 'RELEASED', release_reason = 'REJECTED'", "every payment is served or goes back"),
+    ("DELETE FROM ticketing.ticket WHERE unit = 1", "every order has all its tickets"),
+    ("UPDATE claim.claim SET total_minor = 6", "an order is paid, in full"),
+    ("UPDATE claim.claim SET fencing_number = 2", "a claim was made in a turn of its customer"),
+    ("DELETE FROM notification.delivery; DELETE FROM notification.job", "every order is confirmed by one mail"),
+];
+
+fn with_ids(sql: &str) -> String {
+    (1..=9).fold(sql.to_owned(), |sql, digit| {
+        sql.replace(&format!("#{digit}"), &format!("'00000000-0000-7000-8000-00000000000{digit}'"))
+    })
+}
+
+async fn broken(client: &Client) -> Vec<&'static str> {
+    let mut broken = Vec::new();
+    for (rule, sql) in questions() {
+        if !client
+            .query(&sql, &[])
+            .await
+            .unwrap_or_else(|error| panic!("{}: {error:?}", rule.says))
+            .is_empty()
+        {
+            broken.push(rule.says);
+        }
+    }
+    broken
+}
+
+#[tokio::test]
+async fn rules_hold_for_a_good_order_and_find_what_is_wrong_with_a_bad_one() {
+    let database = stack::database().await.unwrap();
+    let (client, connection) = tokio_postgres::connect(&database.url, NoTls).await.unwrap();
+    let audit = async {
+        // Wrongs that keys between tables would refuse, too.
+        client.batch_execute("SET session_replication_role = replica").await.unwrap();
+        client.batch_execute(&with_ids(GOOD_ORDER)).await.unwrap();
+        assert_eq!(broken(&client).await, Vec::<&str>::new());
+        for (wrong, rule) in WRONGS {
+            client.batch_execute(&format!("BEGIN; {}", with_ids(wrong))).await.unwrap();
+            let broken = broken(&client).await;
+            assert!(broken.contains(rule), "{wrong}: {broken:?}");
+            client.batch_execute("ROLLBACK").await.unwrap();
+        }
+    };
+    tokio::select! {
+        () = audit => {}
+        lost = connection => panic!("the connection ended: {lost:?}"),
+    }
+}
