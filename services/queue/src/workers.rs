@@ -106,6 +106,8 @@ async fn every(app: Arc<App>, chore: Chore, interval: Duration, leader: Option<A
         }
         pause = jittered(interval);
         if leader.as_ref().is_some_and(|leader| leader.lease().is_none()) {
+            // A Redis that is away costs every leader the lease; what it missed meanwhile is known to nobody.
+            app.seen.interrupted();
             continue;
         }
         match chore.run(&app).await {

@@ -14,7 +14,8 @@ impl App {
         for event_id in events {
             let offer = self.offer(event_id).await?;
             for sector in &offer.sectors {
-                let Some(pool) = self.pools.read(event_id, sector).await else { return Ok(()) };
+                // One that cannot be read keeps no other from being compared.
+                let Some(pool) = self.pools.read(event_id, sector).await else { continue };
                 let flying = self.in_flight.of(sector.id);
                 let truth = without(&self.free_units(sector).await?, &flying);
                 if pool.as_ref() == Some(&truth) {

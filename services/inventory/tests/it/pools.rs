@@ -125,6 +125,30 @@ async fn the_reconciler_sets_pools_right_that_nobody_asks() {
 }
 
 #[tokio::test]
+async fn a_pool_that_cannot_be_read_keeps_no_other_from_being_set_right() {
+    let world = World::start_with(&[("POOL__RECONCILE_EVERY", "100ms")]).await;
+    // Compared in this order.
+    let first = world.on_sale(vec![general("A", 8)]).await;
+    let second = world.on_sale(vec![general("A", 8)]).await;
+    assert!(first.event_id < second.event_id);
+    let key = world.pool(&first, 0);
+    world.redis.run::<i64>(onsale_storage::redis::Command::new("DEL").key(&key)).await.unwrap();
+    let broken = onsale_storage::redis::Command::new("RPUSH").key(&key).arg("x");
+    wait_until("the pool of the first is broken", SOON, async || {
+        world.redis.run::<i64>(broken.clone()).await.is_ok() || {
+            world.wipe_pool(&first, 0).await;
+            false
+        }
+    })
+    .await;
+    world.set_pool(&second, 0, &[0]).await;
+    wait_until("the pool of the second is as postgres has it", SOON, async || {
+        world.pool_bytes(&second, 0).await == Some(vec![0xff])
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_pool_follows_reservations_and_releases_and_goes_with_the_event() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("B", &[8])]).await;

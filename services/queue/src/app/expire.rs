@@ -89,10 +89,15 @@ impl App {
 
     async fn expire_unseen_of(&self, event_id: EventId) -> Result<(), Error> {
         let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
+        let idle = facts.queue.policy.idle_timeout;
         loop {
-            let idle = facts.queue.policy.idle_timeout;
-            let unseen = self.ranks.unseen(event_id, idle, self.sweep.batch_max).await?;
-            if unseen.is_empty() {
+            let unseen = self.ranks.unseen(event_id, idle, self.sweep.batch_max).await;
+            if unseen.is_err() {
+                self.seen.interrupted();
+            }
+            let unseen = unseen?;
+            // Signs that Redis missed count as just made.
+            if unseen.is_empty() || !self.seen.is_complete_for(idle) {
                 return Ok(());
             }
             self.expire(event_id, &Ending::Unseen(unseen.clone())).await?;

@@ -44,8 +44,8 @@ const RETRY: BackoffConfig = BackoffConfig {
 /// What is true of a queue and of the entries that are watched.
 #[derive(Debug)]
 pub struct View {
-    /// The queue and its line.
-    pub facts: Facts,
+    /// The queue and its line. Apart, so that a watcher can keep them without the places of all the others.
+    pub facts: Arc<Facts>,
     /// Where each watched entry is.
     pub places: HashMap<EntryId, Place>,
 }
@@ -162,16 +162,20 @@ impl App {
         let mut memory = Memory::default();
         let mut seen_due = Instant::now();
         loop {
-            tokio::select! {
+            let is_hinted = tokio::select! {
                 () = shutdown.cancelled() => return,
-                _ = looks.tick() => {}
-                Some(_hint) = hints.next() => tokio::time::sleep(GATHER).await,
-                () = followed.nudge.notified() => tokio::time::sleep(GATHER).await,
+                _ = looks.tick() => false,
+                Some(_hint) = hints.next() => true,
+                () = followed.nudge.notified() => true,
+            };
+            if is_hinted {
+                tokio::time::sleep(GATHER).await;
             }
             if self.stop_following(event_id, &followed) {
                 return;
             }
-            match self.look(event_id, &followed, &mut memory).await {
+            let is_due = seen_due <= Instant::now();
+            match self.look(event_id, &followed, &mut memory, is_hinted || is_due).await {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
                     tracing::warn!(%event_id, error = %Chain(&error), "failed to look at a followed queue");
@@ -182,7 +186,7 @@ impl App {
                     }
                 }
             }
-            if seen_due <= Instant::now() {
+            if is_due {
                 seen_due = Instant::now() + self.watching.seen_interval;
                 self.seen.note(event_id, memory.positions.keys().copied());
             }
@@ -199,15 +203,22 @@ impl App {
         is_idle
     }
 
-    /// Looks at the queue, and shows what is new.
-    async fn look(&self, event_id: EventId, followed: &Followed, memory: &mut Memory) -> Result<(), Error> {
+    /// Looks at the queue, and shows what is new. Redis follows Postgres a moment later and may have been corrected, so
+    /// after a hint, and every now and then, places are asked for `again` although the queue is as it was.
+    async fn look(
+        &self,
+        event_id: EventId,
+        followed: &Followed,
+        memory: &mut Memory,
+        again: bool,
+    ) -> Result<(), Error> {
         let watched: HashMap<EntryId, Watched> = lock(&followed.watched).clone();
         memory.known.retain(|entry_id, _| watched.contains_key(entry_id));
         let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
         let new: Vec<EntryId> =
             watched.keys().filter(|entry_id| !memory.known.contains_key(entry_id)).copied().collect();
         let is_same = memory.revision == Some(facts.line.revision) && memory.state == Some(facts.queue.state);
-        if is_same && new.is_empty() {
+        if is_same && new.is_empty() && !again {
             return Ok(());
         }
         let mut moved =
@@ -228,7 +239,8 @@ impl App {
         memory.stand(&waiting, &positions);
         memory.revision = Some(facts.line.revision);
         memory.state = Some(facts.queue.state);
-        followed.views.send_replace(Some(Arc::new(View { facts, places: memory.places() })));
+        let view = View { facts: Arc::new(facts), places: memory.places() };
+        followed.views.send_replace(Some(Arc::new(view)));
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use onsale_types::{EntryId, EventId};
 use tokio::sync::Notify;
 
-use super::{App, lock};
+use super::{App, lock, tell::News};
 use crate::{
     error::Error,
     metrics,
@@ -78,7 +78,11 @@ impl App {
         } else if corrected > 0 {
             tracing::info!(%event_id, entries = corrected, "line in redis corrected");
         }
-        metrics::healed(corrected);
+        if corrected > 0 {
+            metrics::healed(corrected);
+            // No revision tells the watchers of it.
+            self.tell(News::of(event_id)).await;
+        }
         Ok(())
     }
 

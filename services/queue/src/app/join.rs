@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use futures_util::{StreamExt, stream};
 use onsale_kit::{
     batcher::{BatchOutcome, Batcher, BatcherConfig, Processor},
     tasks::Tasks,
@@ -29,6 +30,9 @@ use crate::{
 
 /// The index that knows which request made which entry.
 const REQUEST_INDEX: &str = "entry_request";
+
+/// Events of one batch worked on at a time.
+const EVENTS_CONCURRENCY: usize = 4;
 
 /// A customer who wants to join.
 #[derive(Clone, Debug)]
@@ -115,8 +119,9 @@ impl Processor<Join> for Lane {
             let answers = self.app.join_together(event_id, &group).await;
             indexes.into_iter().zip(answers).collect::<Vec<_>>()
         });
+        // A few at a time: a batch that names many events, known or not, must not take every connection.
         let mut answers: Vec<_> =
-            futures_util::future::join_all(groups).await.into_iter().flatten().collect();
+            stream::iter(groups).buffer_unordered(EVENTS_CONCURRENCY).flat_map(stream::iter).collect().await;
         answers.sort_by_key(|(index, _)| *index);
         BatchOutcome::Answered(answers.into_iter().map(|(_, answer)| answer).collect())
     }

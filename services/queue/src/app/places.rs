@@ -16,7 +16,10 @@ use super::heal::Healing;
 use crate::{
     error::Error,
     metrics,
-    store::{entries, ranks::Ranks},
+    store::{
+        entries,
+        ranks::{Move, Ranks},
+    },
 };
 
 /// Positions asked of Redis in one call.
@@ -62,14 +65,15 @@ impl Places {
 
     async fn of_chunk(&self, event_id: EventId, asked: &[(EntryId, u64)]) -> Result<Vec<Option<u64>>, Error> {
         let ids: Vec<EntryId> = asked.iter().map(|(entry_id, _)| *entry_id).collect();
-        let known = match self.ranks.positions(event_id, &ids).await {
-            Ok(Some(positions)) if positions.len() == asked.len() => positions,
-            Ok(_) => vec![None; asked.len()],
+        let answered = match self.ranks.positions(event_id, &ids).await {
+            Ok(positions) => positions.filter(|positions| positions.len() == asked.len()),
             Err(error) => {
                 tracing::debug!(%event_id, error = %Chain(&error), "positions are counted in postgres");
-                vec![None; asked.len()]
+                None
             }
         };
+        let is_loaded = answered.is_some();
+        let known = answered.unwrap_or_else(|| vec![None; asked.len()]);
         let missing: Vec<u64> = known
             .iter()
             .zip(asked)
@@ -84,10 +88,23 @@ impl Places {
         if !counted.is_empty() {
             // They wait, and Redis did not know it.
             metrics::counted_in_postgres(counted.len());
+            if is_loaded {
+                self.correct(event_id, asked, &counted).await;
+            }
             self.healing.want(event_id);
         }
         let positions = known.into_iter().zip(asked);
         Ok(positions.map(|(known, (_, seq))| known.or_else(|| counted.get(seq).copied())).collect())
+    }
+
+    /// Tells Redis of those who wait although it believes to know everybody. A long line is compared only when its count is
+    /// wrong, and one that is there for nothing makes it look right.
+    async fn correct(&self, event_id: EventId, asked: &[(EntryId, u64)], counted: &HashMap<u64, u64>) {
+        let waits = |(_, seq): &&(EntryId, u64)| counted.contains_key(seq);
+        let moved = Move { joined: asked.iter().filter(waits).copied().collect(), ..Move::default() };
+        if let Err(error) = self.ranks.apply(event_id, &moved).await {
+            tracing::debug!(%event_id, error = %Chain(&error), "failed to correct the line in redis");
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Mutex,
+    time::Duration,
 };
 
 use onsale_types::{EntryId, EventId};
+use tokio::time::Instant;
 
 use super::{App, lock};
 use crate::{error::Error, store::ranks::Marks};
@@ -20,6 +22,8 @@ const CHUNK: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct Seen {
     waiting: Mutex<Waiting>,
+    /// Since when no sign is known to have been missed.
+    complete_since: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -38,18 +42,41 @@ impl Seen {
             }
         }
     }
+
+    /// Whether silence for `idle` is silence: had Redis been away meanwhile, it would have missed the signs.
+    pub fn is_complete_for(&self, idle: Duration) -> bool {
+        lock(&self.complete_since).is_some_and(|since| since.elapsed() >= idle)
+    }
+
+    /// Signs may have been missed until now.
+    pub fn interrupted(&self) {
+        *lock(&self.complete_since) = None;
+    }
+
+    fn carried(&self) {
+        lock(&self.complete_since).get_or_insert_with(Instant::now);
+    }
 }
 
 impl App {
-    /// Carries what was noted to Redis. What cannot be carried is lost: silence counts only after many of them.
+    /// Carries what was noted to Redis. What cannot be carried waits for the next time.
     pub async fn carry_seen(&self) -> Result<(), Error> {
         let waiting = std::mem::take(&mut *lock(&self.seen.waiting));
+        let mut carried = Ok(());
         for (event_id, entries) in waiting.events {
             let entries: Vec<EntryId> = entries.into_iter().collect();
             for chunk in entries.chunks(CHUNK) {
-                self.ranks.mark(event_id, Marks::All, chunk).await?;
+                // One line that cannot be told of keeps no other from it.
+                if let Err(error) = self.ranks.mark(event_id, Marks::All, chunk).await {
+                    self.seen.note(event_id, chunk.iter().copied());
+                    carried = Err(error.into());
+                }
             }
         }
-        Ok(())
+        match &carried {
+            Ok(()) => self.seen.carried(),
+            Err(_) => self.seen.interrupted(),
+        }
+        carried
     }
 }

@@ -18,6 +18,7 @@ use crate::{
         watching::{Heard, Place, Update},
     },
     error::Error,
+    store::queues::Facts,
 };
 
 /// One message of a watcher.
@@ -38,7 +39,10 @@ struct Watching {
     entry: Entry,
     watch: Watch,
     heard: Heard,
-    view: Arc<View>,
+    /// What is true of the queue, and where the entry is, as far as is known. Never a whole view: who does not read would
+    /// keep the places of everybody.
+    facts: Arc<Facts>,
+    place: Place,
     /// What is to be told next.
     ready: VecDeque<Update>,
     /// The highest revision told.
@@ -67,19 +71,18 @@ impl App {
             }
         };
         let revision = facts.line.revision.max(last_revision);
-        let places = [(entry.entry_id, place)].into();
-        let view = Arc::new(View { facts, places });
         let mut watching = Watching {
             app: Arc::clone(self),
             heard: Heard::nothing(entry.seq),
             watch,
             entry,
-            view: Arc::clone(&view),
+            facts: Arc::new(facts),
+            place,
             ready: VecDeque::new(),
             revision,
             remind_at: Instant::now() + self.watching.position_interval,
         };
-        watching.take(view);
+        watching.hear();
         Ok(stream::unfold(watching, |mut watching| async move {
             let told = watching.next().await?;
             Some((told, watching))
@@ -100,7 +103,7 @@ impl Watching {
             }
             tokio::select! {
                 view = self.watch.changed() => match view {
-                    Some(view) => self.take(view),
+                    Some(view) => self.take(&view),
                     // The process is stopping; the chassis ends the stream with a retryable status.
                     None => std::future::pending().await,
                 },
@@ -110,21 +113,25 @@ impl Watching {
     }
 
     /// Hears what a view has to tell. One that is older than what was told, or does not know the entry yet, has nothing.
-    fn take(&mut self, view: Arc<View>) {
-        if view.facts.line.revision < self.view.facts.line.revision {
+    fn take(&mut self, view: &View) {
+        if view.facts.line.revision < self.facts.line.revision {
             return;
         }
         let Some(place) = view.places.get(&self.entry.entry_id) else { return };
-        let updates = self.heard.hear(place, &view.facts.queue, &view.facts.line);
+        self.place = place.clone();
+        self.facts = Arc::clone(&view.facts);
+        self.hear();
+    }
+
+    fn hear(&mut self) {
+        let updates = self.heard.hear(&self.place, &self.facts.queue, &self.facts.line);
         self.ready.extend(updates);
-        self.revision = self.revision.max(view.facts.line.revision);
-        self.view = view;
+        self.revision = self.revision.max(self.facts.line.revision);
     }
 
     fn remind(&mut self) {
         self.remind_at = Instant::now() + self.app.watching.position_interval;
-        let Some(place) = self.view.places.get(&self.entry.entry_id) else { return };
-        let reminder = self.heard.remind(place, &self.view.facts.queue, &self.view.facts.line);
+        let reminder = self.heard.remind(&self.place, &self.facts.queue, &self.facts.line);
         self.ready.extend(reminder);
     }
 

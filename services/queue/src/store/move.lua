@@ -1,5 +1,6 @@
--- Brings the sorted set of who waits up to date with what was committed in Postgres. Running it twice, late, or in another
--- order than the commits ends in the same set: a seq up to the highest admitted never comes (back) in.
+-- Brings the sorted set of who waits up to date with what was committed in Postgres. May run twice, late, or in another
+-- order than the commits: a seq up to the highest admitted never comes (back) in. Only one who left before a late join of
+-- theirs arrives stands here for nothing, until the line is compared with Postgres.
 -- KEYS: line, waiting. ARGV: highest seq admitted, how many joined, seq and id of each, then the ids of those who went.
 -- Answers 1 when everybody who waits is known here.
 local admitted = math.max(tonumber(redis.call('HGET', KEYS[1], 'admitted') or '0'), tonumber(ARGV[1]))

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::future::try_join;
 use onsale_storage::postgres::{Postgres, Row, Transaction, column};
 use onsale_types::{EventId, OrganizerId, Timestamp};
 use serde::{Serialize, de::DeserializeOwned};
@@ -37,8 +36,8 @@ macro_rules! line_columns {
 
 const ADD_QUEUE: &str = "INSERT INTO queue (event_id) VALUES ($1) ON CONFLICT DO NOTHING";
 const ADD_LINE: &str = "INSERT INTO line (event_id) VALUES ($1) ON CONFLICT DO NOTHING";
-// Two statements: after waiting for the lock, the second sees what was committed meanwhile. One statement would join the
-// new row of `line` with an old one of `queue`.
+// Two statements, one after the other: having waited for the lock, the second sees what was committed meanwhile. One
+// statement would join the new row of `line` with an old one of `queue`.
 const LOCK_LINE: &str = concat!("SELECT ", line_columns!(), " FROM line WHERE event_id = $1 FOR UPDATE");
 const READ_QUEUE: &str =
     concat!("SELECT ", queue_columns!(), ", clock_timestamp() AS now FROM queue WHERE event_id = $1");
@@ -101,13 +100,11 @@ pub async fn lock_any(
     defaults: &Policy,
 ) -> Result<Facts, Error> {
     let id = event_id.as_uuid();
-    let (line, queue) = try_join(async { transaction.query_opt(LOCK_LINE, &[&id]).await }, async {
-        transaction.query_opt(READ_QUEUE, &[&id]).await
-    })
-    .await?;
-    let (Some(line), Some(queue)) = (line, queue) else {
-        return Err(Refusal::EventNotFound { event_id }.into());
-    };
+    // Not sent together: until both are prepared on a connection, nothing says which of them goes first.
+    let line = transaction.query_opt(LOCK_LINE, &[&id]).await?;
+    let line = line.ok_or(Refusal::EventNotFound { event_id })?;
+    let queue = transaction.query_opt(READ_QUEUE, &[&id]).await?;
+    let queue = queue.ok_or(Refusal::EventNotFound { event_id })?;
     let now = time(&queue, "now")?;
     Ok(Facts { queue: read_queue(&queue, defaults)?.at(now), line: read_line(&line)?, now })
 }

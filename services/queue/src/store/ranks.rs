@@ -109,7 +109,7 @@ impl Ranks {
             Marks::New => "new",
         };
         let call = MARK.call().key(&self.keys.seen(event_id)?).arg(which).arg(texts(entries));
-        let _done: i64 = self.redis.run(call.idempotent()).await?;
+        let _done: i64 = self.quick(call.idempotent()).await?;
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use onsale_proto::queue::v1::{self as pb, EntryState};
+use onsale_storage::postgres::{self, Transaction};
 use onsale_testkit::wait_until;
 use uuid::Uuid;
 
@@ -41,6 +42,37 @@ async fn turns_come_in_the_order_of_the_line_with_rising_fencing_numbers() {
     assert_eq!(told, 20);
     let facts = world.snapshot(&event).await.unwrap();
     assert_eq!(facts.waiting_count, 0);
+}
+
+#[tokio::test]
+async fn a_leader_that_is_being_replaced_admits_nobody() {
+    let world = World::start().await;
+    let event = world.open_queue().await;
+    let person = world.join_all(1, &event).await.remove(0);
+    wait_until("somebody leads", SOON, || async {
+        world.count("SELECT count(*) FROM lease WHERE name = 'line-keeper'", &[]).await == 1
+    })
+    .await;
+    let takeover = |transaction: Transaction| {
+        let (world, person, event) = (&world, &person, &event);
+        async move {
+            let take = "UPDATE lease SET epoch = epoch + 1 WHERE name = 'line-keeper'";
+            assert_eq!(transaction.execute(take, &[]).await?, 1);
+            world.inventory.set_free(1_000);
+            wait_until("the old leader asks whether it still leads", SOON, || async {
+                let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                    AND wait_event_type = 'Lock' AND query LIKE '%FROM lease%FOR SHARE%'";
+                world.count(sql, &[]).await > 0
+            })
+            .await;
+            let entry = world.position(person, event).await.unwrap().entry.unwrap();
+            assert_eq!(entry.state(), EntryState::Waiting);
+            Ok::<_, postgres::Error>(())
+        }
+    };
+    world.postgres.transaction("take over", takeover).await.unwrap();
+    // Elected anew, it goes on.
+    assert_eq!(world.turn(&person, &event).await.fencing_number, 1);
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What Redis loses, what a restart forgets, and what silence costs: never a number in line.
 
+use std::time::Duration;
+
 use onsale_proto::{
     auth::v1::Role,
     queue::v1::{EntryState, ExpireReason},
@@ -83,6 +85,69 @@ async fn an_entry_that_redis_alone_lost_or_kept_is_put_right() {
 }
 
 #[tokio::test]
+async fn a_watcher_hears_the_right_position_once_redis_has_been_put_right() {
+    let world = World::start().await;
+    let event = world.open_queue().await;
+    let people = world.join_all(2, &event).await;
+    wait_until("redis knows the line", SOON, || is_loaded(&world, &event)).await;
+    let mut watcher = world.watch(&people[1], &event).await.unwrap();
+    watcher.until_position(2).await;
+    let keys = Keys::new(world.redis.keyspace("queue").unwrap());
+    let event_id = EventId::parse(&event).unwrap();
+    let (line, waiting) = (keys.line(event_id).unwrap(), keys.waiting(event_id).unwrap());
+    let ghost = Command::new("ZADD").key(&waiting).arg(1).arg(Uuid::now_v7().to_string());
+    let _added: i64 = world.redis.run(ghost).await.unwrap();
+    // The queue moves, and the watcher is told what Redis believes.
+    let third = world.join_all(1, &event).await.remove(0);
+    watcher.until_position(3).await;
+    // The line is compared; nothing moves any more.
+    let forgotten = Command::new("HDEL").key(&line).arg("loaded");
+    let _removed: i64 = world.redis.run(forgotten).await.unwrap();
+    assert_eq!(world.position(&third, &event).await.unwrap().position, 3);
+    watcher.until_position(2).await;
+}
+
+/// Puts people in line who never ask for anything.
+async fn crowd(world: &World, event: &str, count: i64) {
+    let sql = "WITH crowd AS (
+            INSERT INTO entry (entry_id, event_id, customer_id, seq, state, revision, join_time, display_name, avatar_url,
+                request_id, fingerprint)
+            SELECT gen_random_uuid(), $1, gen_random_uuid(), seq, 'WAITING', 1, now(), '', '', gen_random_uuid(),
+                gen_random_uuid()
+            FROM generate_series(1, $2::bigint) AS seq RETURNING 1)
+        UPDATE line SET last_seq = $2, waiting_count = $2, revision = revision + 1
+        WHERE event_id = $1 AND (SELECT count(*) FROM crowd) = $2";
+    let event_id = Uuid::parse_str(event).unwrap();
+    assert_eq!(world.postgres.execute("crowd", sql, &[&event_id, &count]).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn in_a_long_line_too_an_entry_that_redis_lost_for_another_is_put_right() {
+    let world = World::start_with(&[("RECONCILE__INTERVAL", "300ms")]).await;
+    let event = world.open_queue().await;
+    crowd(&world, &event, 20_100).await;
+    let person = world.join_all(1, &event).await.remove(0);
+    wait_until("redis knows the line", SOON, || is_loaded(&world, &event)).await;
+    let entry = world.position(&person, &event).await.unwrap().entry.unwrap().entry_id;
+    let keys = Keys::new(world.redis.keyspace("queue").unwrap());
+    let waiting = keys.waiting(EventId::parse(&event).unwrap()).unwrap();
+    // The count stays right.
+    let ghost = Uuid::now_v7().to_string();
+    let kept = Command::new("ZADD").key(&waiting).arg(2).arg(&ghost);
+    let lost = Command::new("ZREM").key(&waiting).arg(&entry);
+    let _added: i64 = world.redis.run(kept).await.unwrap();
+    let _removed: i64 = world.redis.run(lost).await.unwrap();
+    wait_until("redis is right", SOON, || async {
+        assert_eq!(world.position(&person, &event).await.unwrap().position, 20_101);
+        let rank = |member: &str| Command::new("ZSCORE").key(&waiting).arg(member);
+        let known: Option<u64> = world.redis.run(rank(&entry)).await.unwrap();
+        let ghost: Option<u64> = world.redis.run(rank(&ghost)).await.unwrap();
+        known == Some(20_101) && ghost.is_none()
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_restart_on_the_same_stores_keeps_every_place_turn_and_number() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "1")]).await;
     let event = world.selling_queue().await;
@@ -117,4 +182,39 @@ async fn who_is_silent_for_too_long_loses_the_place_and_who_watches_does_not() {
     // Lost signs count as signs just made.
     wipe(&world, &event).await;
     assert_eq!(world.position(&people[1], &event).await.unwrap().position, 1);
+}
+
+#[tokio::test]
+async fn signs_of_life_that_redis_could_not_take_cost_nobody_the_place() {
+    let world = World::start_with(&[
+        ("POLICY__IDLE_TIMEOUT", "3s"),
+        ("SWEEP__IDLE_INTERVAL", "50ms"),
+        ("WATCH__SEEN_INTERVAL", "1s"),
+    ])
+    .await;
+    let event = world.open_queue().await;
+    let person = world.join_all(1, &event).await.remove(0);
+    let mut watcher = world.watch(&person, &event).await.unwrap();
+    watcher.until_position(1).await;
+    wait_until("silence since joining would be too long", SOON, || async {
+        let sql = "SELECT count(*) FROM entry WHERE join_time < now() - interval '4 seconds'";
+        world.count(sql, &[]).await == 1
+    })
+    .await;
+    let entry = world.position(&person, &event).await.unwrap().entry.unwrap().entry_id;
+    let keys = Keys::new(world.redis.keyspace("queue").unwrap());
+    let seen = keys.seen(EventId::parse(&event).unwrap()).unwrap();
+    // For two seconds nothing can be noted; then Redis is back with what it had long ago.
+    let _set: String = world.redis.run(Command::new("SET").key(&seen).arg("away")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let _removed: i64 = world.redis.run(Command::new("DEL").key(&seen)).await.unwrap();
+    let old = Command::new("ZADD").key(&seen).arg(1).arg(&entry);
+    let _added: i64 = world.redis.run(old).await.unwrap();
+    wait_until("a sign is noted again", SOON, || async {
+        let score = Command::new("ZSCORE").key(&seen).arg(&entry);
+        world.redis.run::<Option<f64>>(score).await.unwrap().is_none_or(|millis| millis > 1.0)
+    })
+    .await;
+    let standing = world.position(&person, &event).await.unwrap();
+    assert_eq!(standing.entry.unwrap().state(), EntryState::Waiting);
 }
