@@ -13,6 +13,9 @@ use serde::Deserialize;
 /// Payment reads no longer webhook.
 const WEBHOOK_BYTES_MAX: usize = 1024 * 1024;
 
+/// More would be no bound.
+const IN_FLIGHT_MAX: usize = 1_000_000;
+
 /// All settings but the chassis' own.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,6 +51,7 @@ pub struct HttpConfig {
     pub header_timeout: Duration,
     #[serde(with = "humantime_serde")]
     pub request_timeout: Duration,
+    pub requests_in_flight_max: usize,
     pub cors_origins: Vec<String>,
     pub webhook_bytes_max: usize,
 }
@@ -100,6 +104,8 @@ impl HttpConfig {
         refuse(self.connections_max == 0, "connections_max", "must be at least 1");
         refuse(self.header_timeout.is_zero(), "header_timeout", "must be above zero");
         refuse(self.request_timeout.is_zero(), "request_timeout", "must be above zero");
+        let is_count = (1..=IN_FLIGHT_MAX).contains(&self.requests_in_flight_max);
+        refuse(!is_count, "requests_in_flight_max", "must be from 1 to 1000000");
         let is_origin = |origin: &String| !origin.is_empty() && HeaderValue::from_str(origin).is_ok();
         refuse(!self.cors_origins.iter().all(is_origin), "cors_origins", "must be origins, or \"*\"");
         let is_bounded = (1..=WEBHOOK_BYTES_MAX).contains(&self.webhook_bytes_max);

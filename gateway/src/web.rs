@@ -8,7 +8,7 @@
 //! | `POST /dev/sign-in`, `GET /.well-known/jwks.json` | only where the settings switch them on |
 //! | `GET /` | what this is |
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -19,10 +19,10 @@ use axum::{
 };
 use http::{HeaderName, HeaderValue, Method, header};
 use onsale_kit::{BuildError, client::Channel, server::Chassis};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use self::{connections::Connections, sign_in::SignIn, webhooks::Webhooks};
+use self::{answer::Bounds, connections::Connections, sign_in::SignIn, webhooks::Webhooks};
 use crate::config::{Config, HttpConfig};
 
 mod answer;
@@ -64,9 +64,12 @@ fn router(config: &Config, chassis: &Chassis, payment: Channel) -> Result<Router
         tracing::warn!("sign-in for development is open: anybody can be anybody");
         plain = plain.merge(sign_in.router());
     }
-    let time_max = config.http.request_timeout;
+    let bounds = Bounds {
+        places: Arc::new(Semaphore::new(config.http.requests_in_flight_max)),
+        time_max: config.http.request_timeout,
+    };
     let plain =
-        plain.layer(middleware::from_fn(move |request, next| answer::in_time(time_max, request, next)));
+        plain.layer(middleware::from_fn(move |request, next| answer::within(bounds.clone(), request, next)));
     let router = plain.fallback_service(calls::service(chassis.entrance()));
     Ok(match cors(&config.http) {
         Some(cors) => router.layer(cors),

@@ -1,6 +1,6 @@
 //! Answers in HTTP's own words: a status and, where it is not a success, a sentence as JSON.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use tokio::sync::Semaphore;
 
 /// When to come again, for those who can.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("5");
@@ -22,9 +23,21 @@ pub(super) fn refuse(status: StatusCode, sentence: impl Into<String>) -> Respons
     response
 }
 
-/// The answer, unless it takes longer than `time_max`: the caller may be sending its body drop by drop.
-pub(super) async fn in_time(time_max: Duration, request: Request, next: Next) -> Response {
-    match tokio::time::timeout(time_max, next.run(request)).await {
+/// How much may be asked of us at once, and for how long.
+#[derive(Clone)]
+pub(super) struct Bounds {
+    /// A permit for each request that may still be answered. Each may hold a whole body in memory.
+    pub(super) places: Arc<Semaphore>,
+    /// For one request: the caller may be sending its body drop by drop.
+    pub(super) time_max: Duration,
+}
+
+/// The answer, unless it would go beyond the bounds.
+pub(super) async fn within(bounds: Bounds, request: Request, next: Next) -> Response {
+    let Ok(_place) = bounds.places.try_acquire() else {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests at once; try again");
+    };
+    match tokio::time::timeout(bounds.time_max, next.run(request)).await {
         Ok(response) => response,
         Err(_elapsed) => refuse(StatusCode::SERVICE_UNAVAILABLE, "it took too long; try again"),
     }

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::Router;
+use http::Request;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto::Builder, graceful::GracefulShutdown},
@@ -13,7 +14,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
-use tokio_util::{sync::WaitForCancellationFutureOwned, task::TaskTracker};
+use tokio_util::{
+    sync::{CancellationToken, WaitForCancellationFutureOwned},
+    task::TaskTracker,
+};
+use tower::ServiceExt;
 
 use crate::config::HttpConfig;
 
@@ -42,6 +47,7 @@ impl Connections {
     /// Accepts connections until the drain, then waits for those that are open. The chassis bounds that wait.
     pub(super) async fn serve(self, listener: TcpListener, router: Router) {
         let builder = Arc::new(builder(&self.config));
+        let header_timeout = self.config.header_timeout;
         let places = Arc::new(Semaphore::new(self.config.connections_max));
         let graceful = GracefulShutdown::new();
         let tracker = TaskTracker::new();
@@ -65,10 +71,15 @@ impl Connections {
             tracker.spawn(async move {
                 let _place = place;
                 let io = TokioIo::new(without_delay(stream));
-                let served = builder.serve_connection(io, TowerToHyperService::new(router)).into_owned();
-                // Peers vanish all the time; that is news only to who looks for it.
-                if let Err(error) = watcher.watch(served).await {
-                    tracing::debug!(error, "a connection ended early");
+                let begun = CancellationToken::new();
+                let service = router.map_request(note(begun.clone()));
+                let served = builder.serve_connection(io, TowerToHyperService::new(service)).into_owned();
+                tokio::select! {
+                    // Peers vanish all the time; that is news only to who looks for it.
+                    served = watcher.watch(served) => if let Err(error) = served {
+                        tracing::debug!(error, "a connection ended early");
+                    },
+                    () = silence(begun, header_timeout) => tracing::debug!("a connection asked for nothing"),
                 }
             });
         }
@@ -93,6 +104,22 @@ fn builder(config: &HttpConfig) -> Builder<TokioExecutor> {
         .keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT);
     builder
+}
+
+/// Notes that a request has begun.
+fn note<B>(begun: CancellationToken) -> impl FnMut(Request<B>) -> Request<B> + Clone {
+    move |request| {
+        begun.cancel();
+        request
+    }
+}
+
+/// Done when no request has begun within `time_max`. The builder bounds only the headers of HTTP/1.1, and not the wait for the
+/// first bytes, which tell it the version.
+async fn silence(begun: CancellationToken, time_max: Duration) {
+    if tokio::time::timeout(time_max, begun.cancelled()).await.is_ok() {
+        std::future::pending().await
+    }
 }
 
 fn without_delay(stream: TcpStream) -> TcpStream {

@@ -11,6 +11,7 @@ mod identity;
 mod raw;
 mod rest;
 mod sign_in;
+mod silence;
 mod streams;
 mod support;
 mod webhooks;

@@ -2,10 +2,11 @@
 
 use onsale_kit::error::DOMAIN;
 use onsale_proto::payment::v1::{HandleWebhookRequest, HandleWebhookResponse, Provider};
+use tokio::io::AsyncWriteExt;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::support::{Door, Envoy, http_client};
+use crate::support::{Door, Envoy, PATIENCE, http_client};
 
 const HANDLE: &str = "/onsale.payment.v1.PaymentInternalService/HandleWebhook";
 
@@ -89,5 +90,23 @@ async fn what_is_no_webhook_does_not_reach_payment() {
     let read = http_client().get(url("stripe")).send().await.expect("an answer");
     assert_eq!(read.status(), 405);
     assert!(door.services.seen().is_empty());
+    door.close().await;
+}
+
+#[tokio::test]
+async fn webhooks_that_come_drop_by_drop_take_no_more_than_their_places() {
+    let door =
+        Door::open_with(&[("HTTP__REQUESTS_IN_FLIGHT_MAX", "1"), ("HTTP__REQUEST_TIMEOUT", "2s")]).await;
+    let mut slow = tokio::net::TcpStream::connect(door.http).await.expect("the port is open");
+    let head = b"POST /webhooks/sandbox HTTP/1.1\r\nhost: door\r\ncontent-length: 10\r\n\r\n{";
+    slow.write_all(head).await.expect("the request begins");
+    let post = async || {
+        let request = http_client().post(format!("http://{}/webhooks/sandbox", door.http)).body("{}");
+        request.send().await.expect("an answer")
+    };
+    onsale_testkit::wait_until("the place is taken", PATIENCE, async || post().await.status() == 503).await;
+    assert!(post().await.headers().contains_key("retry-after"));
+    onsale_testkit::wait_until("the slow one has lost it", PATIENCE, async || post().await.status() == 200)
+        .await;
     door.close().await;
 }

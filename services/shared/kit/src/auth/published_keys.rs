@@ -7,7 +7,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,10 @@ use crate::{
     error::Chain,
 };
 
+/// Calls that may wait for one fetch. Anybody can name a key, and an issuer may be slow: were there no bound, strangers could
+/// take all places of the server by waiting.
+const WAITING_MAX: usize = 256;
+
 /// The published keys of one issuer.
 pub(super) struct PublishedKeys {
     issuer: Arc<str>,
@@ -26,6 +30,8 @@ pub(super) struct PublishedKeys {
     state: watch::Sender<State>,
     /// Asks the task to fetch now.
     wanted: Notify,
+    /// A permit for each call that may still wait.
+    waiting: Semaphore,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -55,6 +61,7 @@ impl PublishedKeys {
             config: config.clone(),
             state: watch::Sender::new(State::default()),
             wanted: Notify::new(),
+            waiting: Semaphore::new(WAITING_MAX),
         }
     }
 
@@ -63,8 +70,10 @@ impl PublishedKeys {
         self.state.borrow().keys.clone()
     }
 
-    /// Has the keys fetched and waits for that, unless they were asked for a moment ago. Whether there was an attempt.
+    /// Has the keys fetched and waits for that, unless they were asked for a moment ago or too many wait already. Whether there
+    /// was an attempt.
     pub(super) async fn renew(&self) -> bool {
+        let Ok(_permit) = self.waiting.try_acquire() else { return false };
         let mut state = self.state.subscribe();
         if self.is_too_soon(state.borrow_and_update().attempt_end) {
             return false;
@@ -193,4 +202,32 @@ impl fmt::Debug for PublishedKeys {
 fn jittered(interval: Duration) -> Duration {
     let thousandths = rand::random_range(900..=1_000_u32);
     interval.saturating_mul(thousandths) / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use futures_util::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_so_many_calls_wait_for_an_issuer() {
+        let config = KeyFetchConfig {
+            interval: Duration::from_secs(300),
+            interval_min: Duration::from_secs(10),
+            timeout: Duration::from_secs(3),
+            document_bytes_max: 1024,
+        };
+        // Nobody follows them, as with an issuer that does not answer.
+        let keys = PublishedKeys::new("issuer".into(), "http://127.0.0.1:1", &config);
+        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(keys.renew())).collect();
+        for call in &mut waiting {
+            assert_eq!(poll!(call), Poll::Pending);
+        }
+        assert_eq!(poll!(Box::pin(keys.renew())), Poll::Ready(false), "one too many is answered at once");
+        waiting.pop();
+        assert_eq!(poll!(Box::pin(keys.renew())), Poll::Pending, "a place is free again");
+    }
 }

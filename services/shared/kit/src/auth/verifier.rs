@@ -120,6 +120,10 @@ impl Verifier {
         let identity = Arc::new(issuer.identity(&claims));
         self.check_expiry(&identity, now)?;
         self.verified.insert(token.as_bytes().into(), Arc::clone(&identity));
+        // New keys come before the cache is cleared, so a verdict by old ones that was remembered after that is noticed here.
+        if !issuer.keys.current().is_some_and(|current| Arc::ptr_eq(&current, &keys)) {
+            self.verified.remove(token.as_bytes());
+        }
         Ok(identity)
     }
 
