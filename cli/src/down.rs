@@ -6,7 +6,10 @@ use anyhow::bail;
 use onsale_testkit::stack::process::{self, Signal};
 use tokio::time::Instant;
 
-use crate::up::{DIRECTORY_DEFAULT, Folder};
+use crate::{
+    output,
+    up::{DIRECTORY_DEFAULT, Folder},
+};
 
 /// Six tiers stop one after the other, each in a few seconds at worst.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,7 +28,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let folder = Folder::locate(&arguments.directory)?;
     let place = folder.root().display();
     let Some(supervisor) = folder.supervisor() else {
-        println!("no mesh runs in {place}");
+        output::say(format_args!("no mesh runs in {place}"));
         return Ok(());
     };
     process::send(supervisor, Signal::Terminate)?;
@@ -36,6 +39,6 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    println!("the mesh in {place} has stopped");
+    output::say(format_args!("the mesh in {place} has stopped"));
     Ok(())
 }

@@ -15,6 +15,7 @@ mod bench;
 mod down;
 mod logs;
 mod migrate;
+mod output;
 mod sandbox;
 mod status;
 

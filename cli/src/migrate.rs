@@ -3,6 +3,8 @@
 use anyhow::Context;
 use onsale_storage::{migrate, postgres::PostgresConfig};
 
+use crate::output;
+
 /// Arguments of `onsale migrate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -34,8 +36,8 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         };
         let files = files.with_context(|| format!("schema {schema}"))?;
         match files.as_slice() {
-            [] => println!("{schema}: up to date"),
-            files => println!("{schema}: {verb} {}", files.join(", ")),
+            [] => output::say(format_args!("{schema}: up to date")),
+            files => output::say(format_args!("{schema}: {verb} {}", files.join(", "))),
         }
     }
     Ok(())

@@ -6,9 +6,12 @@ use anyhow::Context;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::up::{
-    DIRECTORY_DEFAULT, Folder,
-    manifest::{Manifest, ProcessFacts, ProcessState},
+use crate::{
+    output,
+    up::{
+        DIRECTORY_DEFAULT, Folder,
+        manifest::{Manifest, ProcessFacts, ProcessState},
+    },
 };
 
 /// What `onsale status` takes.
@@ -46,11 +49,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let running = folder.supervisor().is_some();
     let status = match Manifest::read_in(&folder) {
         Ok(manifest) if running => look(manifest).await?,
+        // It is there and not for our eyes, most likely because the mesh is somebody else's.
+        Err(error) if running && folder.manifest().exists() => return Err(error),
         // A manifest without a supervisor is what a killed one left behind.
         Ok(_) | Err(_) => Status { running, well: false, processes: Vec::new() },
     };
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&status)?);
+        output::say(serde_json::to_string_pretty(&status)?);
     } else {
         show(&status, &folder);
     }
@@ -77,14 +82,14 @@ async fn look(manifest: Manifest) -> anyhow::Result<Status> {
 fn show(status: &Status, folder: &Folder) {
     let place = folder.root().display();
     if !status.running {
-        println!("no mesh runs in {place}: start one with `make up`");
+        output::say(format_args!("no mesh runs in {place}: start one with `make up`"));
         return;
     }
     if status.processes.is_empty() {
-        println!("the mesh in {place} is starting or stopping");
+        output::say(format_args!("the mesh in {place} is starting or stopping"));
         return;
     }
-    println!("{:<14}{:<12}{:<10}{:<10}address", "name", "state", "pid", "restarts");
+    output::say(format_args!("{:<14}{:<12}{:<10}{:<10}address", "name", "state", "pid", "restarts"));
     for ProcessStatus { facts, answers } in &status.processes {
         let state = match facts.state {
             ProcessState::Ready if !answers => "silent",
@@ -96,6 +101,7 @@ fn show(status: &Status, folder: &Folder) {
         };
         let pid = facts.pid.map(|pid| pid.to_string()).unwrap_or_default();
         let addresses = facts.addresses.join(" ");
-        println!("{:<14}{state:<12}{pid:<10}{:<10}{addresses}", facts.name, facts.restarts);
+        let restarts = facts.restarts;
+        output::say(format_args!("{:<14}{state:<12}{pid:<10}{restarts:<10}{addresses}", facts.name));
     }
 }

@@ -22,6 +22,7 @@ use std::{
     path::{Path, PathBuf},
     process::exit,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
@@ -45,6 +46,10 @@ pub const DIRECTORY_DEFAULT: &str = ".onsale";
 const DATABASE: &str = "onsale";
 /// What a shell reports for a process that was interrupted.
 const INTERRUPTED: i32 = 130;
+
+/// How long a program that prepared a store may need to notice that nobody wants it any more.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What `onsale up` takes.
 #[derive(Debug, clap::Args)]
@@ -70,7 +75,6 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut interrupts = Interrupts::listen()?;
     let folder = Folder::locate(&arguments.directory)?;
-    folder.create()?;
     let _lock = match folder.take()? {
         Holder::Us(lock) => lock,
         Holder::Another { pid } => bail!(
@@ -82,7 +86,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let elsewhere = (arguments.directory != Path::new(DIRECTORY_DEFAULT))
         .then(|| format!(" --directory {}", folder.root().display()));
     let remains = arguments.temporary.then(|| folder.clone());
-    let mut mesh = prepare(folder, arguments).await?;
+    let mut mesh = match prepare(folder, arguments).await {
+        Ok(mesh) => mesh,
+        Err(error) => {
+            clear(remains.as_ref()).await?;
+            return Err(error);
+        }
+    };
     let started = tokio::select! {
         started = mesh.start() => started.map(|()| true),
         () = interrupts.next() => Ok(false),
@@ -100,10 +110,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     };
     tokio::select! {
         () = mesh.stop() => {
-            if let Some(folder) = remains {
-                stores::wipe_elsewhere(&folder);
-                folder.remove()?;
-            }
+            clear(remains.as_ref()).await?;
             lived
         }
         // Who asks twice does not want to wait: the kernel ends the children of a process that is gone.
@@ -111,13 +118,27 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
 }
 
+/// Removes a folder that was for this time only.
+async fn clear(temporary: Option<&Folder>) -> anyhow::Result<()> {
+    let Some(folder) = temporary else { return Ok(()) };
+    let end = Instant::now() + REMOVAL_PATIENCE;
+    // A program that was preparing a store may still write for a moment.
+    while let Err(error) = stores::wipe(folder) {
+        if Instant::now() >= end {
+            return Err(error);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    folder.remove()
+}
+
 /// Everything that can be refused before the first process starts.
 async fn prepare(folder: Folder, arguments: Arguments) -> anyhow::Result<Mesh> {
+    folder.create()?;
     mesh::withdraw(&folder);
     leftovers::wait_until_gone(&folder).await?;
     if arguments.fresh {
-        stores::wipe_elsewhere(&folder);
-        folder.wipe()?;
+        stores::wipe(&folder)?;
         folder.create()?;
     }
     folder.check_room()?;

@@ -131,3 +131,52 @@ fn logs_show_the_end_of_each_log() {
     let complaint = refusal(&onsale(directory.path(), &["logs", "nobody"]).output().unwrap());
     assert!(complaint.contains("there are claim, queue"), "{complaint}");
 }
+
+#[test]
+fn a_folder_with_other_things_in_it_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let precious = directory.path().join("precious.txt");
+    std::fs::write(&precious, "mine").unwrap();
+    for arguments in [["up", "--fresh"], ["up", "--temporary"]] {
+        let complaint = refusal(&onsale(directory.path(), &arguments).output().unwrap());
+        assert!(complaint.contains("not a mesh's folder"), "{complaint}");
+    }
+    // Once a mesh lives in it, what somebody puts there stays all the same.
+    File::create(directory.path().join("lock")).unwrap();
+    let output = onsale(directory.path(), &["up", "--temporary", "--ports", "free"])
+        .env("PATH", directory.path())
+        .output()
+        .unwrap();
+    assert!(refusal(&output).contains("is not installed"));
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing of the mesh is left");
+}
+
+#[test]
+fn a_temporary_folder_is_gone_when_nothing_could_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("mesh");
+    let arguments = ["up", "--temporary", "--ports", "free"];
+    let output = onsale(&folder, &arguments).env("PATH", directory.path()).output().unwrap();
+    assert!(refusal(&output).contains("is not installed"));
+    assert!(!folder.exists());
+}
+
+#[test]
+fn nobody_has_to_read_what_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let down = onsale(directory.path(), &["down"]).stdout(writer).output().unwrap();
+    assert!(down.status.success(), "{down:?}");
+}
+
+#[test]
+fn a_front_door_that_is_no_address_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["buy", "--event", "1", "--front-door", "nonsense"];
+    let complaint = refusal(&onsale(directory.path(), &arguments).output().unwrap());
+    assert!(complaint.contains("is not an address"), "{complaint}");
+    let complaint = refusal(&onsale(directory.path(), &["buy"]).output().unwrap());
+    assert!(complaint.contains("make up"), "{complaint}");
+}

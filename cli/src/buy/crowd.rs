@@ -14,7 +14,7 @@ use anyhow::bail;
 use tokio::{task::JoinSet, time::interval};
 
 use super::order::{Order, OrderError, Step, fulfil};
-use crate::front_door::FrontDoor;
+use crate::{front_door::FrontDoor, output};
 
 /// A connection takes this many customers; beyond it another is opened, as a crowd of apps would.
 const CUSTOMERS_PER_CONNECTION: u32 = 64;
@@ -158,14 +158,18 @@ fn summarize(fates: &[Fate], progress: &Progress, elapsed: Duration) -> anyhow::
         let index = times.len().saturating_mul(percent).div_ceil(100).saturating_sub(1);
         times.get(index).copied().unwrap_or_default()
     };
-    println!("{} customers in {}", fates.len(), seconds(elapsed));
-    println!("  bought     {} ({} tickets)", times.len(), progress.tickets.load(Ordering::Relaxed));
-    println!("  sold out   {sold_out}");
-    println!("  failed     {}", failures.values().sum::<usize>());
+    output::say(format_args!("{} customers in {}", fates.len(), seconds(elapsed)));
+    let tickets = progress.tickets.load(Ordering::Relaxed);
+    output::say(format_args!("  bought     {} ({tickets} tickets)", times.len()));
+    output::say(format_args!("  sold out   {sold_out}"));
+    output::say(format_args!("  failed     {}", failures.values().sum::<usize>()));
     for (why, count) in &failures {
-        println!("    {count} × {why}");
+        output::say(format_args!("    {count} × {why}"));
     }
-    println!("  from sign-in to mail: half within {}, 95 % within {}", seconds(at(50)), seconds(at(95)));
+    if !times.is_empty() {
+        let (half, most) = (seconds(at(50)), seconds(at(95)));
+        output::say(format_args!("  from sign-in to mail: half within {half}, 95 % within {most}"));
+    }
     if failures.is_empty() { Ok(()) } else { bail!("some purchases failed") }
 }
 

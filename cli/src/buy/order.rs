@@ -134,7 +134,16 @@ pub async fn fulfil(
     told(Step::Joined { seq, position: standing.position });
     let turn = match standing.turn {
         Some(turn) => turn,
-        None => buyer.turn(|position| told(Step::Moved { position })).await?,
+        None => {
+            // The first word of every stream is where we stand, which is often no news.
+            let mut last = standing.position;
+            let moved = |position| {
+                if std::mem::replace(&mut last, position) != position {
+                    told(Step::Moved { position });
+                }
+            };
+            buyer.turn(moved).await?
+        }
     };
     told(Step::Turn { fencing_number: turn.fencing_number });
     let claim = match claim_where_free(&buyer, &person, order, &turn.token, deadline).await {
@@ -155,7 +164,9 @@ pub async fn fulfil(
     }
     told(Step::Paid(payment));
     let count = claim.items.iter().map(|item| item.units.len()).sum();
-    told(Step::Ticketed(buyer.tickets(&claim.claim_id, count).await?));
+    let mut tickets = buyer.tickets(&claim.claim_id, count).await?;
+    tickets.sort_by_key(|ticket| ticket.unit.as_ref().map(|unit| unit.number));
+    told(Step::Ticketed(tickets));
     if let Some(url) = &order.mail_url {
         told(Step::Mailed(wait_for_mail(door, url, email, deadline).await?));
     }

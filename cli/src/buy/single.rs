@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::order::{Order, Step, fulfil};
-use crate::front_door::FrontDoor;
+use crate::{front_door::FrontDoor, output};
 
 /// Buys as `email` and prints each step.
 pub(super) async fn buy(door: &FrontDoor, email: &str, order: &Order) -> anyhow::Result<()> {
@@ -16,10 +16,11 @@ pub(super) async fn buy(door: &FrontDoor, email: &str, order: &Order) -> anyhow:
 fn say(elapsed: Duration, step: &Step, mail_url: &str) {
     let mut lines = describe(step, mail_url).into_iter();
     if let Some(first) = lines.next() {
-        println!("{:>4}.{:03} s  {first}", elapsed.as_secs(), elapsed.subsec_millis());
+        let (seconds, millis) = (elapsed.as_secs(), elapsed.subsec_millis());
+        output::say(format_args!("{seconds:>4}.{millis:03} s  {first}"));
     }
     for line in lines {
-        println!("            {line}");
+        output::say(format_args!("            {line}"));
     }
 }
 
@@ -44,7 +45,10 @@ fn describe(step: &Step, mail_url: &str) -> Vec<String> {
         Step::PaymentOpen(payment) => vec![format!("paying at {}", payment.checkout_url)],
         Step::Paid(_) => vec!["paid".to_owned()],
         Step::Ticketed(tickets) => {
-            let mut lines = vec![format!("{} tickets are mine", tickets.len())];
+            let mut lines = match tickets.len() {
+                1 => vec!["1 ticket is mine".to_owned()],
+                count => vec![format!("{count} tickets are mine")],
+            };
             lines.extend(tickets.iter().map(|ticket| {
                 let unit = ticket.unit.iter().cloned().collect::<Vec<_>>();
                 format!("{} {}  {}", ticket.sector_name, units(&unit), ticket.code)

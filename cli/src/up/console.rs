@@ -1,9 +1,11 @@
 //! What `onsale up` tells whoever watches: on a terminal one line that changes while the mesh starts, elsewhere plain lines.
 
 use std::{
-    io::{IsTerminal, Write},
+    io::IsTerminal,
     time::{Duration, Instant},
 };
+
+use crate::output;
 
 /// More names would not fit into the line, and a line that wraps cannot be taken back.
 const NAMES_MAX: usize = 3;
@@ -30,14 +32,14 @@ impl Console {
     /// A line that stays.
     pub(crate) fn say(&mut self, text: &str) {
         self.clear();
-        println!("{text}");
+        output::say(text);
         self.draw();
     }
 
     /// A process became ready: worth a line only where no line changes.
     pub(crate) fn ready(&mut self, name: &str) {
         if !self.terminal {
-            println!("{name} is ready ({})", seconds(self.elapsed()));
+            output::say(format_args!("{name} is ready ({})", seconds(self.elapsed())));
         }
     }
 
@@ -65,15 +67,14 @@ impl Console {
 
     fn clear(&self) {
         if self.live.is_some() {
-            print!("\r\x1b[K");
+            output::write("\r\x1b[K");
         }
     }
 
     fn draw(&self) {
         if let Some(live) = &self.live {
-            print!("{live}");
+            output::write(live);
         }
-        let _ = std::io::stdout().flush();
     }
 }
 

@@ -1,18 +1,26 @@
 //! The folder a mesh lives in: where each thing lies, and who may use it. One mesh at a time: the lock says whose it is.
 
 use std::{
+    ffi::OsStr,
     fs::{File, TryLockError},
     io::{Read, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use super::DIRECTORY_DEFAULT;
 
 /// Free space without which nothing is started: a new database alone needs this much.
 const ROOM_MIN_BYTES: usize = 64 * 1024 * 1024;
+
+/// What a mesh keeps in its folder besides the lock: folders, and files, of which there may be halves (see [`write_private`]).
+const FOLDERS: [&str; 5] = ["config", "data", "logs", "run", "secrets"];
+const FILES: [&str; 4] = ["mesh.json", "ports.json", "demo.json", "room"];
+const HALF: &str = "new";
+/// Where whoever starts a mesh in the background may send what we say.
+const OWN_LOG: &str = "up.log";
 
 /// A folder, and the names of what is in it.
 #[derive(Clone, Debug)]
@@ -86,26 +94,45 @@ impl Folder {
         self.root.join("lock")
     }
 
-    /// Makes the folder and its parts. Private things are made private by who writes them.
+    /// Makes its parts, once it is ours. Private things are made private by who writes them.
     pub(crate) fn create(&self) -> anyhow::Result<()> {
-        let parts = ["config", "logs", "run", "data", "secrets"].map(|part| self.root.join(part));
-        for part in &parts {
-            std::fs::create_dir_all(part).with_context(|| {
-                format!("cannot write in {}: choose another folder with --directory", self.root.display())
-            })?;
+        for part in FOLDERS {
+            std::fs::create_dir_all(self.root.join(part)).with_context(|| self.unusable())?;
         }
         let private = std::fs::Permissions::from_mode(0o700);
         for part in ["config", "secrets"] {
             std::fs::set_permissions(self.root.join(part), private.clone())
-                .with_context(|| format!("failed to make {part} private"))?;
+                .with_context(|| self.unusable())?;
         }
         Ok(())
     }
 
-    /// Takes the folder for us, unless a mesh runs in it. The lock ends with our process, however it ends.
+    fn unusable(&self) -> String {
+        format!("cannot write in {}: choose another folder with --directory", self.root.display())
+    }
+
+    /// A folder in which a mesh has lived has its lock. Any other must hold nothing: it may be wiped later.
+    fn refuse_foreign(&self) -> anyhow::Result<()> {
+        if self.lock_file().exists() {
+            return Ok(());
+        }
+        let entries = std::fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
+        match entries.map(|entry| entry.path()).find(|path| !is_ours(path) && !path.ends_with(OWN_LOG)) {
+            Some(foreign) => bail!(
+                "{} is not a mesh's folder, it has {:?}: choose an empty one with --directory",
+                self.root.display(),
+                foreign.file_name().unwrap_or_default(),
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the folder for us, unless a mesh runs in it or it is somebody else's; makes it if it is not there. The lock ends with our process, however it ends.
     pub(crate) fn take(&self) -> anyhow::Result<Holder> {
         let path = self.lock_file();
-        let failed = || format!("cannot write in {}", self.root.display());
+        let failed = || self.unusable();
+        self.refuse_foreign()?;
+        std::fs::create_dir_all(&self.root).with_context(failed)?;
         let mut file = File::options()
             .create(true)
             .read(true)
@@ -141,13 +168,10 @@ impl Folder {
         }
     }
 
-    /// Forgets everything but the lock: data, secrets, logs.
+    /// Forgets everything of the mesh but the lock: data, secrets, logs. What somebody else put here stays.
     pub(crate) fn wipe(&self) -> anyhow::Result<()> {
         let entries = std::fs::read_dir(&self.root).context("failed to look into the folder")?;
-        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
-            if path == self.lock_file() {
-                continue;
-            }
+        for path in entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| is_ours(path)) {
             let removed =
                 if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             removed.with_context(|| format!("failed to remove {}", path.display()))?;
@@ -155,10 +179,17 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes it with everything in it, the lock too.
+    /// Removes it once it is wiped, the lock last: whoever waits for the end of the mesh waits for that.
     pub(crate) fn remove(&self) -> anyhow::Result<()> {
-        std::fs::remove_dir_all(&self.root)
-            .with_context(|| format!("failed to remove {}", self.root.display()))
+        let _ = std::fs::remove_file(self.root.join(OWN_LOG));
+        let _ = std::fs::remove_file(self.lock_file());
+        match std::fs::remove_dir(&self.root) {
+            // What else is in it is not ours.
+            Err(error) if error.kind() != std::io::ErrorKind::DirectoryNotEmpty => {
+                Err(error).with_context(|| format!("failed to remove {}", self.root.display()))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Tries whether there is room by taking it: what a file system promises and what it gives differ.
@@ -181,10 +212,20 @@ impl Folder {
     }
 }
 
+/// Whether a mesh made it.
+fn is_ours(path: &Path) -> bool {
+    let whole = if path.extension().is_some_and(|extension| extension == HALF) {
+        path.file_stem()
+    } else {
+        path.file_name()
+    };
+    whole.and_then(OsStr::to_str).is_some_and(|name| FOLDERS.contains(&name) || FILES.contains(&name))
+}
+
 /// Writes a file that only we may read, so that whoever reads it finds the old one or the new one, never half of it.
 pub(crate) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let failed = || format!("failed to write {}", path.display());
-    let new = path.with_added_extension("new");
+    let new = path.with_added_extension(HALF);
     let mut options = File::options();
     let mut file =
         options.create(true).write(true).truncate(true).mode(0o600).open(&new).with_context(failed)?;

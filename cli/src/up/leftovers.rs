@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use onsale_testkit::stack::process::{self, Signal};
 
 use super::folder::{Folder, write_private};
+use crate::output;
 
 /// How long they may take to end by themselves. Stores need less; services whose stores are gone wait in vain.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -40,7 +41,7 @@ pub(crate) async fn wait_until_gone(folder: &Folder) -> anyhow::Result<()> {
         {
             while begun_at(pid).is_some_and(|now| now == begun) {
                 if !told {
-                    println!("waiting for the processes of an earlier mesh to end");
+                    output::say("waiting for the processes of an earlier mesh to end");
                     told = true;
                 }
                 if Instant::now() >= end + PATIENCE {

@@ -1,8 +1,11 @@
 //! `mesh.json`: what runs where, for tools and tests beside the mesh. There while the mesh is ready, gone when it is not.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -104,8 +107,13 @@ impl Manifest {
 
     pub(crate) fn read_in(folder: &Folder) -> anyhow::Result<Self> {
         let path = folder.manifest();
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("no mesh is ready in {}", folder.root().display()))?;
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("no mesh is ready in {}", folder.root().display())
+            }
+            Err(error) => return Err(error).with_context(|| format!("failed to read {}", path.display())),
+        };
         serde_json::from_str(&text).with_context(|| format!("{} is not what it should be", path.display()))
     }
 

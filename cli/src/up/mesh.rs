@@ -21,6 +21,8 @@ use super::{
 const START_TIME_MAX: Duration = Duration::from_secs(180);
 /// How often the line on a terminal moves although nothing happened.
 const REDRAW: Duration = Duration::from_millis(200);
+/// Waiting less than this to start a process again is not worth saying.
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// How often logs are looked at.
 const ROTATE_EVERY: Duration = Duration::from_secs(10);
 
@@ -201,7 +203,9 @@ impl Mesh {
                 facts.state = ProcessState::Restarting;
                 facts.pid = None;
                 facts.restarts = facts.restarts.saturating_add(1);
-                self.console.say(&format!("{name} {how}; starting it again in {}", seconds(again_in)));
+                let when =
+                    if again_in < AT_ONCE { String::new() } else { format!(" in {}", seconds(again_in)) };
+                self.console.say(&format!("{name} {how}; starting it again{when}"));
             }
             News::GaveUp { how, log } => {
                 facts.state = ProcessState::Failed;

@@ -210,7 +210,10 @@ impl Workshop {
         let file = self.folder.config("envoy.yaml");
         write_private(&file, &render(&settings).context("failed to make envoy's settings")?)?;
         let config = file.display().to_string();
-        let arguments = ["-c", &config, "--concurrency", "2", "--disable-hot-restart"].map(str::to_owned);
+        // Without the hundreds of lines in which it lists what it has.
+        let arguments =
+            ["-c", &config, "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"]
+                .map(str::to_owned);
         Ok(Part {
             tier: Tier::Envoy,
             launch: self.launch("envoy", &self.programs.envoy, arguments.into()),
@@ -226,8 +229,15 @@ impl Workshop {
             name: name.to_owned(),
             program: program.to_owned(),
             arguments,
-            // Logs are files here, read by people and by programs.
-            environment: vec![("NO_COLOR".to_owned(), "1".to_owned())],
+            environment: [
+                // Logs are files here, read by people and by programs.
+                ("NO_COLOR", "1"),
+                // All they call is on this machine, which a proxy for the world outside cannot reach.
+                ("NO_PROXY", "127.0.0.1,localhost"),
+                ("no_proxy", "127.0.0.1,localhost"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
             user: None,
             log: self.folder.log(name),
             death_signal: Signal::Terminate,

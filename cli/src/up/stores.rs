@@ -54,15 +54,18 @@ fn may_enter(base: &std::path::Path) -> anyhow::Result<bool> {
     Ok(process::run_to_end(command, "test").is_ok())
 }
 
-/// Removes what lies outside of the folder; the folder itself is for whoever wipes it.
-pub(crate) fn wipe_elsewhere(folder: &Folder) {
-    let base = folder.data("postgres");
-    if let Ok(elsewhere) = std::fs::read_link(&base)
+/// Forgets all data, secrets and logs. What lies outside of the folder goes first: a link inside is all that leads to it.
+pub(crate) fn wipe(folder: &Folder) -> anyhow::Result<()> {
+    if let Ok(elsewhere) = std::fs::read_link(folder.data("postgres"))
         && elsewhere.starts_with(ELSEWHERE)
+        && elsewhere.exists()
     {
-        let _ = std::fs::remove_dir_all(elsewhere);
-        let _ = std::fs::remove_file(base);
+        std::fs::remove_dir_all(&elsewhere)
+            .with_context(|| format!("failed to remove {}", elsewhere.display()))?;
+        // Unless another mesh has something there.
+        let _ = std::fs::remove_dir(ELSEWHERE);
     }
+    folder.wipe()
 }
 
 /// Waits until Postgres answers, and makes the database if it is new.
