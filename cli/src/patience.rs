@@ -37,6 +37,8 @@ pub fn classify(status: &Status) -> Retry {
         Code::Unavailable | Code::Aborted | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => {
             after(status)
         }
+        // Everything our services say carries a reason; what does not is a connection that broke.
+        Code::Internal if reason(status).is_none() => Retry::Later,
         // A limit that names when to come back is a request to come back.
         Code::ResourceExhausted if status.get_details_retry_info().is_some() => after(status),
         _ => Retry::Never,
