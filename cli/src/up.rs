@@ -46,6 +46,8 @@ pub const DIRECTORY_DEFAULT: &str = ".onsale";
 const DATABASE: &str = "onsale";
 /// What a shell reports for a process that was interrupted.
 const INTERRUPTED: i32 = 130;
+/// Signals that follow each other as quickly as this are one request.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 /// How long a program that prepared a store may need to notice that nobody wants it any more.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
@@ -114,7 +116,19 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
             lived
         }
         // Who asks twice does not want to wait: the kernel ends the children of a process that is gone.
-        () = interrupts.next() => exit(INTERRUPTED),
+        () = asked_again(&mut interrupts) => exit(INTERRUPTED),
+    }
+}
+
+/// Somebody asked a second time. The first may arrive as several: the kernel repeats it for every thread of a dying parent,
+/// and a shell and `make` both pass on a Ctrl-C.
+async fn asked_again(interrupts: &mut Interrupts) {
+    let begun = Instant::now();
+    loop {
+        interrupts.next().await;
+        if begun.elapsed() > SAME_REQUEST {
+            return;
+        }
     }
 }
 
