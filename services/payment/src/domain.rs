@@ -2,7 +2,6 @@
 //! back, whatever comes late, twice or in another order.
 
 mod claim;
-mod names;
 mod payment;
 mod refund;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onsale_types::{ClaimId, CustomerId, EventId, Money, PaymentId, Timestamp};
 
-use super::{RefundReason, names::named};
+use super::RefundReason;
 
 /// A claim as Claim tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct EventSummary {
     pub start_time: Option<Timestamp>,
 }
 
-named! {
+onsale_types::named! {
     /// Life of a claim.
     ClaimState {
         /// Units are held, to be paid.

@@ -6,7 +6,7 @@
 use onsale_types::{ClaimId, CustomerId, EventId, Money, PaymentId, Timestamp};
 use uuid::Uuid;
 
-use super::{Refund, RefundReason, RefundState, Verdict, names::named};
+use super::{Refund, RefundReason, RefundState, Verdict};
 
 /// An attempt to pay a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub struct NewPayment {
     pub cancel_url: String,
 }
 
-named! {
+onsale_types::named! {
     /// Who takes the money.
     Provider {
         /// Stripe.
@@ -82,7 +82,7 @@ named! {
     }
 }
 
-named! {
+onsale_types::named! {
     /// Life of a payment.
     State {
         /// Stored; the provider has not answered yet.
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-named! {
+onsale_types::named! {
     /// Why a payment failed.
     FailureReason {
         /// The customer's bank or card refused.
@@ -123,7 +123,7 @@ named! {
     }
 }
 
-named! {
+onsale_types::named! {
     /// What is to be done next for a payment, by a worker if nobody else does.
     Step {
         /// Ask the provider for a page to pay on.

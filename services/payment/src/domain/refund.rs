@@ -3,8 +3,6 @@
 use onsale_types::Timestamp;
 use uuid::Uuid;
 
-use super::names::named;
-
 /// A refund of a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refund {
@@ -20,7 +18,7 @@ pub struct Refund {
     pub complete_time: Option<Timestamp>,
 }
 
-named! {
+onsale_types::named! {
     /// Why money goes back.
     RefundReason {
         /// The claim could not be served.
@@ -45,7 +43,7 @@ impl RefundReason {
     }
 }
 
-named! {
+onsale_types::named! {
     /// Life of a refund.
     RefundState {
         /// Stored; asked of the provider until it accepts.

@@ -2,9 +2,9 @@
 
 use onsale_types::{ClaimId, CustomerId, EntryId, EventId, Timestamp};
 
-use super::{named, refusal::Refusal};
+use super::refusal::Refusal;
 
-named! {
+onsale_types::named! {
     /// Life of an entry: WAITING, then ADMITTED, then one of the others; EXPIRED and LEFT also follow WAITING.
     EntryState {
         /// In line.
@@ -20,7 +20,7 @@ named! {
     }
 }
 
-named! {
+onsale_types::named! {
     /// Why an entry ended without a purchase.
     ExpireReason {
         /// No sign of life for too long.

@@ -7,12 +7,11 @@ use onsale_types::{EventId, OrganizerId, SectorId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    named,
     policy::{Policy, PolicyOverrides},
     refusal::Refusal,
 };
 
-named! {
+onsale_types::named! {
     /// Life of a queue.
     QueueState {
         /// Not open yet.
@@ -26,7 +25,7 @@ named! {
     }
 }
 
-named! {
+onsale_types::named! {
     /// Why a queue closed.
     CloseReason {
         /// Nothing is left. Opens again when units come back.

@@ -1,5 +1,7 @@
 //! A customer's end of an open stream.
 
+use std::time::Duration;
+
 use onsale_proto::queue::v1::{self as pb, queue_update::Update};
 use tonic::Streaming;
 
@@ -41,6 +43,11 @@ impl Watcher {
             _ => None,
         })
         .await
+    }
+
+    /// Whether it is told this position before `patience` is over.
+    pub(crate) async fn is_told(&mut self, position: u64, patience: Duration) -> bool {
+        tokio::time::timeout(patience, self.until_position(position)).await.is_ok()
     }
 
     pub(crate) async fn until_position(&mut self, position: u64) {

@@ -4,6 +4,7 @@
 mod clock;
 mod ids;
 mod money;
+mod named;
 mod page;
 mod request;
 mod timestamp;

@@ -1,6 +1,23 @@
 //! Enums whose values have one name each, the same in the database, in metadata and (behind a prefix) in the contract.
 
-/// Makes such an enum. A macro, because six types have the same body and differ only in their values.
+/// Makes such an enum, with `ALL`, `name`, `from_name` and `Display`. A macro, because many types of the domains have the same
+/// body and differ only in their values.
+///
+/// ```
+/// onsale_types::named! {
+///     /// How it is.
+///     State {
+///         /// Not yet.
+///         Waiting = "WAITING",
+///         /// At last.
+///         Done = "DONE",
+///     }
+/// }
+/// assert_eq!(State::from_name("DONE"), Some(State::Done));
+/// assert_eq!(State::from_name("done"), None);
+/// assert_eq!(State::Waiting.to_string(), "WAITING");
+/// ```
+#[macro_export]
 macro_rules! named {
     ($(#[$doc:meta])+ $name:ident { $($(#[$value_doc:meta])+ $value:ident = $text:literal,)+ }) => {
         $(#[$doc])+
@@ -35,5 +52,3 @@ macro_rules! named {
         }
     };
 }
-
-pub(super) use named;
