@@ -28,7 +28,7 @@ pub fn start(app: &Arc<App>, config: &ConsumersConfig, chassis: &Chassis) -> Res
     let tasks = chassis.tasks();
     tasks.spawn("expire claims", expiry::run(Arc::clone(app), tasks.token()));
     tasks.spawn("release holds", releaser::run(Arc::clone(app), tasks.token()));
-    consumers::start(app, config, chassis)
+    consumers::start(app, config, tasks)
 }
 
 /// Rounds of one worker: how long to wait after each.

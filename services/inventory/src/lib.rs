@@ -34,7 +34,7 @@ pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildErr
     let stores = Stores::open(&config.stores, chassis).await?;
     let app = Arc::new(App::new(config, stores, chassis)?);
     workers::start(&app, chassis.tasks())?;
-    workers::consumers::start(&app, chassis)?;
+    workers::consumers::start(&app, chassis.tasks())?;
     let grpc = Arc::new(Grpc::new(app));
     chassis
         .add_service(EventServiceServer::from_arc(Arc::clone(&grpc)))

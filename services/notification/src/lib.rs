@@ -38,8 +38,8 @@ pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildErr
     let stores = Stores::open(&stores, chassis).await?;
     let mailer = Arc::new(Smtp::new(&mail, delivery.concurrency, chassis.clock())?);
     let app = Arc::new(App::new(stores.clone(), mailer, web, delivery));
-    workers::consumers::start(&app, &stores, chassis)?;
     let tasks = chassis.tasks();
+    workers::consumers::start(&app, &stores, tasks)?;
     tasks.spawn("deliver", workers::delivery::run(Arc::clone(&app), tasks.token()));
     tasks.spawn("watch deliveries", workers::watch::run(stores.postgres, tasks.token()));
     let grpc = Arc::new(Grpc::new(app));

@@ -40,7 +40,7 @@ pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildErr
         job_hint: Notify::new(),
         order_hint: Notify::new(),
     });
-    workers::consumers::start(&app, chassis)?;
+    workers::consumers::start(&app, chassis.tasks())?;
     workers::start(&app, chassis.tasks());
     let grpc = Arc::new(Grpc { app });
     chassis

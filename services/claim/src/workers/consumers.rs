@@ -1,67 +1,38 @@
 //! Other services' events: one consumer for each topic that names Claim as a listener.
 
-use std::{error::Error as StdError, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use onsale_kit::{
     deadline::Deadline,
     error::{Chain, Kind, ServiceError},
-    server::Chassis,
+    tasks::Tasks,
 };
-use onsale_proto::{
-    EventPayload,
-    events::v1::{PaymentConfirmed, PaymentFailed, PaymentRefunded, QueueExpired, QueueTurnGranted},
+use onsale_proto::events::v1::{
+    PaymentConfirmed, PaymentFailed, PaymentRefunded, QueueExpired, QueueTurnGranted,
 };
 use onsale_storage::{
-    messaging::{Consumer, ConsumerConfig, Error as MessagingError, Handler, HandlerError, Message},
+    messaging::{ConsumerConfig, Error as MessagingError, Handler, HandlerError, Message},
     postgres::Transaction,
 };
 use onsale_types::ClaimId;
 
-use crate::{SERVICE, app::App, config::ConsumersConfig, convert, error::Error};
+use crate::{app::App, config::ConsumersConfig, convert, error::Error};
 
 /// The longest a payment is settled within its event's transaction: an idle transaction is ended by the database after its
 /// `idle_in_transaction_timeout`. What is not done by then goes on with the next try, from where it stands.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(8);
 
 /// Starts a consumer for every topic.
-pub(super) fn start(
-    app: &Arc<App>,
-    config: &ConsumersConfig,
-    chassis: &Chassis,
-) -> Result<(), MessagingError> {
-    let starter = Starter { app, config, chassis };
-    starter.start::<PaymentConfirmed, _>("consume payment.confirmed", Confirmed(Arc::clone(app)))?;
-    starter.start::<PaymentFailed, _>("consume payment.failed", Failed(Arc::clone(app)))?;
+pub(super) fn start(app: &Arc<App>, config: &ConsumersConfig, tasks: &Tasks) -> Result<(), MessagingError> {
+    let listen = ConsumerConfig { concurrency: config.concurrency, ..ConsumerConfig::default() };
+    let stores = &app.stores;
+    stores.listen::<PaymentConfirmed>(tasks, listen.clone(), Confirmed(Arc::clone(app)))?;
+    stores.listen::<PaymentFailed>(tasks, listen.clone(), Failed(Arc::clone(app)))?;
     // Shown nowhere: the contract's states end with CONFIRMED or RELEASED, and sold units do not come back.
-    starter.start::<PaymentRefunded, _>("consume payment.refunded", Acknowledge)?;
+    stores.listen::<PaymentRefunded>(tasks, listen.clone(), Acknowledge)?;
     // A turn is proven by its token and by Queue, not by hearsay.
-    starter.start::<QueueTurnGranted, _>("consume queue.turn_granted", Acknowledge)?;
-    starter.start::<QueueExpired, _>("consume queue.expired", TurnEnds(Arc::clone(app)))
-}
-
-struct Starter<'a> {
-    app: &'a Arc<App>,
-    config: &'a ConsumersConfig,
-    chassis: &'a Chassis,
-}
-
-impl Starter<'_> {
-    fn start<P: EventPayload, H: Handler>(
-        &self,
-        task: &'static str,
-        handler: H,
-    ) -> Result<(), MessagingError> {
-        let config = ConsumerConfig {
-            group: SERVICE.to_owned(),
-            concurrency: self.config.concurrency,
-            ..ConsumerConfig::default()
-        };
-        let (postgres, redis) = (self.app.stores.postgres.clone(), self.app.stores.redis.clone());
-        let consumer = Consumer::new::<P>(postgres, redis, self.chassis.clock(), config, handler)?;
-        let tasks = self.chassis.tasks();
-        tasks.spawn(task, consumer.run(tasks.token()));
-        Ok(())
-    }
+    stores.listen::<QueueTurnGranted>(tasks, listen.clone(), Acknowledge)?;
+    stores.listen::<QueueExpired>(tasks, listen, TurnEnds(Arc::clone(app)))
 }
 
 /// Confirms the claim, as `ConfirmClaim` does. Whose money goes back then is for Payment to see: it asks by call, too.
@@ -69,7 +40,7 @@ struct Confirmed(Arc<App>);
 
 impl Handler for Confirmed {
     async fn handle(&self, _: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let command = convert::payment_confirmed(&message.payload()?).map_err(poison)?;
+        let command = convert::payment_confirmed(&message.payload()?)?;
         let deadline = Deadline::after(SETTLE_TIME_MAX);
         let settled = deadline.bound(deadline.scope(Box::pin(self.0.confirm_claim(command)))).await;
         match settled.map_err(|passed| HandlerError::Unavailable(passed.into()))? {
@@ -89,7 +60,7 @@ struct Failed(Arc<App>);
 impl Handler for Failed {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
         let event: PaymentFailed = message.payload()?;
-        let claim = ClaimId::parse(&event.claim_id).map_err(poison)?;
+        let claim = ClaimId::parse(&event.claim_id)?;
         self.0.release_unpaid(transaction, claim).await.map_err(failure)
     }
 }
@@ -99,7 +70,7 @@ struct TurnEnds(Arc<App>);
 
 impl Handler for TurnEnds {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        match convert::turn_ended(&message.payload()?).map_err(poison)? {
+        match convert::turn_ended(&message.payload()?)? {
             Some(turn) => self.0.release_of_turn(transaction, turn).await.map_err(failure),
             None => Ok(()),
         }
@@ -113,10 +84,6 @@ impl Handler for Acknowledge {
     async fn handle(&self, _: &Transaction, _: &Message) -> Result<(), HandlerError> {
         Ok(())
     }
-}
-
-fn poison(error: impl StdError + Send + Sync + 'static) -> HandlerError {
-    HandlerError::Poison(error.into())
 }
 
 fn failure(error: Error) -> HandlerError {

@@ -2,34 +2,20 @@
 
 use std::sync::Arc;
 
-use onsale_kit::server::Chassis;
-use onsale_proto::{
-    EventPayload,
-    events::v1::{GenerationCompleted, TicketGenerated},
-};
+use onsale_kit::tasks::Tasks;
+use onsale_proto::events::v1::{GenerationCompleted, TicketGenerated};
 use onsale_storage::{
-    messaging::{self, Consumer, ConsumerConfig, Handler, HandlerError, Message},
+    messaging::{self, ConsumerConfig, Handler, HandlerError, Message},
     postgres::Transaction,
 };
 
 use crate::{app::App, convert, error::Error};
 
 /// Starts them.
-pub fn start(app: &Arc<App>, chassis: &Chassis) -> Result<(), messaging::Error> {
-    listen::<GenerationCompleted>(app, chassis, GenerationNoted { app: Arc::clone(app) })?;
-    listen::<TicketGenerated>(app, chassis, TicketsSeen)
-}
-
-fn listen<P: EventPayload>(
-    app: &App,
-    chassis: &Chassis,
-    handler: impl Handler,
-) -> Result<(), messaging::Error> {
-    let config = ConsumerConfig { group: chassis.service().to_owned(), ..ConsumerConfig::default() };
-    let (postgres, redis) = (app.stores().postgres.clone(), app.stores().redis.clone());
-    let consumer = Consumer::new::<P>(postgres, redis, chassis.clock(), config, handler)?;
-    chassis.tasks().spawn(P::TOPIC, consumer.run(chassis.tasks().token()));
-    Ok(())
+pub fn start(app: &Arc<App>, tasks: &Tasks) -> Result<(), messaging::Error> {
+    let (stores, config) = (app.stores(), ConsumerConfig::default());
+    stores.listen::<GenerationCompleted>(tasks, config.clone(), GenerationNoted { app: Arc::clone(app) })?;
+    stores.listen::<TicketGenerated>(tasks, config, TicketsSeen)
 }
 
 /// `generation.completed`: noted with the event.
@@ -40,8 +26,7 @@ struct GenerationNoted {
 impl Handler for GenerationNoted {
     async fn handle(&self, tx: &Transaction, message: &Message) -> Result<(), HandlerError> {
         let payload = message.payload::<GenerationCompleted>()?;
-        let (event_id, revision) =
-            convert::generation_completed(&payload).map_err(|error| HandlerError::Poison(error.into()))?;
+        let (event_id, revision) = convert::generation_completed(&payload)?;
         self.app.note_generation(tx, event_id, revision).await.map_err(|error| match error {
             Error::Postgres(error) => error.into(),
             error => HandlerError::Retry(error.into()),

@@ -3,7 +3,7 @@
 
 use std::{future::Future, marker::PhantomData, sync::Arc};
 
-use onsale_kit::server::Chassis;
+use onsale_kit::tasks::Tasks;
 use onsale_proto::{
     EventPayload,
     events::v1::{
@@ -13,11 +13,11 @@ use onsale_proto::{
 };
 use onsale_storage::{
     Stores,
-    messaging::{Consumer, ConsumerConfig, Error, Handler, HandlerError, Message},
+    messaging::{ConsumerConfig, Error, Handler, HandlerError, Message},
     postgres::Transaction,
 };
 
-use crate::{SERVICE, app::App, convert::events, domain::order::Fact};
+use crate::{app::App, convert::events, domain::order::Fact};
 
 /// An event that Notification does something about.
 trait Heard: EventPayload + 'static {
@@ -30,38 +30,31 @@ trait Heard: EventPayload + 'static {
 }
 
 /// Starts them all.
-pub(crate) fn start(app: &Arc<App>, stores: &Stores, chassis: &Chassis) -> Result<(), Error> {
-    hear::<OrderCompleted>(app, stores, chassis)?;
-    hear::<TicketGenerated>(app, stores, chassis)?;
-    hear::<PaymentRefunded>(app, stores, chassis)?;
-    hear::<QuotaInvitation>(app, stores, chassis)?;
-    hear::<GenerationCompleted>(app, stores, chassis)?;
+pub(crate) fn start(app: &Arc<App>, stores: &Stores, tasks: &Tasks) -> Result<(), Error> {
+    hear::<OrderCompleted>(app, stores, tasks)?;
+    hear::<TicketGenerated>(app, stores, tasks)?;
+    hear::<PaymentRefunded>(app, stores, tasks)?;
+    hear::<QuotaInvitation>(app, stores, tasks)?;
+    hear::<GenerationCompleted>(app, stores, tasks)?;
     ignore::<PaymentConfirmed>(
         "order.completed tells the buyer, when there is something to tell",
         stores,
-        chassis,
+        tasks,
     )?;
-    ignore::<PaymentFailed>("the buyer sees it at the checkout", stores, chassis)?;
-    ignore::<ClaimReleased>("the customer let it go, or sees it in the shop", stores, chassis)?;
-    ignore::<QueueTurnGranted>("a push, and pushes are not sent yet", stores, chassis)?;
-    ignore::<QueueExpired>("a push, and pushes are not sent yet", stores, chassis)?;
-    ignore::<QueuePositionUpdate>("a push, and pushes are not sent yet", stores, chassis)
+    ignore::<PaymentFailed>("the buyer sees it at the checkout", stores, tasks)?;
+    ignore::<ClaimReleased>("the customer let it go, or sees it in the shop", stores, tasks)?;
+    ignore::<QueueTurnGranted>("a push, and pushes are not sent yet", stores, tasks)?;
+    ignore::<QueueExpired>("a push, and pushes are not sent yet", stores, tasks)?;
+    ignore::<QueuePositionUpdate>("a push, and pushes are not sent yet", stores, tasks)
 }
 
-fn hear<P: Heard>(app: &Arc<App>, stores: &Stores, chassis: &Chassis) -> Result<(), Error> {
-    consume::<P, _>(Hears::<P> { app: Arc::clone(app), payload: PhantomData }, stores, chassis)
+fn hear<P: Heard>(app: &Arc<App>, stores: &Stores, tasks: &Tasks) -> Result<(), Error> {
+    let hears = Hears::<P> { app: Arc::clone(app), payload: PhantomData };
+    stores.listen::<P>(tasks, ConsumerConfig::default(), hears)
 }
 
-fn ignore<P: EventPayload>(why: &'static str, stores: &Stores, chassis: &Chassis) -> Result<(), Error> {
-    consume::<P, _>(Ignores { why }, stores, chassis)
-}
-
-fn consume<P: EventPayload, H: Handler>(handler: H, stores: &Stores, chassis: &Chassis) -> Result<(), Error> {
-    let config = ConsumerConfig { group: SERVICE.to_owned(), ..ConsumerConfig::default() };
-    let (postgres, redis) = (stores.postgres.clone(), stores.redis.clone());
-    let consumer = Consumer::new::<P>(postgres, redis, chassis.clock(), config, handler)?;
-    chassis.tasks().spawn(P::TOPIC, consumer.run(chassis.tasks().token()));
-    Ok(())
+fn ignore<P: EventPayload>(why: &'static str, stores: &Stores, tasks: &Tasks) -> Result<(), Error> {
+    stores.listen::<P>(tasks, ConsumerConfig::default(), Ignores { why })
 }
 
 /// Does something.
@@ -95,28 +88,28 @@ impl Handler for Ignores {
 
 impl Heard for OrderCompleted {
     async fn heard(self, app: &App, transaction: &Transaction) -> Result<(), HandlerError> {
-        let (claim_id, order) = events::order_completed(self, app.language_default()).map_err(poison)?;
+        let (claim_id, order) = events::order_completed(self, app.language_default())?;
         Ok(app.order_fact(transaction, claim_id, Fact::Completed(Box::new(order))).await?)
     }
 }
 
 impl Heard for TicketGenerated {
     async fn heard(self, app: &App, transaction: &Transaction) -> Result<(), HandlerError> {
-        let (claim_id, issued) = events::ticket_generated(self, app.language_default()).map_err(poison)?;
+        let (claim_id, issued) = events::ticket_generated(self, app.language_default())?;
         Ok(app.order_fact(transaction, claim_id, Fact::Issued(Box::new(issued))).await?)
     }
 }
 
 impl Heard for PaymentRefunded {
     async fn heard(self, app: &App, transaction: &Transaction) -> Result<(), HandlerError> {
-        let job = events::payment_refunded(self, app.language_default()).map_err(poison)?;
+        let job = events::payment_refunded(self, app.language_default())?;
         Ok(app.job(transaction, job).await?)
     }
 }
 
 impl Heard for QuotaInvitation {
     async fn heard(self, app: &App, transaction: &Transaction) -> Result<(), HandlerError> {
-        let job = events::quota_invitation(self, app.language_default()).map_err(poison)?;
+        let job = events::quota_invitation(self, app.language_default())?;
         Ok(app.job(transaction, job).await?)
     }
 }
@@ -125,12 +118,7 @@ impl Heard for GenerationCompleted {
     // Nobody is mailed: we have no address of an organizer. It says whose event it is, which decides who may see what could
     // not be delivered about it.
     async fn heard(self, app: &App, transaction: &Transaction) -> Result<(), HandlerError> {
-        let (event_id, organizer_id) = events::generation_completed(&self).map_err(poison)?;
+        let (event_id, organizer_id) = events::generation_completed(&self)?;
         Ok(app.event_owner(transaction, event_id, organizer_id).await?)
     }
-}
-
-/// What a sender got wrong stays wrong.
-fn poison(error: onsale_kit::error::InvalidFields) -> HandlerError {
-    HandlerError::Poison(error.into())
 }

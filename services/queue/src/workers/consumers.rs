@@ -11,13 +11,12 @@ use onsale_proto::{
     },
 };
 use onsale_storage::{
-    messaging::{Consumer, ConsumerConfig, Handler, HandlerError, Message},
+    messaging::{ConsumerConfig, Handler, HandlerError, Message},
     postgres::Transaction,
 };
 use onsale_types::EventId;
 
 use crate::{
-    SERVICE,
     app::{App, learn::Report},
     convert::events,
 };
@@ -39,17 +38,8 @@ pub fn start(app: &Arc<App>) -> Result<(), BuildError> {
 }
 
 fn listen<P: EventPayload>(app: &Arc<App>) -> Result<(), BuildError> {
-    let stores = &app.stores;
-    let config = ConsumerConfig { group: SERVICE.to_owned(), ..ConsumerConfig::default() };
-    let consumer = Consumer::new::<P>(
-        stores.postgres.clone(),
-        stores.redis.clone(),
-        Arc::clone(&app.clock),
-        config,
-        Listening { app: Arc::clone(app) },
-    )?;
-    app.tasks.spawn(P::TOPIC, consumer.run(app.tasks.token()));
-    Ok(())
+    let listening = Listening { app: Arc::clone(app) };
+    Ok(app.stores.listen::<P>(&app.tasks, ConsumerConfig::default(), listening)?)
 }
 
 impl Handler for Listening {

@@ -8,14 +8,15 @@ use onsale_kit::{
     deadline::Deadline,
     error::Chain,
     server::Chassis,
+    tasks::Tasks,
 };
-use onsale_proto::TOPICS;
+use onsale_proto::{EventPayload, TOPICS};
 use serde::Deserialize;
 
 use crate::{
     idempotency,
     lease::{self, Election, LeaseConfig},
-    messaging::{self, Outbox, Relay, RelayConfig},
+    messaging::{self, Consumer, ConsumerConfig, Handler, Outbox, Relay, RelayConfig},
     migrate,
     postgres::{self, Postgres, PostgresConfig},
     redis::{self, Redis, RedisConfig},
@@ -114,6 +115,20 @@ impl Stores {
         let forgetting = idempotency::keep_small(stores.postgres.clone(), chassis.tasks().token());
         chassis.tasks().spawn("forget requests", forgetting);
         Ok(stores)
+    }
+
+    /// Starts a consumer of `P`'s topic in `tasks`, for this service: its name is the group, whatever `config` says.
+    pub fn listen<P: EventPayload>(
+        &self,
+        tasks: &Tasks,
+        config: ConsumerConfig,
+        handler: impl Handler,
+    ) -> Result<(), messaging::Error> {
+        let config = ConsumerConfig { group: self.outbox.source().to_owned(), ..config };
+        let (postgres, redis) = (self.postgres.clone(), self.redis.clone());
+        let consumer = Consumer::new::<P>(postgres, redis, self.outbox.clock(), config, handler)?;
+        tasks.spawn(P::TOPIC, consumer.run(tasks.token()));
+        Ok(())
     }
 
     fn start_relay(&self, config: RelayConfig, chassis: &Chassis) -> Result<(), OpenError> {

@@ -3,38 +3,34 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use onsale_kit::{error::InvalidFields, server::Chassis};
+use onsale_kit::tasks::Tasks;
 use onsale_proto::{
     EventPayload,
     events::v1::{ClaimReleased, EventActivated, EventCreated, EventEnded, OrderCompleted},
 };
 use onsale_storage::{
-    messaging::{self, Consumer, ConsumerConfig, Handler, HandlerError, Message},
+    messaging::{self, ConsumerConfig, Handler, HandlerError, Message},
     postgres::Transaction,
 };
 
-use crate::{SERVICE, app::App, convert::events};
+use crate::{app::App, convert::events};
 
 /// Starts one consumer per topic.
-pub fn start(app: &Arc<App>, chassis: &Chassis) -> Result<(), messaging::Error> {
-    listen::<EventCreated>(app, chassis)?;
-    listen::<EventActivated>(app, chassis)?;
-    listen::<EventEnded>(app, chassis)?;
-    listen::<OrderCompleted>(app, chassis)?;
-    listen::<ClaimReleased>(app, chassis)
+pub fn start(app: &Arc<App>, tasks: &Tasks) -> Result<(), messaging::Error> {
+    listen::<EventCreated>(app, tasks)?;
+    listen::<EventActivated>(app, tasks)?;
+    listen::<EventEnded>(app, tasks)?;
+    listen::<OrderCompleted>(app, tasks)?;
+    listen::<ClaimReleased>(app, tasks)
 }
 
-fn listen<P>(app: &Arc<App>, chassis: &Chassis) -> Result<(), messaging::Error>
+fn listen<P>(app: &Arc<App>, tasks: &Tasks) -> Result<(), messaging::Error>
 where
     P: EventPayload + 'static,
     Listener<P>: Handler,
 {
-    let config = ConsumerConfig { group: SERVICE.to_owned(), ..ConsumerConfig::default() };
     let listener = Listener { app: Arc::clone(app), payload: PhantomData::<fn(P)> };
-    let (postgres, redis) = (app.stores.postgres.clone(), app.stores.redis.clone());
-    let consumer = Consumer::new::<P>(postgres, redis, chassis.clock(), config, listener)?;
-    chassis.tasks().spawn(P::TOPIC, consumer.run(chassis.tasks().token()));
-    Ok(())
+    app.stores.listen::<P>(tasks, ConsumerConfig::default(), listener)
 }
 
 /// Does what events with the payload `P` ask for.
@@ -45,28 +41,28 @@ struct Listener<P> {
 
 impl Handler for Listener<EventCreated> {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let plan = events::event_plan(message.payload()?).map_err(malformed)?;
+        let plan = events::event_plan(message.payload()?)?;
         Ok(self.app.plan_event(transaction, &plan).await?)
     }
 }
 
 impl Handler for Listener<EventActivated> {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let (event_id, time) = events::activation(message.payload()?).map_err(malformed)?;
+        let (event_id, time) = events::activation(message.payload()?)?;
         Ok(self.app.note_activation(transaction, event_id, time).await?)
     }
 }
 
 impl Handler for Listener<EventEnded> {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let (event_id, time) = events::end(message.payload()?).map_err(malformed)?;
+        let (event_id, time) = events::end(message.payload()?)?;
         Ok(self.app.note_end(transaction, event_id, time).await?)
     }
 }
 
 impl Handler for Listener<OrderCompleted> {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let order = events::completed_order(message.payload()?).map_err(malformed)?;
+        let order = events::completed_order(message.payload()?)?;
         Ok(self.app.take_order(transaction, &order).await?)
     }
 }
@@ -78,9 +74,4 @@ impl Handler for Listener<ClaimReleased> {
         tracing::debug!(claim_id = released.claim_id, "claim released, it has no tickets");
         Ok(())
     }
-}
-
-/// An event that breaks its contract: no try will work.
-fn malformed(error: InvalidFields) -> HandlerError {
-    HandlerError::Poison(error.into())
 }

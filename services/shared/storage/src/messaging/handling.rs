@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use onsale_kit::backoff::Backoff;
 use onsale_kit::deadline::Deadline;
-use onsale_kit::error::Chain;
+use onsale_kit::error::{Chain, InvalidFields};
 use onsale_kit::telemetry::propagation::{self, CallContext, TraceContext};
-use onsale_types::Clock;
+use onsale_types::{Clock, ParseIdError};
 use tokio::time::sleep;
 use uuid::Uuid;
 
@@ -69,6 +69,19 @@ impl From<postgres::Error> for HandlerError {
             | postgres::Error::CommitUnknown { .. } => Self::Unavailable(error.into()),
             error => Self::Retry(error.into()),
         }
+    }
+}
+
+/// An event that breaks its contract: what its sender got wrong stays wrong.
+impl From<InvalidFields> for HandlerError {
+    fn from(error: InvalidFields) -> Self {
+        Self::Poison(error.into())
+    }
+}
+
+impl From<ParseIdError> for HandlerError {
+    fn from(error: ParseIdError) -> Self {
+        Self::Poison(error.into())
     }
 }
 

@@ -33,6 +33,11 @@ impl Outbox {
         Self { source, clock, hint: Arc::new(Notify::new()) }
     }
 
+    /// The clock of its service.
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
     /// Adds events to `transaction`, in their order, and gives back their ids. They exist if and only if it commits.
     /// Order between transactions is that of their commits; two that write events of one key must not run side by side
     /// if that order matters, as is the case where both lock what the key names.
@@ -60,7 +65,7 @@ impl Outbox {
         self.hint.notify_one();
     }
 
-    pub(super) fn source(&self) -> &'static str {
+    pub(crate) fn source(&self) -> &'static str {
         self.source
     }
 
