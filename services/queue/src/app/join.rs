@@ -171,15 +171,18 @@ impl App {
             entries::made_by(transaction, &customers, &requests),
         )
         .await?;
-        let last_seq = facts.line.last_seq;
+        let before = facts.line;
         let (answers, new) = decide(&facts, items, open, made);
         if !new.is_empty() {
             facts.line.joined(u64::try_from(new.len()).unwrap_or(0));
-            entries::insert(transaction, event_id, last_seq, facts.line.revision, facts.now, &new).await?;
+            entries::insert(transaction, event_id, &before, facts.line.revision, facts.now, &new).await?;
             queues::save_line(transaction, event_id, &facts.line).await?;
         }
-        let new =
-            new.iter().zip(last_seq.saturating_add(1)..).map(|(new, seq)| (new.entry_id, seq)).collect();
+        let new = new
+            .iter()
+            .zip(before.last_seq.saturating_add(1)..)
+            .map(|(new, seq)| (new.entry_id, seq))
+            .collect();
         Ok(Outcome { facts, entries: answers, new })
     }
 

@@ -7,7 +7,7 @@ use super::{App, tell::News};
 use crate::{
     convert,
     domain::{
-        entry::{Entry, ExpireReason},
+        entry::{Entry, EntryState, ExpireReason},
         refusal::Refusal,
     },
     error::Error,
@@ -58,6 +58,8 @@ impl App {
                 Some(turn) => facts.line.turn_ended(turn, facts.now),
                 None => facts.line.waiting_ended(),
             }
+            let before = if entry.turn.is_some() { EntryState::Admitted } else { EntryState::Waiting };
+            facts.line.count_end(before, entry.state);
         }
         queues::save_line(transaction, event_id, &facts.line).await?;
         let events: Vec<_> =

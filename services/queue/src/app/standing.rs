@@ -102,7 +102,7 @@ impl App {
             _ => None,
         };
         let estimate = if is_waiting {
-            estimate(position, queue.state, &queue.policy, facts.line.service_time)
+            estimate(position, queue.state, &queue.policy, facts.line.shown_service_time)
         } else {
             None
         };

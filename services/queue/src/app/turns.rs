@@ -112,6 +112,7 @@ impl App {
         if let Some(turn) = entry.turn.filter(|_| was_open) {
             facts.line.turn_ended(&turn, facts.now);
         }
+        facts.line.count_end(entry.state, EntryState::Completed);
         queues::save_line(transaction, event_id, &facts.line).await?;
         entries::complete(transaction, entry.entry_id, claim_id, facts.line.revision, facts.now).await
     }

@@ -26,7 +26,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::bucket::Bucket;
+    use crate::domain::{bucket::Bucket, line::tests::empty};
 
     proptest! {
         #[test]
@@ -42,10 +42,7 @@ mod tests {
                 waiting_max: 10,
             };
             let bucket = Bucket { level: 0, time: Timestamp::EPOCH }.filled(rate, Timestamp::from_secs(seconds));
-            let line = Line {
-                revision: 0, last_seq: 10_000, last_admitted_seq: 0, last_fencing_number: 0,
-                waiting_count, open_turn_count, bucket, service_time: None,
-            };
+            let line = Line { last_seq: 10_000, waiting_count, open_turn_count, bucket, ..empty() };
             let admitted = count(QueueState::Open, &policy, &line, free, 500);
             prop_assert!(admitted <= waiting_count && admitted <= free && admitted <= 500);
             prop_assert!(admitted <= bucket.whole());

@@ -135,7 +135,7 @@ impl Heard {
 
     fn position_update(&mut self, position: u64, queue: &Queue, line: &Line) -> Update {
         self.position = Some(position);
-        let estimate = estimate(position, queue.state, &queue.policy, line.service_time);
+        let estimate = estimate(position, queue.state, &queue.policy, line.shown_service_time);
         Update::Position { seq: self.seq, position, estimate, state: queue.state }
     }
 
@@ -187,22 +187,12 @@ mod tests {
     use onsale_types::{CustomerId, EntryId, EventId};
 
     use super::*;
-    use crate::domain::{bucket::Bucket, queue::tests::open};
+    use crate::domain::{line::tests::empty, queue::tests::open};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
     fn line() -> Line {
-        let bucket = Bucket { level: 0, time: NOW };
-        Line {
-            revision: 1,
-            last_seq: 500,
-            last_admitted_seq: 0,
-            last_fencing_number: 0,
-            waiting_count: 500,
-            open_turn_count: 0,
-            bucket,
-            service_time: None,
-        }
+        Line { revision: 1, last_seq: 500, waiting_count: 500, ..empty() }
     }
 
     fn entry(state: EntryState) -> Entry {

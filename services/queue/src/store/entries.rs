@@ -8,6 +8,7 @@ use super::{count, named, optional_named, optional_time, sql_count, sql_time, ti
 use crate::{
     domain::{
         entry::{Entry, EntryState, ExpireReason, Turn, TurnCheck},
+        line::Line,
         policy::Policy,
     },
     error::Error,
@@ -33,8 +34,9 @@ const MADE_BY: &str = concat!(
     FROM unnest($1::uuid[], $2::uuid[]) AS asked (customer_id, request_id) JOIN entry USING (customer_id, request_id)"
 );
 const INSERT: &str = "INSERT INTO entry (entry_id, event_id, customer_id, seq, state, revision, join_time, display_name,
-        avatar_url, request_id, fingerprint)
-    SELECT entry_id, $1, customer_id, $2 + place, 'WAITING', $3, $4, display_name, avatar_url, request_id, fingerprint
+        avatar_url, request_id, fingerprint, start_position)
+    SELECT entry_id, $1, customer_id, $2 + place, 'WAITING', $3, $4, display_name, avatar_url, request_id, fingerprint,
+        $11 + place
     FROM unnest($5::uuid[], $6::uuid[], $7::text[], $8::text[], $9::uuid[], $10::uuid[])
         WITH ORDINALITY AS new (entry_id, customer_id, display_name, avatar_url, request_id, fingerprint, place)";
 const NEWEST: &str = concat!(
@@ -144,11 +146,11 @@ pub async fn made_by(
         .collect()
 }
 
-/// Puts entries at the end of the line, in their order, after `last_seq`.
+/// Puts entries at the end of `line`, as it was before them, in their order.
 pub async fn insert(
     transaction: &Transaction,
     event_id: EventId,
-    last_seq: u64,
+    line: &Line,
     revision: u64,
     now: Timestamp,
     entries: &[NewEntry],
@@ -164,7 +166,7 @@ pub async fn insert(
             INSERT,
             &[
                 &event_id.as_uuid(),
-                &sql_count(last_seq),
+                &sql_count(line.last_seq),
                 &sql_count(revision),
                 &sql_time(now),
                 &ids,
@@ -173,6 +175,7 @@ pub async fn insert(
                 &avatars,
                 &requests,
                 &fingerprints,
+                &sql_count(line.waiting_count),
             ],
         )
         .await?;

@@ -30,7 +30,7 @@ macro_rules! queue_columns {
 macro_rules! line_columns {
     () => {
         "revision, last_seq, last_admitted_seq, last_fencing_number, waiting_count, open_turn_count, bucket_level,
-        bucket_time, service_micros"
+        bucket_time, service_micros, shown_service_micros, completed_count, expired_count, left_count, slide_time"
     };
 }
 
@@ -50,7 +50,8 @@ const READ: &str = concat!(
 );
 const SAVE_LINE: &str = "UPDATE line SET revision = $2, last_seq = $3, last_admitted_seq = $4,
         last_fencing_number = $5, waiting_count = $6, open_turn_count = $7, bucket_level = $8, bucket_time = $9,
-        service_micros = $10
+        service_micros = $10, shown_service_micros = $11, completed_count = $12, expired_count = $13, left_count = $14,
+        slide_time = $15
     WHERE event_id = $1";
 const SAVE_QUEUE: &str = "UPDATE queue SET organizer_id = $2, created_revision = $3, summary = $4, sectors = $5,
         life_revision = $6, is_active = $7, stock_revision = $8, is_sold_out = $9, state = $10, open_time = $11,
@@ -119,7 +120,8 @@ pub async fn read(postgres: &Postgres, event_id: EventId, defaults: &Policy) -> 
 
 /// Writes the counters of a locked line.
 pub async fn save_line(transaction: &Transaction, event_id: EventId, line: &Line) -> Result<(), Error> {
-    let service_micros = line.service_time.map(|span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX));
+    let micros =
+        |span: Option<Duration>| span.map(|span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX));
     transaction
         .execute(
             SAVE_LINE,
@@ -133,7 +135,12 @@ pub async fn save_line(transaction: &Transaction, event_id: EventId, line: &Line
                 &sql_count(line.open_turn_count),
                 &sql_count(line.bucket.level),
                 &sql_time(line.bucket.time),
-                &service_micros,
+                &micros(line.service_time),
+                &micros(line.shown_service_time),
+                &sql_count(line.completed_count),
+                &sql_count(line.expired_count),
+                &sql_count(line.left_count),
+                &line.slide_time.map(sql_time),
             ],
         )
         .await?;
@@ -211,7 +218,9 @@ fn events(rows: Vec<Row>) -> Result<Vec<EventId>, Error> {
 }
 
 fn read_line(row: &Row) -> Result<Line, Error> {
-    let service_micros: Option<i64> = column(row, "service_micros")?;
+    let span = |name: &'static str| -> Result<Option<Duration>, Error> {
+        Ok(column::<Option<i64>>(row, name)?.map(|micros| Duration::from_micros(micros.unsigned_abs())))
+    };
     Ok(Line {
         revision: count(row, "revision")?,
         last_seq: count(row, "last_seq")?,
@@ -220,7 +229,12 @@ fn read_line(row: &Row) -> Result<Line, Error> {
         waiting_count: count(row, "waiting_count")?,
         open_turn_count: count(row, "open_turn_count")?,
         bucket: Bucket { level: count(row, "bucket_level")?, time: time(row, "bucket_time")? },
-        service_time: service_micros.map(|micros| Duration::from_micros(micros.unsigned_abs())),
+        service_time: span("service_micros")?,
+        shown_service_time: span("shown_service_micros")?,
+        completed_count: count(row, "completed_count")?,
+        expired_count: count(row, "expired_count")?,
+        left_count: count(row, "left_count")?,
+        slide_time: optional_time(row, "slide_time")?,
     })
 }
 
