@@ -1,8 +1,8 @@
 //! One attempt at a transaction: begin, work, commit, and what each way of failing means.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future;
@@ -40,7 +40,11 @@ struct Inner {
     repeatable: AtomicBool,
     /// The work has ended: what comes now comes too late.
     closed: AtomicBool,
+    /// What is done once all of it is true.
+    after_commit: Mutex<Vec<AfterCommit>>,
 }
+
+type AfterCommit = Box<dyn FnOnce() + Send>;
 
 /// A binary `COPY` under way.
 pub struct CopyIn(Pin<Box<BinaryCopyInWriter>>);
@@ -103,6 +107,12 @@ impl Transaction {
         self.note(connection.run(self.0.label, copy).await)
     }
 
+    /// Has `act` done right after the commit, and not at all when the transaction is rolled back, begun again, or its
+    /// commit's answer is lost. For hints only: a crash in between loses it. It must not wait for anything.
+    pub fn after_commit(&self, act: impl FnOnce() + Send + 'static) {
+        self.0.acts().push(Box::new(act));
+    }
+
     /// What the caller of the transaction calls it.
     #[must_use]
     pub fn label(&self) -> &'static str {
@@ -127,6 +137,12 @@ impl Transaction {
     }
 }
 
+impl Inner {
+    fn acts(&self) -> std::sync::MutexGuard<'_, Vec<AfterCommit>> {
+        self.after_commit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Runs `work` once in a transaction.
 pub(super) async fn attempt<T, E, F>(
     postgres: &Postgres,
@@ -148,6 +164,7 @@ where
         failed: AtomicBool::new(false),
         repeatable: AtomicBool::new(false),
         closed: AtomicBool::new(false),
+        after_commit: Mutex::default(),
     });
     // Boxed, as its size is the caller's and every layer above would carry a copy of it.
     let work = Box::pin(work(Transaction(Arc::clone(&inner))));
@@ -166,6 +183,10 @@ where
         return Err(Failure { error: Error::Aborted { label }.into(), repeatable });
     }
     commit(&inner.connection, label, deadline).await?;
+    let acts = std::mem::take(&mut *inner.acts());
+    for act in acts {
+        act();
+    }
     Ok(value)
 }
 

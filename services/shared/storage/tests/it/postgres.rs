@@ -62,6 +62,25 @@ async fn a_transaction_is_kept_when_its_work_succeeds_and_gone_when_it_fails() {
 }
 
 #[tokio::test]
+async fn what_is_meant_for_after_the_commit_happens_after_a_commit_only() {
+    let (_database, postgres) = account().await;
+    let (done, seen) = tokio::sync::watch::channel(0);
+    let done = &done;
+    let work = |fails: bool| {
+        move |transaction: Transaction| async move {
+            let done = done.clone();
+            transaction.after_commit(move || done.send_modify(|count| *count += 1));
+            add(&transaction, if fails { 2 } else { 1 }, 5).await?;
+            if fails { Err(Error::Aborted { label: "by the test" }) } else { Ok(()) }
+        }
+    };
+    postgres.transaction("fails", work(true)).await.unwrap_err();
+    assert_eq!(*seen.borrow(), 0);
+    postgres.transaction("succeeds", work(false)).await.unwrap();
+    assert_eq!(*seen.borrow(), 1);
+}
+
+#[tokio::test]
 async fn a_transaction_borrows_its_surroundings_and_can_run_on_any_thread() {
     fn on_any_thread<F: Future + Send>(future: F) -> F {
         future
