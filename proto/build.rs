@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Only now with source info: the comments become Rust documentation, but no binary has to carry them.
     tonic_prost_build::configure()
         .bytes(".onsale.events.v1.Envelope.payload")
+        .codec_path("crate::codec::LeanCodec")
         .generate_default_stubs(true)
         .compile_fds(compiler.include_source_info(true).file_descriptor_set())?;
 

@@ -21,6 +21,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     ReplyBody, RequestBody,
     gate::Gate,
+    gathering::Gathering,
     limits::{Place, Places},
     refusal::spread,
 };
@@ -156,7 +157,8 @@ impl Connection {
             return;
         }
         let service = Calls { gate: Arc::clone(&self.gate), ending: self.ending.clone() };
-        let served = http2_builder(&self.config).serve_connection(TokioIo::new(stream), service);
+        let served =
+            http2_builder(&self.config).serve_connection(TokioIo::new(Gathering::new(stream)), service);
         let mut served = std::pin::pin!(served);
         let mut old = std::pin::pin!(tokio::time::sleep(jittered(self.config.connection_age_max)));
         let ended = tokio::select! {
