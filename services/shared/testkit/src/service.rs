@@ -7,7 +7,7 @@ use onsale_kit::{
     config::{self, Environment, ServiceConfig},
     server::{Chassis, RunningServer},
 };
-use onsale_types::SystemClock;
+use onsale_types::{Clock, SystemClock};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::{
@@ -76,8 +76,24 @@ impl TestService {
         C: ServiceConfig,
         B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
     {
+        Self::start_at(service, defaults, stores, settings, Arc::new(SystemClock), build).await
+    }
+
+    /// The same, on a machine with a clock of its own; its mint's tokens count from it too.
+    pub async fn start_at<C, B>(
+        service: &'static str,
+        defaults: &str,
+        stores: TestStores,
+        settings: &[(&str, &str)],
+        clock: Arc<dyn Clock>,
+        build: B,
+    ) -> Result<Self, Box<dyn Error>>
+    where
+        C: ServiceConfig,
+        B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
+    {
         let TestStores { database, redis } = stores;
-        let mint = Mint::new();
+        let mint = Mint::with_clock(Arc::clone(&clock));
         let nodes = format!("{:?}", redis.urls);
         let stores = [
             ("STORES__POSTGRES__URL", database.url.as_str()),
@@ -88,7 +104,7 @@ impl TestService {
         let environment = environment(&mint, &settings);
         let (mut chassis_config, config) = config::load::<C>(service, defaults, &environment)?;
         chassis_config.auth = mint.auth_config();
-        let mut chassis = Chassis::new(service, chassis_config, Arc::new(SystemClock))?;
+        let mut chassis = Chassis::new(service, chassis_config, clock)?;
         build(config, &mut chassis).await.map_err(|error| error.to_string())?;
         Ok(Self { server: chassis.start().await?, mint, database, redis })
     }

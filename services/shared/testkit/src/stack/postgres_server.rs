@@ -29,6 +29,8 @@ pub struct PostgresServerConfig {
     pub durable: bool,
     /// How long the server may take until it answers.
     pub start_timeout: Duration,
+    /// Further settings, as `name=value`.
+    pub settings: Vec<String>,
 }
 
 impl Default for PostgresServerConfig {
@@ -39,6 +41,7 @@ impl Default for PostgresServerConfig {
             connections_max: 300,
             durable: true,
             start_timeout: Duration::from_secs(30),
+            settings: Vec::new(),
         }
     }
 }
@@ -184,7 +187,8 @@ impl PreparedPostgres {
             "timezone=UTC".to_owned(),
         ];
         let mut arguments = vec!["-D".to_owned(), self.data.display().to_string()];
-        arguments.extend(settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]));
+        let settings = settings.into_iter().chain(config.settings.iter().cloned());
+        arguments.extend(settings.flat_map(|setting| ["-c".to_owned(), setting]));
         Ok(Launch {
             name: "postgres".to_owned(),
             program: process::find_program("postgres", PACKAGE)?,

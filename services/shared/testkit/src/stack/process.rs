@@ -162,13 +162,14 @@ impl Drop for Process {
 /// A directory that is removed when the handle is dropped, and also when this process ends in any other way:
 /// a shell waits at the other end of a pipe that only we hold open.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub struct Scratch {
     path: PathBuf,
     remover: Child,
 }
 
 impl Scratch {
-    pub(crate) fn create(name: &str) -> Result<Self, Error> {
+    /// Makes it, under the system's folder for such.
+    pub fn create(name: &str) -> Result<Self, Error> {
         let failed = |source| Error::Directory { source };
         let path = tempfile::Builder::new()
             .prefix(&format!("onsale-{name}-"))
@@ -186,7 +187,9 @@ impl Scratch {
         Ok(Self { path, remover })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
