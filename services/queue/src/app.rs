@@ -1,25 +1,36 @@
 //! The use cases of Queue, one file each: load, decide, save. What several of them share is here.
 
 pub mod admit;
+pub mod block;
 pub mod control;
 pub mod expire;
+pub mod fanout;
+pub mod finding;
 pub mod follow;
+pub mod follower;
 pub mod heal;
 pub mod join;
+pub mod lanes;
 pub mod learn;
 pub mod leave;
+pub mod milestones;
+pub mod neighbors;
 pub mod places;
+pub mod polls;
 pub mod seen;
 pub mod snapshot;
 pub mod standing;
+pub mod stats;
 pub mod tell;
 pub mod tokens;
 pub mod turns;
+pub mod viewers;
 pub mod watch;
+pub mod windowed;
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use onsale_kit::{
@@ -29,18 +40,28 @@ use onsale_kit::{
 use onsale_storage::{Stores, idempotency, postgres::Transaction, redis::Hints};
 use onsale_types::{Clock, Timestamp};
 use prost::Message;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use self::{
-    follow::Followers, heal::Healing, places::Places, seen::Seen, snapshot::Snapshots, tell::News,
+    finding::{Finding, Wanted},
+    follow::Followers,
+    heal::Healing,
+    milestones::Looks,
+    places::Places,
+    polls::Polls,
+    seen::Seen,
+    snapshot::Snapshots,
+    stats::Statistics,
+    tell::{News, TELLING_MAX},
     tokens::Tokens,
+    viewers::Viewers,
 };
 use crate::{
     clients::inventory::Inventory,
     config::{AdmissionConfig, SweepConfig, WatchConfig},
     domain::policy::Policy,
     error::Error,
-    store::ranks::Ranks,
+    store::{entries::Found, move_log::MoveLog, pods::Pods, presence::Presence, ranks::Ranks},
 };
 
 /// What handlers, consumers and workers share.
@@ -49,15 +70,23 @@ pub struct App {
     pub(crate) stores: Stores,
     /// Places in line, in Redis.
     pub(crate) ranks: Ranks,
+    /// The move logs, in Redis.
+    pub(crate) log: MoveLog,
+    /// Who has an open stream, on any pod.
+    pub(crate) presence: Presence,
     /// Positions, from wherever they are to be had.
     pub(crate) places: Arc<Places>,
     /// Positions asked for one by one, answered together.
     pub(crate) positions: Batcher<places::Asked, Option<u64>, Error>,
+    /// Entries asked for one by one, found together.
+    pub(crate) finding: Batcher<Wanted, Option<Found>, Error>,
+    /// Polls of the last second.
+    pub(crate) polls: Polls,
     /// What is still worth waiting for.
     pub(crate) inventory: Inventory,
     /// Turn tokens and queue tokens.
     pub(crate) tokens: Tokens,
-    pub(crate) clock: Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
     /// The policy of a queue whose organizer set nothing.
     pub(crate) defaults: Policy,
     pub(crate) admission: AdmissionConfig,
@@ -67,15 +96,25 @@ pub struct App {
     pub(crate) hints: Hints,
     pub(crate) tasks: Tasks,
     /// The queues that this pod's watchers follow.
-    pub(crate) followers: Followers,
+    pub(crate) followers: Arc<Followers>,
+    /// Changes that are being told without anybody waiting for it.
+    pub(crate) telling: Arc<Semaphore>,
     /// Signs of life that are not in Redis yet.
     pub(crate) seen: Seen,
     /// Lines that Redis has to be told again.
     pub(crate) healing: Arc<Healing>,
     /// A slot may be free.
     pub(crate) slot_freed: Notify,
+    /// Turns were granted, so others may have passed a milestone.
+    pub(crate) line_moved: Notify,
+    /// The lines in which milestones were looked at.
+    pub(crate) milestone_looks: Looks,
     /// The public facts, for a moment.
     pub(crate) snapshots: Snapshots,
+    /// The live numbers, for a moment.
+    pub(crate) statistics: Statistics,
+    /// Who looks at what.
+    pub(crate) viewers: Viewers,
 }
 
 /// What an [`App`] is made of.
@@ -84,11 +123,15 @@ pub struct Parts {
     pub stores: Stores,
     /// Places in line, in Redis.
     pub ranks: Ranks,
+    /// The move logs, in Redis.
+    pub log: MoveLog,
+    /// Who has an open stream, on any pod.
+    pub presence: Presence,
     /// What is still worth waiting for.
     pub inventory: Inventory,
     /// Turn tokens and queue tokens.
     pub tokens: Tokens,
-    /// The time of day, for tokens.
+    /// The time of day.
     pub clock: Arc<dyn Clock>,
     /// The policy of a queue whose organizer set nothing.
     pub defaults: Policy,
@@ -106,18 +149,43 @@ impl App {
     /// Puts the parts together.
     #[must_use]
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { stores, ranks, inventory, tokens, clock, defaults, admission, sweep, watching, tasks } =
-            parts;
+        let Parts {
+            stores,
+            ranks,
+            log,
+            presence,
+            inventory,
+            tokens,
+            clock,
+            defaults,
+            admission,
+            sweep,
+            watching,
+            tasks,
+        } = parts;
+        let followers = Arc::new(Followers::default());
         let healing = Arc::new(Healing::default());
-        let places = Arc::new(Places::new(stores.postgres.clone(), ranks.clone(), Arc::clone(&healing)));
+        let places = Arc::new(Places::new(
+            stores.postgres.clone(),
+            ranks.clone(),
+            Arc::clone(&healing),
+            Arc::clone(&followers),
+        ));
         let positions =
             Batcher::new("positions", BatcherConfig::default(), places::Asking(Arc::clone(&places)), &tasks);
+        let finding =
+            Batcher::new("finding", BatcherConfig::default(), Finding(stores.postgres.clone()), &tasks);
         let hints = Hints::start(&stores.redis, &tasks);
+        let viewers = Viewers::new(Pods::new(stores.redis.clone(), ranks.keys().clone()));
         Arc::new(Self {
             stores,
             ranks,
+            log,
+            presence,
             places,
             positions,
+            finding,
+            polls: Polls::default(),
             inventory,
             tokens,
             clock,
@@ -127,15 +195,20 @@ impl App {
             watching,
             hints,
             tasks,
-            followers: Followers::default(),
+            followers,
+            telling: Arc::new(Semaphore::new(TELLING_MAX)),
             seen: Seen::default(),
             healing,
             slot_freed: Notify::new(),
+            line_moved: Notify::new(),
+            milestone_looks: Looks::default(),
             snapshots: Snapshots::default(),
+            statistics: Statistics::default(),
+            viewers,
         })
     }
 
-    /// The time of day, as this pod sees it. Nothing that pods must agree on may depend on it.
+    /// The time of day, as this pod sees it. Good enough to call a date absurd; everything else goes by the database's.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
@@ -150,14 +223,14 @@ impl App {
     ) -> Result<R, Error>
     where
         R: Message + Default,
-        F: Future<Output = Result<(R, News), Error>>,
+        F: Future<Output = Result<(R, Option<News>), Error>>,
     {
         let told = Mutex::new(None);
         let (told_by, work) = (&told, &work);
         let once = |transaction: Transaction| async move {
             let change = async {
                 let (answer, news) = work(transaction.clone()).await?;
-                *lock(told_by) = Some(news);
+                *lock(told_by) = news;
                 Ok::<R, Error>(answer)
             };
             idempotency::once(&transaction, request, change).await
@@ -176,6 +249,14 @@ impl std::fmt::Debug for App {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("App").finish_non_exhaustive()
     }
+}
+
+pub(crate) fn read<T>(shared: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    shared.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn write<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    shared.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

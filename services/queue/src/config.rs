@@ -10,7 +10,10 @@ use onsale_kit::{
 use onsale_storage::StoresConfig;
 use serde::Deserialize;
 
-use crate::domain::policy::Policy;
+use crate::domain::{
+    milestones::Milestones,
+    policy::{Policy, QueueMode},
+};
 
 /// All settings but the chassis' own.
 #[derive(Debug, Deserialize)]
@@ -81,16 +84,30 @@ pub struct PolicyConfig {
     pub idle_timeout: Duration,
     /// Most entries waiting at a time.
     pub waiting_max: u64,
+    /// Positions at which a customer who does not watch is told.
+    pub milestones: Milestones,
+    /// Sequence numbers per window.
+    pub window_size: u32,
+    /// How many of the newest windows are active at a time.
+    pub active_windows: u32,
+    /// How often the window slides.
+    #[serde(with = "humantime_serde")]
+    pub slide_interval: Duration,
 }
 
 impl From<PolicyConfig> for Policy {
     fn from(config: PolicyConfig) -> Self {
         Self {
+            mode: QueueMode::default(),
             admissions_per_minute: config.admissions_per_minute,
             open_turns_max: config.open_turns_max,
             turn_duration: config.turn_duration,
             idle_timeout: config.idle_timeout,
             waiting_max: config.waiting_max,
+            milestones: config.milestones,
+            window_size: config.window_size,
+            active_windows: config.active_windows,
+            slide_interval: config.slide_interval,
         }
     }
 }
@@ -119,6 +136,9 @@ pub struct AdmissionConfig {
     pub interval: Duration,
     /// How many in one transaction.
     pub batch_max: u32,
+    /// How often it is looked who passed a milestone.
+    #[serde(with = "humantime_serde")]
+    pub milestone_interval: Duration,
 }
 
 /// What happens with time.
@@ -145,9 +165,21 @@ pub struct WatchConfig {
     /// How often a watcher hears its position at least.
     #[serde(with = "humantime_serde")]
     pub position_interval: Duration,
+    /// How close together changes are told.
+    #[serde(with = "humantime_serde")]
+    pub update_interval: Duration,
+    /// How often a watcher hears that others were admitted, at most.
+    #[serde(with = "humantime_serde")]
+    pub moved_interval: Duration,
+    /// How often a watcher hears the public facts.
+    #[serde(with = "humantime_serde")]
+    pub snapshot_interval: Duration,
     /// How often an open stream counts as a sign of life.
     #[serde(with = "humantime_serde")]
     pub seen_interval: Duration,
+    /// How long a client may not read its stream.
+    #[serde(with = "humantime_serde")]
+    pub slow_after: Duration,
 }
 
 /// How Redis is kept true.
@@ -172,12 +204,18 @@ impl ServiceConfig for Config {
         for (key, span) in [
             ("policy.turn_duration", self.policy.turn_duration),
             ("policy.idle_timeout", self.policy.idle_timeout),
+            ("policy.slide_interval", self.policy.slide_interval),
             ("admission.interval", self.admission.interval),
+            ("admission.milestone_interval", self.admission.milestone_interval),
             ("sweep.interval", self.sweep.interval),
             ("sweep.idle_interval", self.sweep.idle_interval),
             ("watch.look_interval", self.watch.look_interval),
             ("watch.position_interval", self.watch.position_interval),
+            ("watch.update_interval", self.watch.update_interval),
+            ("watch.moved_interval", self.watch.moved_interval),
+            ("watch.snapshot_interval", self.watch.snapshot_interval),
             ("watch.seen_interval", self.watch.seen_interval),
+            ("watch.slow_after", self.watch.slow_after),
             ("reconcile.interval", self.reconcile.interval),
         ] {
             refuse(span.is_zero(), key, "must be above zero");
@@ -187,6 +225,8 @@ impl ServiceConfig for Config {
         refuse(self.admission.batch_max == 0, "admission.batch_max", "must be at least 1");
         refuse(self.sweep.batch_max == 0, "sweep.batch_max", "must be at least 1");
         refuse(self.policy.waiting_max == 0, "policy.waiting_max", "must be at least 1");
+        refuse(self.policy.window_size == 0, "policy.window_size", "must be at least 1");
+        refuse(self.policy.active_windows == 0, "policy.active_windows", "must be at least 1");
         let is_web = self.web.url.is_empty() || self.web.url.starts_with("http");
         refuse(!is_web, "web.url", "must be an http or https URL, or empty");
         if let Err(error) = SigningKey::parse(self.turns.signing_key.expose()) {

@@ -4,6 +4,7 @@ pub mod answers;
 pub mod events;
 pub mod outside;
 pub mod requests;
+pub mod stats;
 
 use std::time::Duration;
 

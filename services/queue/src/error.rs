@@ -16,6 +16,9 @@ use crate::domain::refusal::Refusal;
 /// When to try again to join a queue that is paused or full.
 const JOIN_AGAIN_AFTER: Duration = Duration::from_secs(15);
 
+/// When to open a stream again.
+const WATCH_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -52,6 +55,12 @@ pub enum Error {
     /// What failed for several at once.
     #[error(transparent)]
     Shared(Arc<Error>),
+    /// This pod's copy of the line does not catch up.
+    #[error("this instance's view of the queue is behind")]
+    Behind,
+    /// A client did not read its stream for too long.
+    #[error("the client did not read its stream for too long")]
+    TooSlow,
     /// A stored value has a form that this version does not know.
     #[error("the stored {what} makes no sense")]
     Stored {
@@ -95,7 +104,7 @@ impl ServiceError for Error {
             Self::Redis(error) => error.kind(),
             Self::Idempotency(error) => error.kind(),
             Self::Lease(error) => error.kind(),
-            Self::Inventory(_) => Kind::Unavailable,
+            Self::Inventory(_) | Self::Behind | Self::TooSlow => Kind::Unavailable,
             Self::Batch(error) => error.kind(),
             Self::Shared(error) => error.kind(),
             Self::Sign(_) | Self::Stored { .. } => Kind::Internal,
@@ -111,7 +120,8 @@ impl ServiceError for Error {
             Self::Redis(error) => error.reason(),
             Self::Idempotency(error) => error.reason(),
             Self::Lease(error) => error.reason(),
-            Self::Inventory(_) => CommonReason::DependencyUnavailable.into(),
+            Self::Inventory(_) | Self::Behind => CommonReason::DependencyUnavailable.into(),
+            Self::TooSlow => Reason::from_proto(ErrorReason::WatcherTooSlow.as_str_name()),
             Self::Batch(error) => error.reason(),
             Self::Shared(error) => error.reason(),
             Self::Sign(_) | Self::Stored { .. } => CommonReason::Internal.into(),
@@ -139,6 +149,7 @@ impl ServiceError for Error {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => retry_after(refusal),
+            Self::Behind | Self::TooSlow => Some(WATCH_AGAIN_AFTER),
             Self::Redis(error) => error.retry_after(),
             Self::Batch(error) => error.retry_after(),
             Self::Shared(error) => error.retry_after(),
@@ -162,16 +173,22 @@ impl ServiceError for Error {
 fn kind(refusal: &Refusal) -> Kind {
     match refusal {
         Refusal::EventNotFound { .. } | Refusal::EntryNotFound { .. } => Kind::NotFound,
-        Refusal::EventNotOwned { .. } | Refusal::QueueTokenInvalid => Kind::Forbidden,
+        Refusal::EventNotOwned { .. } | Refusal::CustomerBlocked | Refusal::QueueTokenInvalid => {
+            Kind::Forbidden
+        }
         Refusal::QueueFull { .. } => Kind::Limited,
         Refusal::QueueNotOpen { .. }
         | Refusal::QueuePaused
         | Refusal::QueueClosed { .. }
         | Refusal::SoldOut { .. }
+        | Refusal::EntryNotWaiting { .. }
+        | Refusal::NeighborsNotTracked
         | Refusal::TurnExpired { .. }
         | Refusal::TurnStale
         | Refusal::TurnEnded { .. }
-        | Refusal::TransitionInvalid { .. } => Kind::State,
+        | Refusal::TransitionInvalid { .. }
+        | Refusal::QueueTokenRequired
+        | Refusal::ModeFixed { .. } => Kind::State,
     }
 }
 
@@ -184,12 +201,17 @@ fn reason(refusal: &Refusal) -> Reason {
         Refusal::QueueClosed { .. } => ErrorReason::QueueClosed,
         Refusal::SoldOut { .. } => ErrorReason::EventSoldOut,
         Refusal::QueueFull { .. } => ErrorReason::QueueFull,
+        Refusal::CustomerBlocked => ErrorReason::CustomerBlocked,
         Refusal::EntryNotFound { .. } => ErrorReason::EntryNotFound,
+        Refusal::EntryNotWaiting { .. } => ErrorReason::EntryNotWaiting,
+        Refusal::NeighborsNotTracked => ErrorReason::NeighborsNotTracked,
         Refusal::QueueTokenInvalid => ErrorReason::QueueTokenInvalid,
+        Refusal::QueueTokenRequired => ErrorReason::QueueTokenRequired,
         Refusal::TurnExpired { .. } => ErrorReason::TurnExpired,
         Refusal::TurnStale => ErrorReason::TurnStale,
         Refusal::TurnEnded { .. } => ErrorReason::TurnEnded,
         Refusal::TransitionInvalid { .. } => ErrorReason::QueueTransitionInvalid,
+        Refusal::ModeFixed { .. } => ErrorReason::QueueModeFixed,
     };
     Reason::from_proto(reason.as_str_name())
 }
@@ -207,12 +229,18 @@ fn metadata(refusal: &Refusal) -> Vec<(&'static str, String)> {
         }
         Refusal::QueueFull { waiting_max } => vec![("waiting_max", waiting_max.to_string())],
         Refusal::TurnExpired { expire_time } => vec![("expire_time", expire_time.to_string())],
-        Refusal::TurnEnded { state } => vec![("state", state.name().to_owned())],
+        Refusal::EntryNotWaiting { state } | Refusal::TurnEnded { state } => {
+            vec![("state", state.name().to_owned())]
+        }
         Refusal::TransitionInvalid { state } => vec![("state", state.name().to_owned())],
+        Refusal::ModeFixed { mode } => vec![("mode", mode.name().to_owned())],
         Refusal::QueueNotOpen { open_time: None, .. }
         | Refusal::QueuePaused
         | Refusal::SoldOut { .. }
+        | Refusal::CustomerBlocked
+        | Refusal::NeighborsNotTracked
         | Refusal::QueueTokenInvalid
+        | Refusal::QueueTokenRequired
         | Refusal::TurnStale => Vec::new(),
     }
 }

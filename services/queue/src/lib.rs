@@ -25,7 +25,7 @@ use crate::{
     clients::inventory::Inventory,
     config::Config,
     grpc::Grpc,
-    store::{keys::Keys, ranks::Ranks},
+    store::{keys::Keys, move_log::MoveLog, presence::Presence, ranks::Ranks},
 };
 
 /// The service's name: of its schema, its key prefix, its deployment.
@@ -42,7 +42,9 @@ pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildErr
     let inventory = chassis.neighbours()?.channel("inventory", &config.neighbours.inventory)?;
     let turns = &config.turns;
     let app = App::new(Parts {
-        ranks: Ranks::new(stores.redis.clone(), keys),
+        ranks: Ranks::new(stores.redis.clone(), keys.clone()),
+        log: MoveLog::new(stores.redis.clone(), keys.clone()),
+        presence: Presence::new(stores.redis.clone(), keys),
         stores,
         inventory: Inventory::new(inventory),
         tokens: Tokens::new(turns.signing_key.expose(), turns.queue_token_lifetime, &config.web.url)?,

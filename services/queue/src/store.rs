@@ -1,9 +1,19 @@
 //! Where a queue is kept: Postgres has the truth, Redis the places in line for quick answers. Takes and gives domain types.
 
+mod away;
+pub mod blocked;
 pub mod entries;
 pub mod keys;
+pub mod lines;
+pub mod milestones;
+pub mod move_log;
+pub mod neighbors;
+pub mod pods;
+pub mod presence;
 pub mod queues;
 pub mod ranks;
+pub mod stats;
+pub mod windows;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,5 @@
-//! Background loops. What must be done by one pod only is done by the one that holds the lease; taking a turn there is
-//! fenced, everything else is safe to do twice.
+//! Background loops. What must be done by one pod only is done by the one that leads the event, and its transactions are
+//! fenced; everything else is safe to do twice.
 
 pub mod consumers;
 
@@ -11,17 +11,20 @@ use onsale_kit::{
     backoff::{Backoff, BackoffConfig},
     error::Chain,
 };
-use onsale_storage::lease::Candidacy;
 use rand::RngExt;
 use tokio::time::sleep;
 
-use crate::{app::App, config::Config, error::Error};
-
-/// Who leads is decided by the lease of this name.
-const LEASE: &str = "line-keeper";
+use crate::{
+    app::{App, lanes::Lanes},
+    config::Config,
+    error::Error,
+};
 
 /// How often signs of life are carried to Redis.
 const CARRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often pods tell each other how many look at their events.
+const VIEWERS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long after a hint at a free slot turns are granted: the hint may come a moment before the commit, and hints of a
 /// burst are served together.
@@ -49,6 +52,8 @@ enum Chore {
     Reconcile,
     /// Carries signs of life to Redis.
     Carry,
+    /// Reports to the other pods how many look at what.
+    Viewers,
 }
 
 impl Chore {
@@ -60,42 +65,55 @@ impl Chore {
             Self::Unseen => "unseen sweep",
             Self::Reconcile => "reconcile",
             Self::Carry => "carry signs of life",
+            Self::Viewers => "report viewers",
         }
     }
 
-    async fn run(self, app: &App) -> Result<(), Error> {
+    async fn run(self, app: &App, lanes: &Lanes) -> Result<(), Error> {
         match self {
-            Self::Open => app.open_due().await,
-            Self::Turns => app.expire_turns().await,
-            Self::Over => app.expire_over().await,
-            Self::Unseen => app.expire_unseen().await,
-            Self::Reconcile => app.heal_all().await,
+            Self::Open => app.open_due(lanes).await,
+            Self::Turns => app.expire_turns(lanes).await,
+            Self::Over => app.expire_over(lanes).await,
+            Self::Unseen => app.expire_unseen(lanes).await,
+            Self::Reconcile if lanes.leads_first() => app.heal_all().await,
+            Self::Reconcile => Ok(()),
             Self::Carry => app.carry_seen().await,
+            Self::Viewers => app.viewers.report().await,
+        }
+    }
+
+    /// Whether there is nothing to do for a pod that leads nothing.
+    const fn is_leaders(self) -> bool {
+        match self {
+            Self::Open | Self::Turns | Self::Over | Self::Unseen | Self::Reconcile => true,
+            Self::Carry | Self::Viewers => false,
         }
     }
 }
 
 /// Starts all of them.
 pub fn start(app: &Arc<App>, config: &Config) -> Result<(), BuildError> {
-    let leader = Arc::new(app.stores.election.enter(LEASE)?);
+    let lanes = Arc::new(Lanes::enter(&app.stores.election)?);
     let tasks = &app.tasks;
-    tasks.spawn("admission", admission(Arc::clone(app), Arc::clone(&leader)));
+    tasks.spawn("admission", admission(Arc::clone(app), Arc::clone(&lanes)));
+    tasks.spawn("milestones", milestones(Arc::clone(app), Arc::clone(&lanes)));
     for (chore, interval) in [
         (Chore::Open, config.sweep.interval),
         (Chore::Turns, config.sweep.interval),
         (Chore::Over, config.sweep.interval),
         (Chore::Unseen, config.sweep.idle_interval),
         (Chore::Reconcile, config.reconcile.interval),
+        (Chore::Carry, CARRY_INTERVAL),
+        (Chore::Viewers, VIEWERS_INTERVAL),
     ] {
-        tasks.spawn(chore.name(), every(Arc::clone(app), chore, interval, Some(Arc::clone(&leader))));
+        tasks.spawn(chore.name(), every(Arc::clone(app), chore, interval, Arc::clone(&lanes)));
     }
-    tasks.spawn(Chore::Carry.name(), every(Arc::clone(app), Chore::Carry, CARRY_INTERVAL, None));
     tasks.spawn("heal", heal(Arc::clone(app)));
     consumers::start(app)
 }
 
-/// Does a chore every `interval`, while this pod leads, or in any case without a `leader`.
-async fn every(app: Arc<App>, chore: Chore, interval: Duration, leader: Option<Arc<Candidacy>>) {
+/// Does a chore every `interval`; a leader's while this pod leads something.
+async fn every(app: Arc<App>, chore: Chore, interval: Duration, lanes: Arc<Lanes>) {
     let shutdown = app.tasks.token();
     let mut backoff = Backoff::new(RETRY);
     let mut pause = jittered(interval);
@@ -105,12 +123,12 @@ async fn every(app: Arc<App>, chore: Chore, interval: Duration, leader: Option<A
             () = sleep(pause) => {}
         }
         pause = jittered(interval);
-        if leader.as_ref().is_some_and(|leader| leader.lease().is_none()) {
-            // A Redis that is away costs every leader the lease; what it missed meanwhile is known to nobody.
+        if chore.is_leaders() && !lanes.leads_any() {
+            // A Redis that is away costs every leader its leases; what it missed meanwhile is known to nobody.
             app.seen.interrupted();
             continue;
         }
-        match chore.run(&app).await {
+        match chore.run(&app, &lanes).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
                 tracing::warn!(chore = chore.name(), error = %Chain(&error), "chore failed, trying again");
@@ -120,11 +138,12 @@ async fn every(app: Arc<App>, chore: Chore, interval: Duration, leader: Option<A
     }
 }
 
-/// Grants turns every now and then, and as soon as a slot is free.
-async fn admission(app: Arc<App>, leader: Arc<Candidacy>) {
+/// Grants turns and slides windows every now and then, as soon as a slot is free, and as soon as this pod leads.
+async fn admission(app: Arc<App>, lanes: Arc<Lanes>) {
     let shutdown = app.tasks.token();
     let Ok(channel) = app.ranks.keys().wake() else { return };
     let mut hints = app.hints.subscribe(&channel);
+    let mut changes = lanes.changes();
     let mut backoff = Backoff::new(RETRY);
     let mut pause = app.admission.interval;
     loop {
@@ -133,13 +152,42 @@ async fn admission(app: Arc<App>, leader: Arc<Candidacy>) {
             () = sleep(pause) => {}
             Some(_hint) = hints.next() => sleep(GATHER).await,
             () = app.slot_freed.notified() => sleep(GATHER).await,
+            Some(()) = changes.next() => {}
         }
         pause = app.admission.interval;
-        let Some(lease) = leader.lease() else { continue };
-        match app.admit_round(&lease).await {
+        if !lanes.leads_any() {
+            continue;
+        }
+        let (admitted, slid) = tokio::join!(app.admit_round(&lanes), app.slide_round(&lanes));
+        match admitted.and(slid) {
             Ok(()) => backoff.reset(),
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "round of admission failed, trying again");
+                pause = pause.max(backoff.next_delay().unwrap_or(RETRY.max));
+            }
+        }
+    }
+}
+
+/// Tells who passed a milestone, every now and then and when turns were granted.
+async fn milestones(app: Arc<App>, lanes: Arc<Lanes>) {
+    let shutdown = app.tasks.token();
+    let mut backoff = Backoff::new(RETRY);
+    let mut pause = app.admission.milestone_interval;
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = sleep(pause) => {}
+            () = app.line_moved.notified() => {}
+        }
+        pause = app.admission.milestone_interval;
+        if !lanes.leads_any() {
+            continue;
+        }
+        match app.milestone_round(&lanes).await {
+            Ok(()) => backoff.reset(),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "round of milestones failed, trying again");
                 pause = pause.max(backoff.next_delay().unwrap_or(RETRY.max));
             }
         }

@@ -16,7 +16,7 @@ use crate::{
         queue::{CloseReason, Queue, RemainingSector},
     },
     error::Error,
-    store::queues,
+    store::queues::{self, Facts},
 };
 
 /// An organizer's wish.
@@ -66,13 +66,13 @@ impl App {
         let work = |transaction: Transaction| async move {
             let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
             facts.queue.check_owner(organizer_id)?;
-            self.apply(&mut facts.queue, control, free, facts.now)?;
+            self.apply(&mut facts, control, free)?;
             facts.line.touch();
             queues::save_queue(&transaction, &facts.queue).await?;
             queues::save_line(&transaction, event_id, &facts.line).await?;
             let state = facts.queue.state.name();
             tracing::info!(%event_id, %organizer_id, state, "queue steered by its organizer");
-            Ok((answer(convert::answers::queue(&facts)), News::of(event_id)))
+            Ok((answer(convert::answers::queue(&facts)), Some(News::steered(&facts))))
         };
         let answered = self.change_once("control queue", request, work).await?;
         // Whatever it was, more may be allowed now.
@@ -101,7 +101,8 @@ impl App {
         }
     }
 
-    fn apply(&self, queue: &mut Queue, control: &Control, free: &Free, now: Timestamp) -> Result<(), Error> {
+    fn apply(&self, facts: &mut Facts, control: &Control, free: &Free) -> Result<(), Error> {
+        let (queue, now) = (&mut facts.queue, facts.now);
         match control {
             Control::Open { open_time } => queue.open(*open_time, now)?,
             Control::Pause { joins_paused, notice } => queue.pause(*joins_paused, notice.clone(), now)?,
@@ -111,7 +112,7 @@ impl App {
                 queue.close(*reason, remaining, notice.clone(), now)?;
             }
             Control::Retune(change) => {
-                queue.overrides = queue.overrides.changed(change);
+                queue.overrides = queue.overrides.changed(change, facts.line.last_seq > 0)?;
                 queue.policy = queue.overrides.over(&self.defaults);
                 queue.update_time = now;
             }

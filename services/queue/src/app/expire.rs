@@ -1,11 +1,11 @@
 //! What ends with time: turns, the places of those who are gone, and everybody's when a queue closed for good. The
-//! database's clock decides.
+//! database's clock decides, and the event's leader does it.
 
 use onsale_kit::error::Chain;
-use onsale_storage::postgres::Transaction;
+use onsale_storage::{lease::Lease, postgres::Transaction};
 use onsale_types::{EntryId, EventId};
 
-use super::{App, tell::News};
+use super::{App, lanes::Lanes, tell::News};
 use crate::{
     domain::entry::ExpireReason,
     error::Error,
@@ -42,52 +42,54 @@ fn report(event_id: EventId, worked: Result<(), Error>) {
 
 impl App {
     /// Opens queues whose time has come.
-    pub async fn open_due(&self) -> Result<(), Error> {
-        for event_id in queues::due(&self.stores.postgres).await? {
-            report(event_id, self.open(event_id).await);
+    pub async fn open_due(&self, lanes: &Lanes) -> Result<(), Error> {
+        for (event_id, lease) in lanes.led(queues::due(&self.stores.postgres).await?) {
+            report(event_id, self.open(&lease, event_id).await);
         }
         Ok(())
     }
 
     /// Ends turns that ran out.
-    pub async fn expire_turns(&self) -> Result<(), Error> {
-        for event_id in entries::events_overdue(&self.stores.postgres).await? {
-            report(event_id, self.expire_all(event_id, &Ending::Turns).await);
+    pub async fn expire_turns(&self, lanes: &Lanes) -> Result<(), Error> {
+        for (event_id, lease) in lanes.led(entries::events_overdue(&self.stores.postgres).await?) {
+            report(event_id, self.expire_all(&lease, event_id, &Ending::Turns).await);
         }
         Ok(())
     }
 
     /// Ends the places in queues that closed for good.
-    pub async fn expire_over(&self) -> Result<(), Error> {
-        for event_id in queues::over(&self.stores.postgres).await? {
-            report(event_id, self.expire_all(event_id, &Ending::Waiting).await);
+    pub async fn expire_over(&self, lanes: &Lanes) -> Result<(), Error> {
+        for (event_id, lease) in lanes.led(queues::over(&self.stores.postgres).await?) {
+            report(event_id, self.expire_all(&lease, event_id, &Ending::Waiting).await);
         }
         Ok(())
     }
 
     /// Ends the places of those who gave no sign of life for too long.
-    pub async fn expire_unseen(&self) -> Result<(), Error> {
-        for event_id in queues::waiting(&self.stores.postgres).await? {
-            report(event_id, self.expire_unseen_of(event_id).await);
+    pub async fn expire_unseen(&self, lanes: &Lanes) -> Result<(), Error> {
+        for (event_id, lease) in lanes.led(queues::waiting(&self.stores.postgres).await?) {
+            report(event_id, self.expire_unseen_of(lanes, &lease, event_id).await);
         }
         Ok(())
     }
 
-    async fn open(&self, event_id: EventId) -> Result<(), Error> {
+    async fn open(&self, lease: &Lease, event_id: EventId) -> Result<(), Error> {
         let work = |transaction: Transaction| async move {
+            lease.guard(&transaction).await?;
             // Read as of now, so it is open already; this writes it down.
             let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
             facts.line.touch();
             queues::save_queue(&transaction, &facts.queue).await?;
-            queues::save_line(&transaction, event_id, &facts.line).await
+            queues::save_line(&transaction, event_id, &facts.line).await?;
+            Ok::<_, Error>(facts)
         };
-        self.stores.postgres.transaction("open due", work).await?;
+        let facts = self.stores.postgres.transaction("open due", work).await?;
         tracing::info!(%event_id, "queue opened");
-        self.tell(News::of(event_id)).await;
+        self.tell(News::steered(&facts)).await;
         Ok(())
     }
 
-    async fn expire_unseen_of(&self, event_id: EventId) -> Result<(), Error> {
+    async fn expire_unseen_of(&self, lanes: &Lanes, lease: &Lease, event_id: EventId) -> Result<(), Error> {
         let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
         let idle = facts.queue.policy.idle_timeout;
         loop {
@@ -96,26 +98,28 @@ impl App {
                 self.seen.interrupted();
             }
             let unseen = unseen?;
-            // Signs that Redis missed count as just made.
-            if unseen.is_empty() || !self.seen.is_complete_for(idle) {
+            // Signs that Redis missed count as just made; and what it missed before this pod led the event is known to nobody.
+            let is_silence = self.seen.is_complete_for(idle) && lanes.has_led_for(event_id, idle);
+            if unseen.is_empty() || !is_silence {
                 return Ok(());
             }
-            self.expire(event_id, &Ending::Unseen(unseen.clone())).await?;
+            self.expire(lease, event_id, &Ending::Unseen(unseen.clone())).await?;
             // Also those who have had their turn by now: nobody waits for a sign of theirs.
             self.ranks.forget(event_id, &unseen).await?;
         }
     }
 
-    async fn expire_all(&self, event_id: EventId, ending: &Ending) -> Result<(), Error> {
-        while self.expire(event_id, ending).await?
+    async fn expire_all(&self, lease: &Lease, event_id: EventId, ending: &Ending) -> Result<(), Error> {
+        while self.expire(lease, event_id, ending).await?
             >= usize::try_from(self.sweep.batch_max).unwrap_or(usize::MAX)
         {}
         Ok(())
     }
 
     /// Ends one batch; answers how many.
-    async fn expire(&self, event_id: EventId, ending: &Ending) -> Result<usize, Error> {
+    async fn expire(&self, lease: &Lease, event_id: EventId, ending: &Ending) -> Result<usize, Error> {
         let work = |transaction: Transaction| async move {
+            lease.guard(&transaction).await?;
             let mut facts = queues::lock_any(&transaction, event_id, &self.defaults).await?;
             let batch_max = self.sweep.batch_max;
             let ids = match ending {
@@ -128,13 +132,13 @@ impl App {
                 }
             };
             let ended = self.end(&transaction, &mut facts, &ids, ending.reason()).await?;
-            Ok::<_, Error>((ended, facts.line.last_admitted_seq))
+            Ok::<_, Error>((ended, facts))
         };
-        let (ended, last_admitted_seq) = self.stores.postgres.transaction("expire", work).await?;
+        let (ended, facts) = self.stores.postgres.transaction("expire", work).await?;
         let count = ended.len();
         if count > 0 {
             tracing::info!(%event_id, count, reason = ending.reason().name(), "entries expired");
-            self.tell(News::ended(event_id, ended, last_admitted_seq)).await;
+            self.tell(News::ended(&facts, ended)).await;
         }
         Ok(count)
     }

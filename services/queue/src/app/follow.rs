@@ -1,38 +1,51 @@
-//! One follower per queue that this pod's watchers look at: it learns of changes once, for all of them. A hint makes it look
-//! at once, and it looks every now and then in any case, so a lost hint costs a moment and never a fact.
+//! One follower per queue that this pod's watchers look at. It keeps a copy of the line in memory and learns of changes
+//! once, for all of them: from this pod's own commits, from the move log, and, where a step is missing, from Postgres. A
+//! hint makes it look at once, and it looks every now and then in any case: a lost hint costs a moment, and never a fact.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    ops::Deref,
+    sync::{
+        Arc, Mutex, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use onsale_kit::{
     backoff::{Backoff, BackoffConfig},
     error::Chain,
 };
-use onsale_types::{EntryId, EventId};
+use onsale_types::EventId;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, MissedTickBehavior},
 };
 
-use super::{App, lock};
+use super::{
+    App,
+    fanout::{Slot, Ticks},
+    follower::Follower,
+    lock, read,
+    snapshot::Snapshot,
+    write,
+};
 use crate::{
     domain::{
-        entry::{Entry, EntryState},
-        watching::Place,
+        moves::{LineCopy, Step},
+        policy::QueueMode,
+        watching::Scene,
     },
     error::Error,
-    store::{
-        entries,
-        queues::{self, Facts},
-    },
+    store::queues::{self, Facts},
 };
 
-/// What a burst of hints is gathered for: one look serves them all.
-const GATHER: Duration = Duration::from_millis(20);
+/// Steps of this pod that wait for the follower; beyond, it reads Postgres.
+const HANDED_MAX: usize = 4_096;
+
+/// How long a line is followed after its last watcher has gone: many come back at once.
+const LINGER: Duration = Duration::from_secs(30);
 
 const RETRY: BackoffConfig = BackoffConfig {
     initial: Duration::from_millis(100),
@@ -41,143 +54,211 @@ const RETRY: BackoffConfig = BackoffConfig {
     attempts_max: u32::MAX,
 };
 
-/// What is true of a queue and of the entries that are watched.
-#[derive(Debug)]
-pub struct View {
-    /// The queue and its line. Apart, so that a watcher can keep them without the places of all the others.
-    pub facts: Arc<Facts>,
-    /// Where each watched entry is.
-    pub places: HashMap<EntryId, Place>,
-}
-
 /// The queues that are followed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Followers {
     events: Mutex<HashMap<EventId, Arc<Followed>>>,
+    pub(super) ticks: Ticks,
+}
+
+impl Default for Followers {
+    fn default() -> Self {
+        Self { events: Mutex::default(), ticks: Ticks::new() }
+    }
 }
 
 /// A queue that is followed.
 #[derive(Debug)]
-struct Followed {
-    watched: Mutex<HashMap<EntryId, Watched>>,
-    /// Holds the newest view only: who reads slowly skips the ones between.
-    views: watch::Sender<Option<Arc<View>>>,
+pub struct Followed {
+    pub(super) event_id: EventId,
+    /// Written by the follower only.
+    pub(super) copy: RwLock<LineCopy>,
+    public: RwLock<Option<Arc<Public>>>,
+    /// The revision up to which the copy is true; none until it has been read.
+    pub(super) revision: watch::Sender<Option<u64>>,
+    handed: Mutex<Vec<Step>>,
+    /// Watchers whom the follower has not seen yet.
+    pub(super) arrivals: Mutex<Vec<Slot>>,
+    streams: AtomicUsize,
     nudge: Notify,
 }
 
-/// An entry that is watched.
-#[derive(Clone, Copy, Debug)]
-struct Watched {
-    seq: u64,
-    watchers: usize,
-}
-
-/// One watcher's end. Dropping it ends the watch.
+/// A followed queue in the hand of somebody who needs it: as long as this is there, so is the follower.
 #[derive(Debug)]
-pub struct Watch {
-    followed: Arc<Followed>,
-    entry_id: EntryId,
-    views: watch::Receiver<Option<Arc<View>>>,
-}
+pub struct Following(Arc<Followed>);
 
-/// What a follower remembers from look to look.
-#[derive(Default)]
-struct Memory {
-    revision: Option<u64>,
-    state: Option<crate::domain::queue::QueueState>,
-    /// Entries looked at before; those that left the line as they were then.
-    known: HashMap<EntryId, Option<Entry>>,
-    /// The last positions.
-    positions: HashMap<EntryId, u64>,
-}
-
-impl Watch {
-    /// Waits for a newer view. None when the follower has ended, as the process is stopping.
-    pub async fn changed(&mut self) -> Option<Arc<View>> {
-        loop {
-            self.views.changed().await.ok()?;
-            let view = self.views.borrow_and_update().clone();
-            if view.is_some() {
-                return view;
-            }
-        }
+impl Following {
+    /// Only while the map of followed queues is locked: nobody may stop following meanwhile.
+    fn new(followed: &Arc<Followed>) -> Self {
+        followed.streams.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(followed))
     }
 }
 
-impl Drop for Watch {
+impl Deref for Following {
+    type Target = Followed;
+
+    fn deref(&self) -> &Followed {
+        &self.0
+    }
+}
+
+impl Drop for Following {
     fn drop(&mut self) {
-        let mut watched = lock(&self.followed.watched);
-        if let Some(entry) = watched.get_mut(&self.entry_id) {
-            entry.watchers = entry.watchers.saturating_sub(1);
-            if entry.watchers == 0 {
-                watched.remove(&self.entry_id);
-            }
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What is true of a queue, for all who watch it.
+#[derive(Clone, Debug)]
+pub struct Public {
+    /// The queue and its line, as new as the copy.
+    pub facts: Facts,
+    /// The public facts, as they were a while ago.
+    pub snapshot: Option<Arc<Snapshot>>,
+}
+
+impl Public {
+    /// As a watcher sees it.
+    #[must_use]
+    pub fn scene(&self) -> Scene<'_> {
+        Scene { queue: &self.facts.queue, line: &self.facts.line }
+    }
+}
+
+impl Followed {
+    fn new(event_id: EventId) -> Arc<Self> {
+        let (revision, _) = watch::channel(None);
+        Arc::new(Self {
+            event_id,
+            copy: RwLock::default(),
+            public: RwLock::default(),
+            revision,
+            handed: Mutex::default(),
+            arrivals: Mutex::default(),
+            streams: AtomicUsize::new(0),
+            nudge: Notify::new(),
+        })
+    }
+
+    /// What is true of the queue; none until the follower has looked.
+    pub(super) fn public(&self) -> Option<Arc<Public>> {
+        read(&self.public).clone()
+    }
+
+    pub(super) fn publish(&self, public: Public) {
+        *write(&self.public) = Some(Arc::new(public));
+    }
+
+    /// Whether its customers are known one by one.
+    pub(super) fn is_tracked(&self) -> bool {
+        let public = read(&self.public);
+        public.as_ref().is_some_and(|public| public.facts.queue.policy.mode == QueueMode::Tracked)
+    }
+
+    /// Waits until the copy is true up to `revision`; answers whether it is, before `patience` is over.
+    pub(super) async fn reach(&self, revision: u64, patience: Duration) -> bool {
+        let is_there = |copy: &Option<u64>| copy.is_some_and(|copy| copy >= revision);
+        if is_there(&self.revision.borrow()) {
+            return true;
         }
+        self.nudge.notify_one();
+        let mut reached = self.revision.subscribe();
+        matches!(tokio::time::timeout(patience, reached.wait_for(is_there)).await, Ok(Ok(_)))
+    }
+
+    /// The positions of those of `seqs` who wait, unless the copy is behind `revision`.
+    pub(super) fn positions(&self, seqs: &[u64], revision: u64) -> Option<Vec<Option<u64>>> {
+        let copy = read(&self.copy);
+        let is_true = self.revision.borrow().is_some() && copy.revision() >= revision;
+        is_true.then(|| seqs.iter().map(|seq| copy.index().position(*seq)).collect())
+    }
+
+    /// One more watcher. Its slot is seen by the next pass.
+    pub(super) fn enter(&self, slot: Slot) {
+        lock(&self.arrivals).push(slot);
+    }
+
+    /// Open streams, and those that are being opened.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Steps that this pod has committed.
+    pub(super) fn take_handed(&self) -> Vec<Step> {
+        std::mem::take(&mut *lock(&self.handed))
     }
 }
 
 impl Followers {
-    /// The queue changed: look now.
-    pub fn nudge(&self, event_id: EventId) {
-        if let Some(followed) = lock(&self.events).get(&event_id) {
-            followed.nudge.notify_one();
+    /// A queue, if it is followed here.
+    pub(super) fn get(&self, event_id: EventId) -> Option<Arc<Followed>> {
+        lock(&self.events).get(&event_id).cloned()
+    }
+
+    /// This pod has committed a step: its follower need not wait for the log.
+    pub fn hand(&self, event_id: EventId, step: Step) {
+        let Some(followed) = self.get(event_id) else { return };
+        let mut handed = lock(&followed.handed);
+        // What is dropped is a gap, and read from Postgres.
+        if handed.len() < HANDED_MAX {
+            handed.push(step);
         }
+        drop(handed);
+        followed.nudge.notify_one();
     }
 }
 
 impl App {
-    /// Follows an entry: the watch gives the newest view there is, and every one that comes after.
-    pub(super) fn follow(self: &Arc<Self>, entry: &Entry) -> Watch {
+    /// Follows a queue, if it is one.
+    pub(super) async fn follow(self: &Arc<Self>, event_id: EventId) -> Result<Following, Error> {
+        if let Some(followed) = lock(&self.followers.events).get(&event_id) {
+            return Ok(Following::new(followed));
+        }
+        // Nobody can make us follow what is not there.
+        queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
         let mut events = lock(&self.followers.events);
-        let followed = match events.get(&entry.event_id) {
-            Some(followed) => Arc::clone(followed),
-            None => {
-                let (views, _) = watch::channel(None);
-                let followed = Arc::new(Followed { watched: Mutex::default(), views, nudge: Notify::new() });
-                events.insert(entry.event_id, Arc::clone(&followed));
-                let follower = Arc::clone(self).run_follower(entry.event_id, Arc::clone(&followed));
-                self.tasks.spawn("queue follower", follower);
-                followed
-            }
-        };
-        lock(&followed.watched)
-            .entry(entry.entry_id)
-            .or_insert(Watched { seq: entry.seq, watchers: 0 })
-            .watchers += 1;
-        drop(events);
-        followed.nudge.notify_one();
-        let mut views = followed.views.subscribe();
-        // The newest view may be newer than what the watcher has read itself.
-        views.mark_changed();
-        Watch { followed, entry_id: entry.entry_id, views }
+        if let Some(followed) = events.get(&event_id) {
+            return Ok(Following::new(followed));
+        }
+        let followed = Followed::new(event_id);
+        let following = Following::new(&followed);
+        events.insert(event_id, Arc::clone(&followed));
+        self.tasks.spawn("queue follower", Arc::clone(self).run_follower(followed));
+        Ok(following)
     }
 
-    async fn run_follower(self: Arc<Self>, event_id: EventId, followed: Arc<Followed>) {
+    async fn run_follower(self: Arc<Self>, followed: Arc<Followed>) {
+        let event_id = followed.event_id;
         let shutdown = self.tasks.token();
         let Ok(channel) = self.ranks.keys().moved(event_id) else { return };
         let mut hints = self.hints.subscribe(&channel);
         let mut looks = tokio::time::interval(self.watching.look_interval);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut backoff = Backoff::new(RETRY);
-        let mut memory = Memory::default();
-        let mut seen_due = Instant::now();
+        let mut follower = Follower::new(Arc::clone(&self), Arc::clone(&followed));
+        let mut watched_at = Instant::now();
         loop {
-            let is_hinted = tokio::select! {
+            let is_look = tokio::select! {
                 () = shutdown.cancelled() => return,
-                _ = looks.tick() => false,
-                Some(_hint) = hints.next() => true,
-                () = followed.nudge.notified() => true,
+                _ = looks.tick() => true,
+                Some(_hint) = hints.next() => false,
+                () = followed.nudge.notified() => false,
+                () = follower.gap_is_old() => false,
             };
-            if is_hinted {
-                tokio::time::sleep(GATHER).await;
-            }
-            if self.stop_following(event_id, &followed) {
+            // Changes of a moment are told together; the first after a rest is told at once.
+            follower.rest().await;
+            // One round serves every hint that came meanwhile.
+            while let Some(Some(_hint)) = hints.next().now_or_never() {}
+            if followed.streams() > 0 {
+                watched_at = Instant::now();
+            } else if watched_at.elapsed() > LINGER && self.stop_following(&followed) {
                 return;
             }
-            let is_due = seen_due <= Instant::now();
-            match self.look(event_id, &followed, &mut memory, is_hinted || is_due).await {
+            match follower.round(is_look).await {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
+                    follower.fell_behind();
                     tracing::warn!(%event_id, error = %Chain(&error), "failed to look at a followed queue");
                     let pause = backoff.next_delay().unwrap_or(RETRY.max);
                     tokio::select! {
@@ -186,85 +267,17 @@ impl App {
                     }
                 }
             }
-            if is_due {
-                seen_due = Instant::now() + self.watching.seen_interval;
-                self.seen.note(event_id, memory.positions.keys().copied());
-            }
         }
     }
 
     /// Whether nobody watches any more; then the next who does begins anew.
-    fn stop_following(&self, event_id: EventId, followed: &Followed) -> bool {
+    fn stop_following(&self, followed: &Followed) -> bool {
         let mut events = lock(&self.followers.events);
-        let is_idle = lock(&followed.watched).is_empty();
+        let is_idle = followed.streams() == 0;
         if is_idle {
-            events.remove(&event_id);
+            events.remove(&followed.event_id);
+            self.viewers.set_streams(followed.event_id, 0, Duration::ZERO);
         }
         is_idle
-    }
-
-    /// Looks at the queue, and shows what is new. Redis follows Postgres a moment later and may have been corrected, so
-    /// after a hint, and every now and then, places are asked for `again` although the queue is as it was.
-    async fn look(
-        &self,
-        event_id: EventId,
-        followed: &Followed,
-        memory: &mut Memory,
-        again: bool,
-    ) -> Result<(), Error> {
-        let watched: HashMap<EntryId, Watched> = lock(&followed.watched).clone();
-        memory.known.retain(|entry_id, _| watched.contains_key(entry_id));
-        let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
-        let new: Vec<EntryId> =
-            watched.keys().filter(|entry_id| !memory.known.contains_key(entry_id)).copied().collect();
-        let is_same = memory.revision == Some(facts.line.revision) && memory.state == Some(facts.queue.state);
-        if is_same && new.is_empty() && !again {
-            return Ok(());
-        }
-        let mut moved =
-            if new.is_empty() { Vec::new() } else { entries::by_ids(&self.stores.postgres, &new).await? };
-        if let Some(revision) = memory.revision.filter(|revision| *revision != facts.line.revision) {
-            moved.extend(entries::moved_since(&self.stores.postgres, event_id, revision).await?);
-        }
-        for entry in moved.into_iter().filter(|entry| watched.contains_key(&entry.entry_id)) {
-            let is_waiting = entry.state == EntryState::Waiting;
-            memory.known.insert(entry.entry_id, (!is_waiting).then_some(entry));
-        }
-        let waiting: Vec<(EntryId, u64)> = watched
-            .iter()
-            .filter(|(entry_id, _)| matches!(memory.known.get(entry_id), Some(None)))
-            .map(|(entry_id, watched)| (*entry_id, watched.seq))
-            .collect();
-        let positions = self.places.of(event_id, &waiting).await?;
-        memory.stand(&waiting, &positions);
-        memory.revision = Some(facts.line.revision);
-        memory.state = Some(facts.queue.state);
-        let view = View { facts: Arc::new(facts), places: memory.places() };
-        followed.views.send_replace(Some(Arc::new(view)));
-        Ok(())
-    }
-}
-
-impl Memory {
-    /// Keeps the positions. One who is nowhere in line any more keeps the last one until the next look tells why.
-    fn stand(&mut self, waiting: &[(EntryId, u64)], positions: &[Option<u64>]) {
-        let before = std::mem::take(&mut self.positions);
-        for ((entry_id, _), position) in waiting.iter().zip(positions) {
-            if let Some(position) = position.or_else(|| before.get(entry_id).copied()) {
-                self.positions.insert(*entry_id, position);
-            }
-        }
-    }
-
-    fn places(&self) -> HashMap<EntryId, Place> {
-        let waiting = self
-            .positions
-            .iter()
-            .map(|(entry_id, position)| (*entry_id, Place::Waiting { position: *position }));
-        let moved = self
-            .known
-            .iter()
-            .filter_map(|(entry_id, entry)| Some((*entry_id, Place::Moved(entry.as_ref()?.clone()))));
-        waiting.chain(moved).collect()
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use onsale_types::{EntryId, EventId};
 use tokio::sync::Notify;
 
-use super::{App, lock, tell::News};
+use super::{App, lock};
 use crate::{
     error::Error,
     metrics,
@@ -78,11 +78,7 @@ impl App {
         } else if corrected > 0 {
             tracing::info!(%event_id, entries = corrected, "line in redis corrected");
         }
-        if corrected > 0 {
-            metrics::healed(corrected);
-            // No revision tells the watchers of it.
-            self.tell(News::of(event_id)).await;
-        }
+        metrics::healed(corrected);
         Ok(())
     }
 
@@ -99,7 +95,7 @@ impl App {
             let moved = difference(&page, &known, last_admitted_seq);
             corrected =
                 corrected.saturating_add(u64::try_from(moved.joined.len() + moved.gone.len()).unwrap_or(0));
-            self.ranks.apply(event_id, &moved).await?;
+            self.ranks.apply(event_id, &moved, None).await?;
             let ids: Vec<EntryId> = page.iter().map(|(entry_id, _)| *entry_id).collect();
             if !ids.is_empty() {
                 self.ranks.mark(event_id, Marks::New, &ids).await?;

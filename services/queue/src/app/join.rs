@@ -1,7 +1,7 @@
 //! Joining: those who arrive together get their places in one transaction, in the order in which they came.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
@@ -15,16 +15,20 @@ use onsale_storage::postgres::{self, Transaction};
 use onsale_types::{CustomerId, EntryId, EventId, RequestId};
 use uuid::Uuid;
 
-use super::{App, standing::Standing};
+use super::{App, standing::Standing, tell::News};
 use crate::{
     config::JoinConfig,
-    domain::entry::{Entry, EntryState},
+    domain::{
+        entry::{Entry, EntryState},
+        policy::QueueMode,
+        refusal::Refusal,
+    },
     error::Error,
     metrics,
     store::{
+        blocked,
         entries::{self, MadeEntry, NewEntry},
         queues::{self, Facts},
-        ranks::Move,
     },
 };
 
@@ -64,7 +68,8 @@ pub struct Joined {
 /// what the line's lock would make of it anyway, and it keeps the order of arrival.
 #[derive(Debug)]
 pub struct Joins {
-    lanes: Vec<Batcher<Join, Joined, Error>>,
+    app: Arc<App>,
+    lanes: Vec<Batcher<Join, Standing, Error>>,
 }
 
 struct Lane {
@@ -91,7 +96,7 @@ impl Joins {
             ..BatcherConfig::default()
         };
         let lane = || Batcher::new("join", batcher, Lane { app: Arc::clone(app) }, tasks);
-        Self { lanes: std::iter::repeat_with(lane).take(config.lanes.max(1)).collect() }
+        Self { app: Arc::clone(app), lanes: std::iter::repeat_with(lane).take(config.lanes.max(1)).collect() }
     }
 
     /// Puts a customer in line, or answers the place they have.
@@ -101,15 +106,18 @@ impl Joins {
         let lanes = u64::try_from(self.lanes.len()).unwrap_or(1).max(1);
         let index = usize::try_from(hasher.finish() % lanes).unwrap_or(0);
         let Some(lane) = self.lanes.get(index) else { return Err(Error::Stored { what: "lane" }) };
-        Ok(lane.submit(join).await?)
+        let standing = lane.submit(join).await?;
+        // Each signs its own: the lane has the next batch to go on with.
+        let queue_token = self.app.tokens.place(&standing.entry)?;
+        Ok(Joined { standing, queue_token })
     }
 }
 
 impl Processor<Join> for Lane {
-    type Output = Joined;
+    type Output = Standing;
     type Error = Error;
 
-    async fn process(&self, items: &[Join]) -> BatchOutcome<Joined, Error> {
+    async fn process(&self, items: &[Join]) -> BatchOutcome<Standing, Error> {
         let mut events: BTreeMap<EventId, Vec<usize>> = BTreeMap::new();
         for (index, item) in items.iter().enumerate() {
             events.entry(item.event_id).or_default().push(index);
@@ -129,12 +137,17 @@ impl Processor<Join> for Lane {
 
 impl App {
     /// The answers to joins of one event, one for each.
-    async fn join_together(&self, event_id: EventId, items: &[&Join]) -> Vec<Result<Joined, Error>> {
+    async fn join_together(
+        self: &Arc<Self>,
+        event_id: EventId,
+        items: &[&Join],
+    ) -> Vec<Result<Standing, Error>> {
         let failure = match self.join_once(event_id, items).await {
-            Ok(outcome) => match self.after_join(event_id, outcome).await {
-                Ok(answers) => return answers,
-                Err(error) => error,
-            },
+            Ok(outcome) => {
+                let answers = self.after_join(event_id, outcome).await;
+                // Everything is written: who asks again gets the same place.
+                return answers.unwrap_or_else(|error| share(error, items.len()));
+            }
             Err(error) => error,
         };
         // Nothing was written, and one of them may be to blame: the others must not suffer for it.
@@ -165,18 +178,27 @@ impl App {
     ) -> Result<Outcome, Error> {
         let mut facts = queues::lock(transaction, event_id, &self.defaults).await?;
         let customers: Vec<Uuid> = items.iter().map(|item| item.customer_id.as_uuid()).collect();
+        if facts.queue.policy.mode == QueueMode::Windowed {
+            let blocked = blocked::among(transaction, event_id, &customers).await?;
+            let entries = self.issue_tickets(transaction, &mut facts, items, &blocked).await?;
+            return Ok(Outcome { facts, entries, new: Vec::new() });
+        }
         let requests: Vec<Uuid> = items.iter().map(|item| item.request_id.as_uuid()).collect();
-        let (open, made) = futures_util::future::try_join(
-            entries::open_of(transaction, event_id, &customers),
-            entries::made_by(transaction, &customers, &requests),
+        let (known, blocked) = futures_util::future::try_join(
+            entries::known_of(transaction, event_id, &customers, &requests),
+            blocked::among(transaction, event_id, &customers),
         )
         .await?;
         let before = facts.line;
-        let (answers, new) = decide(&facts, items, open, made);
+        let (answers, new) = decide(&facts, items, known, &blocked);
         if !new.is_empty() {
-            facts.line.joined(u64::try_from(new.len()).unwrap_or(0));
-            entries::insert(transaction, event_id, &before, facts.line.revision, facts.now, &new).await?;
-            queues::save_line(transaction, event_id, &facts.line).await?;
+            facts.line.joined(count(&new));
+            let line = &facts.line;
+            futures_util::future::try_join(
+                entries::insert(transaction, event_id, &before, line.revision, facts.now, &new),
+                queues::save_line(transaction, event_id, line),
+            )
+            .await?;
         }
         let new = new
             .iter()
@@ -188,30 +210,41 @@ impl App {
 
     /// Everything is durable; Redis follows, and the answers are put together.
     async fn after_join(
-        &self,
+        self: &Arc<Self>,
         event_id: EventId,
         outcome: Outcome,
-    ) -> Result<Vec<Result<Joined, Error>>, Error> {
+    ) -> Result<Vec<Result<Standing, Error>>, Error> {
         let Outcome { facts, entries, new } = outcome;
-        if !new.is_empty() {
-            metrics::joined(new.len());
-            let last_admitted_seq = facts.line.last_admitted_seq;
-            self.move_line(event_id, &Move { joined: new, gone: Vec::new(), last_admitted_seq }).await;
+        if facts.queue.policy.mode == QueueMode::Windowed {
+            return Ok(self.tickets_issued(&facts, entries));
         }
-        let waiting: Vec<(EntryId, u64)> = entries
+        // The new ones stand at the end of the line, in their order; nobody has to be asked.
+        let first_seq = facts.line.last_seq.saturating_sub(count(&new)).saturating_add(1);
+        let first_position = facts.line.waiting_count.saturating_sub(count(&new)).saturating_add(1);
+        let known: Vec<(EntryId, u64)> = entries
             .iter()
             .flatten()
-            .filter(|entry| entry.state == EntryState::Waiting)
+            .filter(|entry| entry.state == EntryState::Waiting && entry.seq < first_seq)
             .map(|entry| (entry.entry_id, entry.seq))
             .collect();
-        let positions = self.places.of(event_id, &waiting).await?;
-        let positions: HashMap<EntryId, Option<u64>> =
-            waiting.into_iter().map(|(entry_id, _)| entry_id).zip(positions).collect();
+        if !new.is_empty() {
+            metrics::joined(new.len());
+            self.tell_soon(News::joined(&facts, new));
+        }
+        let positions = self.places.of(event_id, &known, facts.line.revision).await?;
+        let mut positions: HashMap<u64, u64> = known
+            .into_iter()
+            .zip(positions)
+            .filter_map(|((_, seq), position)| Some((seq, position?)))
+            .collect();
+        positions.extend((first_seq..=facts.line.last_seq).zip(first_position..));
         let joined = |entry: Entry| {
-            self.note_seen(&entry);
-            let queue_token = self.tokens.place(&entry)?;
-            let position = positions.get(&entry.entry_id).copied().flatten();
-            Ok(Joined { standing: self.standing(&facts, entry, position)?, queue_token })
+            // Who is new gets a sign of life with the place in Redis.
+            if entry.seq < first_seq {
+                self.note_seen(&entry);
+            }
+            let position = positions.get(&entry.seq).copied();
+            self.standing(&facts, entry, position)
         };
         Ok(entries.into_iter().map(|entry| entry.and_then(joined)).collect())
     }
@@ -221,23 +254,27 @@ impl App {
 fn decide(
     facts: &Facts,
     items: &[&Join],
-    open: Vec<Entry>,
-    made: Vec<MadeEntry>,
+    known: Vec<MadeEntry>,
+    blocked: &HashSet<CustomerId>,
 ) -> (Vec<Result<Entry, Error>>, Vec<NewEntry>) {
+    let is_open =
+        |known: &&MadeEntry| known.entry.event_id == facts.queue.event_id && known.entry.state.is_open();
     let mut open: HashMap<CustomerId, Entry> =
-        open.into_iter().map(|entry| (entry.customer_id, entry)).collect();
+        known.iter().filter(is_open).map(|known| (known.entry.customer_id, known.entry.clone())).collect();
     let made: HashMap<(CustomerId, RequestId), MadeEntry> =
-        made.into_iter().map(|made| ((made.entry.customer_id, made.request_id), made)).collect();
+        known.into_iter().map(|made| ((made.entry.customer_id, made.request_id), made)).collect();
     let mut new: Vec<NewEntry> = Vec::new();
     let mut answers = Vec::with_capacity(items.len());
     for item in items {
         let before = made.get(&(item.customer_id, item.request_id));
-        let joined_now = u64::try_from(new.len()).unwrap_or(u64::MAX);
+        let joined_now = count(&new);
         let answer = if let Some(before) = before {
             let is_same = before.fingerprint == item.fingerprint;
             if is_same { Ok(before.entry.clone()) } else { Err(Error::RequestIdReused) }
         } else if let Some(entry) = open.get(&item.customer_id) {
             Ok(entry.clone())
+        } else if blocked.contains(&item.customer_id) {
+            Err(Refusal::CustomerBlocked.into())
         } else {
             let waiting_count = facts.line.waiting_count.saturating_add(joined_now);
             match facts.queue.check_join(facts.now, waiting_count) {
@@ -279,6 +316,10 @@ fn new_entry(facts: &Facts, item: &Join, joined_before: u64) -> Entry {
     }
 }
 
+fn count<T>(items: &[T]) -> u64 {
+    u64::try_from(items.len()).unwrap_or(u64::MAX)
+}
+
 /// Whether a row may be to blame, and nothing was written.
 fn is_suspect(error: &Error) -> bool {
     matches!(error, Error::Postgres(postgres::Error::Query { .. } | postgres::Error::Conflict { .. }))
@@ -289,7 +330,7 @@ fn halves<'a, 'b>(items: &'a [&'b Join]) -> Option<(&'a [&'b Join], &'a [&'b Joi
 }
 
 /// One failure as the answer to each of `count`.
-fn share(failure: Error, count: usize) -> Vec<Result<Joined, Error>> {
+fn share(failure: Error, count: usize) -> Vec<Result<Standing, Error>> {
     let failure = Arc::new(failure);
     std::iter::repeat_with(|| Err(Error::Shared(Arc::clone(&failure)))).take(count).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onsale_storage::postgres::Transaction;
 use onsale_types::{EventId, Timestamp};
 
-use super::App;
+use super::{App, tell::News};
 use crate::{
     domain::queue::{Created, Queue},
     error::Error,
@@ -62,7 +62,7 @@ impl App {
             let (from, to) = (before.name(), facts.queue.state.name());
             tracing::info!(%event_id, from, to, "queue moved by a report of inventory");
         }
-        self.tell_later(event_id, Vec::new());
+        self.tell_after(transaction, News::steered(&facts));
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     convert,
     domain::{
         entry::{Entry, EntryState, ExpireReason},
+        policy::QueueMode,
         refusal::Refusal,
     },
     error::Error,
@@ -27,14 +28,19 @@ impl App {
     ) -> Result<onsale_proto::queue::v1::LeaveQueueResponse, Error> {
         let work = |transaction: Transaction| async move {
             let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
+            if facts.queue.policy.mode == QueueMode::Windowed {
+                // Nothing is stored: forgetting the ticket is leaving.
+                return Ok((convert::answers::left(None), None));
+            }
             let entry = entries::newest_in(&transaction, event_id, customer_id).await?;
             let entry = entry.ok_or(Refusal::EntryNotFound { event_id })?;
             if !entry.state.is_open() {
-                return Ok((convert::answers::left(&entry), News::of(event_id)));
+                return Ok((convert::answers::left(Some(&entry)), None));
             }
             let ended = self.end(&transaction, &mut facts, &[entry.entry_id], ExpireReason::Left).await?;
-            let answer = convert::answers::left(ended.first().unwrap_or(&entry));
-            Ok((answer, News::ended(event_id, ended, facts.line.last_admitted_seq)))
+            let answer = convert::answers::left(ended.first().or(Some(&entry)));
+            let news = (!ended.is_empty()).then(|| News::ended(&facts, ended));
+            Ok((answer, news))
         };
         self.change_once("leave", request, work).await
     }

@@ -1,4 +1,5 @@
-//! Positions: from Redis as long as it knows everybody who waits, else counted in Postgres.
+//! Positions: from the copy of the line that this pod keeps, if it does; from Redis as long as it knows everybody who
+//! waits; else counted in Postgres.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,7 +13,7 @@ use onsale_kit::{
 use onsale_storage::postgres::Postgres;
 use onsale_types::{EntryId, EventId};
 
-use super::heal::Healing;
+use super::{follow::Followers, heal::Healing};
 use crate::{
     error::Error,
     metrics,
@@ -31,6 +32,7 @@ pub struct Places {
     postgres: Postgres,
     ranks: Ranks,
     healing: Arc<Healing>,
+    followers: Arc<Followers>,
 }
 
 /// A position that is asked for.
@@ -42,20 +44,34 @@ pub struct Asked {
     pub entry_id: EntryId,
     /// Its seq.
     pub seq: u64,
+    /// The revision of the line at which it was seen to wait.
+    pub revision: u64,
 }
 
 /// Answers positions that are asked for at the same time together: without Redis, one count of the line serves them all.
 pub struct Asking(pub Arc<Places>);
 
 impl Places {
-    /// Positions from `ranks`, or from `postgres`; what is wrong is told to `healing`.
+    /// Positions from the copies of `followers`, from `ranks`, or from `postgres`; what is wrong is told to `healing`.
     #[must_use]
-    pub fn new(postgres: Postgres, ranks: Ranks, healing: Arc<Healing>) -> Self {
-        Self { postgres, ranks, healing }
+    pub fn new(postgres: Postgres, ranks: Ranks, healing: Arc<Healing>, followers: Arc<Followers>) -> Self {
+        Self { postgres, ranks, healing, followers }
     }
 
-    /// The positions of entries with their seqs; none for one that does not wait (any more).
-    pub async fn of(&self, event_id: EventId, asked: &[(EntryId, u64)]) -> Result<Vec<Option<u64>>, Error> {
+    /// The positions of entries with their seqs, as they were at `revision` or are since; none for one that does not wait
+    /// (any more).
+    pub async fn of(
+        &self,
+        event_id: EventId,
+        asked: &[(EntryId, u64)],
+        revision: u64,
+    ) -> Result<Vec<Option<u64>>, Error> {
+        if let Some(followed) = self.followers.get(event_id) {
+            let seqs: Vec<u64> = asked.iter().map(|(_, seq)| *seq).collect();
+            if let Some(positions) = followed.positions(&seqs, revision) {
+                return Ok(positions);
+            }
+        }
         let mut positions = Vec::with_capacity(asked.len());
         for chunk in asked.chunks(CHUNK) {
             positions.extend(self.of_chunk(event_id, chunk).await?);
@@ -102,7 +118,7 @@ impl Places {
     async fn correct(&self, event_id: EventId, asked: &[(EntryId, u64)], counted: &HashMap<u64, u64>) {
         let waits = |(_, seq): &&(EntryId, u64)| counted.contains_key(seq);
         let moved = Move { joined: asked.iter().filter(waits).copied().collect(), ..Move::default() };
-        if let Err(error) = self.ranks.apply(event_id, &moved).await {
+        if let Err(error) = self.ranks.apply(event_id, &moved, None).await {
             tracing::debug!(%event_id, error = %Chain(&error), "failed to correct the line in redis");
         }
     }
@@ -113,13 +129,15 @@ impl Processor<Asked> for Asking {
     type Error = Error;
 
     async fn process(&self, items: &[Asked]) -> BatchOutcome<Option<u64>, Error> {
-        let mut events: BTreeMap<EventId, Vec<(EntryId, u64)>> = BTreeMap::new();
+        let mut events: BTreeMap<EventId, (Vec<(EntryId, u64)>, u64)> = BTreeMap::new();
         for item in items {
-            events.entry(item.event_id).or_default().push((item.entry_id, item.seq));
+            let (asked, revision) = events.entry(item.event_id).or_default();
+            asked.push((item.entry_id, item.seq));
+            *revision = item.revision.max(*revision);
         }
         let mut found = HashMap::new();
-        for (event_id, asked) in events {
-            match self.0.of(event_id, &asked).await {
+        for (event_id, (asked, revision)) in events {
+            match self.0.of(event_id, &asked, revision).await {
                 Ok(positions) => found.extend(asked.iter().map(|(entry_id, _)| *entry_id).zip(positions)),
                 Err(error) => return BatchOutcome::Failed(error),
             }

@@ -1,10 +1,6 @@
-//! Signs of life: gathered here, carried to Redis together.
+//! Signs of life and open streams: gathered here, carried to Redis together.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Mutex,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Mutex, time::Duration};
 
 use onsale_types::{EntryId, EventId};
 use tokio::time::Instant;
@@ -29,16 +25,51 @@ pub struct Seen {
 #[derive(Debug, Default)]
 struct Waiting {
     count: usize,
-    events: HashMap<EventId, HashSet<EntryId>>,
+    events: HashMap<EventId, HashMap<EntryId, Sign>>,
+}
+
+/// What is known of an entry's customer. The last word counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    /// Asked about it.
+    Asked,
+    /// Has an open stream.
+    Open,
+    /// Closed one.
+    Closed,
 }
 
 impl Seen {
-    /// These entries' customers are there.
-    pub fn note(&self, event_id: EventId, entries: impl IntoIterator<Item = EntryId>) {
+    /// This entry's customer is there.
+    pub fn note(&self, event_id: EventId, entry_id: EntryId) {
+        self.add(event_id, [entry_id], Sign::Asked);
+    }
+
+    /// These entries have open streams.
+    pub fn note_open(&self, event_id: EventId, entries: impl IntoIterator<Item = EntryId>) {
+        self.add(event_id, entries, Sign::Open);
+    }
+
+    /// A stream of this entry was closed.
+    pub fn note_closed(&self, event_id: EventId, entry_id: EntryId) {
+        self.add(event_id, [entry_id], Sign::Closed);
+    }
+
+    fn add(&self, event_id: EventId, entries: impl IntoIterator<Item = EntryId>, sign: Sign) {
         let mut waiting = lock(&self.waiting);
         for entry_id in entries {
-            if waiting.count < WAITING_MAX && waiting.events.entry(event_id).or_default().insert(entry_id) {
-                waiting.count = waiting.count.saturating_add(1);
+            if waiting.count >= WAITING_MAX {
+                return;
+            }
+            let signs = waiting.events.entry(event_id).or_default();
+            let before = signs.insert(entry_id, sign);
+            match before {
+                // Asking closes no stream.
+                Some(Sign::Open) if sign == Sign::Asked => {
+                    signs.insert(entry_id, Sign::Open);
+                }
+                Some(_) => {}
+                None => waiting.count = waiting.count.saturating_add(1),
             }
         }
     }
@@ -63,13 +94,15 @@ impl App {
     pub async fn carry_seen(&self) -> Result<(), Error> {
         let waiting = std::mem::take(&mut *lock(&self.seen.waiting));
         let mut carried = Ok(());
-        for (event_id, entries) in waiting.events {
-            let entries: Vec<EntryId> = entries.into_iter().collect();
-            for chunk in entries.chunks(CHUNK) {
+        for (event_id, signs) in waiting.events {
+            let signs: Vec<(EntryId, Sign)> = signs.into_iter().collect();
+            for chunk in signs.chunks(CHUNK) {
                 // One line that cannot be told of keeps no other from it.
-                if let Err(error) = self.ranks.mark(event_id, Marks::All, chunk).await {
-                    self.seen.note(event_id, chunk.iter().copied());
-                    carried = Err(error.into());
+                if let Err(error) = self.carry(event_id, chunk).await {
+                    for (entry_id, sign) in chunk {
+                        self.seen.add(event_id, [*entry_id], *sign);
+                    }
+                    carried = Err(error);
                 }
             }
         }
@@ -78,5 +111,16 @@ impl App {
             Err(_) => self.seen.interrupted(),
         }
         carried
+    }
+
+    async fn carry(&self, event_id: EventId, signs: &[(EntryId, Sign)]) -> Result<(), Error> {
+        let of = |wanted: &[Sign]| -> Vec<EntryId> {
+            signs.iter().filter(|(_, sign)| wanted.contains(sign)).map(|(entry_id, _)| *entry_id).collect()
+        };
+        // Who closed a stream was there until then.
+        self.ranks.mark(event_id, Marks::All, &of(&[Sign::Asked, Sign::Open, Sign::Closed])).await?;
+        self.presence.opened(event_id, &of(&[Sign::Open])).await?;
+        self.presence.closed(event_id, &of(&[Sign::Closed])).await?;
+        Ok(())
     }
 }

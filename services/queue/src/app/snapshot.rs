@@ -21,9 +21,6 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Answers kept; beyond, all are forgotten.
 const KEPT_MAX: usize = 10_000;
 
-/// A sign of life within this time makes a viewer.
-const VIEWER_SPAN: Duration = Duration::from_secs(60);
-
 /// When it is worth asking again.
 const NEXT_POLL_AFTER: Duration = Duration::from_secs(5);
 
@@ -38,7 +35,7 @@ pub struct Snapshots {
 pub struct Snapshot {
     /// The queue and its line.
     pub facts: Facts,
-    /// Who gave a sign of life lately.
+    /// Who looks at the event, on all pods.
     pub viewer_count: u64,
     /// Turns granted within the last minute.
     pub admitted_last_minute: u64,
@@ -57,8 +54,7 @@ impl App {
         }
         let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
         let admitted_last_minute = queues::admitted_lately(&self.stores.postgres, event_id).await?;
-        // Without Redis nobody knows who looks; the rest is still worth an answer.
-        let viewer_count = self.ranks.viewers(event_id, VIEWER_SPAN).await.unwrap_or(0);
+        let viewer_count = self.viewers.of(event_id).await.viewers;
         let snapshot = Arc::new(Snapshot {
             facts,
             viewer_count,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onsale_types::{CustomerId, EventId};
+use onsale_types::{CustomerId, EventId, Timestamp};
 
 use super::{App, places::Asked, tokens::GrantedTurn};
 use crate::{
@@ -10,8 +10,10 @@ use crate::{
         entry::{Entry, EntryState},
         estimate::{Estimate, estimate},
         pace::next_poll_after,
+        policy::QueueMode,
         queue::QueueState,
         refusal::Refusal,
+        window::Ticket,
     },
     error::Error,
     store::{
@@ -59,9 +61,21 @@ impl App {
         let mut looks = 0;
         loop {
             looks += 1;
-            let (facts, entry) = self.own_entry(own).await?;
+            self.polls.count();
+            let (facts, ticket) = self.own_queue(own).await?;
+            if let Some(ticket) = ticket.filter(|_| facts.queue.policy.mode == QueueMode::Windowed) {
+                self.viewers.note_poll(own.event_id, ticket.entry_id());
+                return self.windowed_standing(&facts, &ticket);
+            }
+            let entry = self.newest_entry(own).await?;
             self.note_seen(&entry);
-            let asked = Asked { event_id: entry.event_id, entry_id: entry.entry_id, seq: entry.seq };
+            self.viewers.note_poll(entry.event_id, entry.entry_id);
+            let asked = Asked {
+                event_id: entry.event_id,
+                entry_id: entry.entry_id,
+                seq: entry.seq,
+                revision: facts.line.revision,
+            };
             let position = match entry.state {
                 EntryState::Waiting => self.positions.submit(asked).await?,
                 EntryState::Admitted | EntryState::Completed | EntryState::Expired | EntryState::Left => None,
@@ -74,16 +88,32 @@ impl App {
         }
     }
 
-    /// The caller's newest entry, and its queue as it was a moment before.
-    pub(super) async fn own_entry(&self, own: &OwnEntry) -> Result<(Facts, Entry), Error> {
-        if !own.queue_token.is_empty() {
-            let now = self.clock.now();
-            self.tokens.check_place(&own.queue_token, own.event_id, own.customer_id, now)?;
-        }
+    /// The queue that the caller asks about, and what their token says. A WINDOWED queue knows them by it only.
+    pub(super) async fn own_queue(&self, own: &OwnEntry) -> Result<(Facts, Option<Ticket>), Error> {
         let facts = queues::read(&self.stores.postgres, own.event_id, &self.defaults).await?;
+        if !own.queue_token.is_empty() {
+            let (token, now) = (&own.queue_token, facts.now);
+            let ticket = self.tokens.check_place(token, own.event_id, own.customer_id, now)?;
+            return Ok((facts, Some(ticket)));
+        }
+        match facts.queue.policy.mode {
+            QueueMode::Tracked => Ok((facts, None)),
+            QueueMode::Windowed => Err(Refusal::QueueTokenRequired.into()),
+        }
+    }
+
+    async fn newest_entry(&self, own: &OwnEntry) -> Result<Entry, Error> {
         let entry = entries::newest(&self.stores.postgres, own.event_id, own.customer_id).await?;
-        let entry = entry.ok_or(Refusal::EntryNotFound { event_id: own.event_id })?;
-        Ok((facts, entry))
+        Ok(entry.ok_or(Refusal::EntryNotFound { event_id: own.event_id })?)
+    }
+
+    /// Refuses a token that is not the caller's, or too old by the database's clock.
+    pub(super) fn check_token(&self, own: &OwnEntry, now: Timestamp) -> Result<(), Error> {
+        if own.queue_token.is_empty() {
+            return Ok(());
+        }
+        self.tokens.check_place(&own.queue_token, own.event_id, own.customer_id, now)?;
+        Ok(())
     }
 
     /// Puts a standing together.
@@ -113,14 +143,14 @@ impl App {
             estimate,
             turn,
             queue_state: queue.state,
-            next_poll_after: next_poll_after(position, queue.policy.idle_timeout),
+            next_poll_after: next_poll_after(position, queue.policy.idle_timeout, self.polls.per_second()),
         })
     }
 
     /// The customer is there.
     pub(super) fn note_seen(&self, entry: &Entry) {
         if entry.state == EntryState::Waiting {
-            self.seen.note(entry.event_id, [entry.entry_id]);
+            self.seen.note(entry.event_id, entry.entry_id);
         }
     }
 }

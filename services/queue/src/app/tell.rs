@@ -1,76 +1,124 @@
-//! What a committed change means to others: the line in Redis, the watchers on every pod, the leader, the relay, and
-//! systems outside of the mesh. All of it is a hint or a copy; whatever is lost here, somebody looks anyway a little later.
+//! What a committed change means to others: the copies of the line on every pod, the line in Redis, the leader, the relay,
+//! and systems outside of the mesh. All of it is a hint or a copy; whatever is lost here, somebody looks anyway a little
+//! later.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 use onsale_kit::error::Chain;
+use onsale_storage::postgres::Transaction;
 use onsale_types::{EntryId, EventId};
 
 use super::App;
 use crate::{
     convert,
-    domain::entry::{Entry, EntryState},
+    domain::{
+        entry::{Entry, EntryState},
+        moves::Step,
+    },
     metrics,
-    store::{entries, ranks::Move},
+    store::{queues::Facts, ranks::Move},
 };
 
 /// Messages to outside sent at a time.
 const OUTSIDE_CONCURRENCY: usize = 16;
 
-/// How long the commit of an event's handler may take, mostly: only then is there something to see.
-const COMMIT_TIME: Duration = Duration::from_millis(100);
+/// Changes that are being told at a time without anybody waiting for it; of one more, Redis learns when it is compared.
+pub(super) const TELLING_MAX: usize = 64;
 
 /// What has happened to a queue.
 #[derive(Clone, Debug)]
 pub struct News {
     /// Whose queue.
-    pub event_id: EventId,
-    /// What changed in the line, if anything did.
-    pub moved: Option<Move>,
+    event_id: EventId,
+    /// The revision it led to.
+    step: Step,
+    /// Who joined, with their seqs.
+    joined: Vec<(EntryId, u64)>,
     /// Who was admitted.
-    pub granted: Vec<Entry>,
+    granted: Vec<Entry>,
     /// Whose entry ended.
-    pub ended: Vec<Entry>,
+    ended: Vec<Entry>,
 }
 
 impl News {
-    /// The queue changed, and nobody's place did.
+    /// The queue is as `facts` say now, and nobody's place changed.
     #[must_use]
-    pub fn of(event_id: EventId) -> Self {
-        Self { event_id, moved: None, granted: Vec::new(), ended: Vec::new() }
+    pub fn steered(facts: &Facts) -> Self {
+        let mut news = Self::of(facts);
+        news.step.is_steered = true;
+        news
     }
 
-    /// These entries ended; nobody up to `last_admitted_seq` waits.
+    /// These joined.
     #[must_use]
-    pub fn ended(event_id: EventId, ended: Vec<Entry>, last_admitted_seq: u64) -> Self {
-        let waited = |entry: &&Entry| entry.turn.is_none();
-        let gone: Vec<EntryId> = ended.iter().filter(waited).map(|entry| entry.entry_id).collect();
-        let moved = (!gone.is_empty()).then(|| Move { joined: Vec::new(), gone, last_admitted_seq });
-        Self { event_id, moved, granted: Vec::new(), ended }
+    pub fn joined(facts: &Facts, joined: Vec<(EntryId, u64)>) -> Self {
+        Self { joined, ..Self::of(facts) }
+    }
+
+    /// These have got their turn.
+    #[must_use]
+    pub fn granted(facts: &Facts, granted: Vec<Entry>) -> Self {
+        Self { granted, ..Self::of(facts) }
+    }
+
+    /// These entries ended.
+    #[must_use]
+    pub fn ended(facts: &Facts, ended: Vec<Entry>) -> Self {
+        let seqs = |had_turn: bool| {
+            let of_kind = ended.iter().filter(move |entry| entry.turn.is_some() == had_turn);
+            of_kind.map(|entry| entry.seq).collect()
+        };
+        let mut news = Self::of(facts);
+        (news.step.gone, news.step.ended) = (seqs(false), seqs(true));
+        Self { ended, ..news }
+    }
+
+    fn of(facts: &Facts) -> Self {
+        let line = &facts.line;
+        let step = Step {
+            revision: line.revision,
+            last_seq: line.last_seq,
+            last_admitted_seq: line.last_admitted_seq,
+            waiting_count: line.waiting_count,
+            admitted_count: line.last_fencing_number,
+            ..Step::default()
+        };
+        let event_id = facts.queue.event_id;
+        Self { event_id, step, joined: Vec::new(), granted: Vec::new(), ended: Vec::new() }
     }
 
     fn frees_slot(&self) -> bool {
-        self.ended.iter().any(|entry| entry.turn.is_some())
+        !self.step.ended.is_empty()
+    }
+
+    fn moved(&mut self) -> Move {
+        let waited = |entry: &&Entry| entry.turn.is_none();
+        Move {
+            joined: std::mem::take(&mut self.joined),
+            gone: self.ended.iter().filter(waited).map(|entry| entry.entry_id).collect(),
+            last_admitted_seq: self.step.last_admitted_seq,
+        }
     }
 }
 
 impl App {
     /// Tells everybody whom it concerns. To be called after the commit.
-    pub async fn tell(&self, news: News) {
+    pub async fn tell(&self, mut news: News) {
         let event_id = news.event_id;
-        if let Some(moved) = &news.moved {
-            self.move_line(event_id, moved).await;
+        // This pod's own watchers first: they need nothing but the step.
+        self.followers.hand(event_id, news.step.clone());
+        let frees_slot = news.frees_slot();
+        if frees_slot {
+            self.slot_freed.notify_one();
         }
-        self.followers.nudge(event_id);
+        let moved = news.moved();
+        self.move_line(event_id, &moved, Some(&news.step)).await;
         if let Err(error) = self.ranks.hint(event_id).await {
             tracing::debug!(%event_id, error = %Chain(&error), "failed to hint at a change");
         }
-        if news.frees_slot() {
-            self.slot_freed.notify_one();
-            if let Err(error) = self.ranks.wake_admission().await {
-                tracing::debug!(error = %Chain(&error), "failed to hint at a free slot");
-            }
+        if frees_slot && let Err(error) = self.ranks.wake_admission().await {
+            tracing::debug!(error = %Chain(&error), "failed to hint at a free slot");
         }
         if !news.granted.is_empty() || !news.ended.is_empty() {
             self.stores.outbox.wake_relay();
@@ -78,27 +126,32 @@ impl App {
         }
     }
 
-    /// Tells of a change that an event's handler is about to commit; of the entries, only what was committed then.
-    pub fn tell_later(self: &std::sync::Arc<Self>, event_id: EventId, touched: Vec<EntryId>) {
-        let app = std::sync::Arc::clone(self);
-        self.tasks.spawn("tell later", async move {
-            tokio::time::sleep(COMMIT_TIME).await;
-            let mut news = News::of(event_id);
-            if !touched.is_empty() {
-                match entries::by_ids(&app.stores.postgres, &touched).await {
-                    Ok(found) => {
-                        news.ended = found.into_iter().filter(|entry| !entry.state.is_open()).collect()
-                    }
-                    Err(error) => tracing::debug!(error = %Chain(&error), "failed to read what was changed"),
-                }
+    /// The same, without waiting for it.
+    pub fn tell_soon(self: &Arc<Self>, news: News) {
+        let Ok(place) = Arc::clone(&self.telling).try_acquire_owned() else {
+            if news.frees_slot() {
+                self.slot_freed.notify_one();
             }
+            self.healing.want(news.event_id);
+            self.followers.hand(news.event_id, news.step);
+            return;
+        };
+        let app = Arc::clone(self);
+        self.tasks.spawn("tell", async move {
+            let _place = place;
             app.tell(news).await;
         });
     }
 
+    /// Tells of a change as soon as the transaction that makes it has committed.
+    pub fn tell_after(self: &Arc<Self>, transaction: &Transaction, news: News) {
+        let app = Arc::clone(self);
+        transaction.after_commit(move || app.tell_soon(news));
+    }
+
     /// Brings the line in Redis up to date; what fails is compared as a whole a little later.
-    pub(super) async fn move_line(&self, event_id: EventId, moved: &Move) {
-        match self.ranks.apply(event_id, moved).await {
+    pub(super) async fn move_line(&self, event_id: EventId, moved: &Move, step: Option<&Step>) {
+        match self.ranks.apply(event_id, moved, step).await {
             Ok(true) => {}
             Ok(false) => self.healing.want(event_id),
             Err(error) => {

@@ -10,6 +10,7 @@ use crate::{
     domain::{
         entry::{Entry, Turn},
         refusal::Refusal,
+        window::Ticket,
     },
     error::Error,
 };
@@ -35,6 +36,9 @@ struct PlaceClaims {
     event_id: EventId,
     entry_id: EntryId,
     seq: u64,
+    /// None in tokens older than the field.
+    #[serde(default)]
+    join_time: Option<Timestamp>,
 }
 
 /// A turn with what its customer needs to use it.
@@ -67,36 +71,53 @@ impl Tokens {
 
     /// The turn of an entry, with its token.
     pub fn turn(&self, entry: &Entry, turn: Turn) -> Result<GrantedTurn, Error> {
-        let claims = TurnClaims {
-            event_id: entry.event_id,
-            entry_id: entry.entry_id,
-            fencing_number: turn.fencing_number,
-        };
-        let subject = entry.customer_id.to_string();
+        self.turn_of(entry.event_id, entry.entry_id, entry.customer_id, turn)
+    }
+
+    /// The same, of an entry of which no more is known.
+    pub fn turn_of(
+        &self,
+        event_id: EventId,
+        entry_id: EntryId,
+        customer_id: CustomerId,
+        turn: Turn,
+    ) -> Result<GrantedTurn, Error> {
+        let claims = TurnClaims { event_id, entry_id, fencing_number: turn.fencing_number };
+        let subject = customer_id.to_string();
         let facts = TokenFacts { audience: TURN, subject: &subject, expiry: turn.expire_time };
         let token = self.signer.sign(&facts, &claims)?;
-        Ok(GrantedTurn { turn, token, checkout_url: self.checkout_url(entry.event_id) })
+        Ok(GrantedTurn { turn, token, checkout_url: self.checkout_url(event_id) })
     }
 
     /// The queue token of an entry.
     pub fn place(&self, entry: &Entry) -> Result<String, Error> {
-        let claims = PlaceClaims { event_id: entry.event_id, entry_id: entry.entry_id, seq: entry.seq };
+        let claims = PlaceClaims {
+            event_id: entry.event_id,
+            entry_id: entry.entry_id,
+            seq: entry.seq,
+            join_time: Some(entry.join_time),
+        };
         let subject = entry.customer_id.to_string();
         let expiry = entry.join_time.checked_add(self.place_lifetime).unwrap_or(entry.join_time);
         Ok(self.signer.sign(&TokenFacts { audience: PLACE, subject: &subject, expiry }, &claims)?)
     }
 
-    /// Refuses a queue token that is not this customer's for this event, or too old.
+    /// The place that a queue token says. Refuses one that is not this customer's for this event, or too old.
     pub fn check_place(
         &self,
         token: &str,
         event_id: EventId,
         customer_id: CustomerId,
         now: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Ticket, Refusal> {
         let read = self.places.read::<PlaceClaims>(token).map_err(|_fault| Refusal::QueueTokenInvalid)?;
         let is_theirs = read.subject == customer_id.to_string() && read.claims.event_id == event_id;
-        if is_theirs && read.expiry > now { Ok(()) } else { Err(Refusal::QueueTokenInvalid) }
+        if !is_theirs || read.expiry <= now {
+            return Err(Refusal::QueueTokenInvalid);
+        }
+        let join_time = read.claims.join_time.or_else(|| read.expiry.checked_sub(self.place_lifetime));
+        let join_time = join_time.unwrap_or(read.expiry);
+        Ok(Ticket { event_id, customer_id, seq: read.claims.seq, join_time })
     }
 
     /// Where to choose and pay; empty: no web shop is configured.

@@ -11,6 +11,7 @@ use crate::{
     convert,
     domain::{
         entry::{Completion, Entry, EntryState, ExpireReason, Turn},
+        policy::QueueMode,
         refusal::Refusal,
     },
     error::Error,
@@ -34,6 +35,12 @@ impl App {
         let TurnName { event_id, customer_id, fencing_number } = turn;
         let (check, now) =
             entries::turn(&self.stores.postgres, event_id, customer_id, fencing_number).await?;
+        // Nobody has it: maybe nobody's is stored.
+        if check.newest_fencing_number.is_none()
+            && let Some(held) = self.validate_ticket(turn).await?
+        {
+            return Ok(held);
+        }
         let (entry, turn) = check.holds(now)?;
         Ok((entry.entry_id, turn))
     }
@@ -46,9 +53,8 @@ impl App {
         request: &idempotency::Request<'_>,
     ) -> Result<CompleteTurnResponse, Error> {
         let work = |transaction: Transaction| async move {
-            let entry = self.complete_in(&transaction, turn, claim_id).await?;
-            let answer = convert::answers::completed(&entry);
-            Ok((answer, News::ended(turn.event_id, vec![entry], 0)))
+            let (entry, news) = self.complete_in(&transaction, turn, claim_id).await?;
+            Ok((convert::answers::completed(entry.as_ref()), news))
         };
         self.change_once("complete turn", request, work).await
     }
@@ -61,8 +67,10 @@ impl App {
         claim_id: ClaimId,
     ) -> Result<(), Error> {
         match self.complete_in(transaction, turn, claim_id).await {
-            Ok(entry) => {
-                self.tell_later(turn.event_id, vec![entry.entry_id]);
+            Ok((_, news)) => {
+                if let Some(news) = news {
+                    self.tell_after(transaction, news);
+                }
                 Ok(())
             }
             Err(Error::Refused(refusal)) => {
@@ -90,22 +98,27 @@ impl App {
         let Some(entry) = check.entry.filter(|entry| entry.state == EntryState::Admitted) else {
             return Ok(());
         };
-        self.end(transaction, &mut facts, &[entry.entry_id], ExpireReason::TurnExpired).await?;
-        self.tell_later(event_id, vec![entry.entry_id]);
+        let ended = self.end(transaction, &mut facts, &[entry.entry_id], ExpireReason::TurnExpired).await?;
+        self.tell_after(transaction, News::ended(&facts, ended));
         Ok(())
     }
 
+    /// Completes a turn; answers its entry, where entries are stored.
     async fn complete_in(
         &self,
         transaction: &Transaction,
         turn: TurnName,
         claim_id: ClaimId,
-    ) -> Result<Entry, Error> {
+    ) -> Result<(Option<Entry>, Option<News>), Error> {
         let TurnName { event_id, customer_id, fencing_number } = turn;
         let mut facts = queues::lock(transaction, event_id, &self.defaults).await?;
+        if facts.queue.policy.mode == QueueMode::Windowed {
+            let is_used = self.complete_ticket(transaction, &mut facts, turn, claim_id).await?;
+            return Ok((None, is_used.then(|| News::steered(&facts))));
+        }
         let check = entries::turn_in(transaction, event_id, customer_id, fencing_number).await?;
         let (entry, was_open) = match check.completes(claim_id)? {
-            Completion::Done(entry) => return Ok(entry),
+            Completion::Done(entry) => return Ok((Some(entry), None)),
             Completion::Complete { entry, was_open } => (entry, was_open),
         };
         facts.line.touch();
@@ -114,6 +127,9 @@ impl App {
         }
         facts.line.count_end(entry.state, EntryState::Completed);
         queues::save_line(transaction, event_id, &facts.line).await?;
-        entries::complete(transaction, entry.entry_id, claim_id, facts.line.revision, facts.now).await
+        let entry =
+            entries::complete(transaction, entry.entry_id, claim_id, facts.line.revision, facts.now).await?;
+        let news = News::ended(&facts, vec![entry.clone()]);
+        Ok((Some(entry), Some(news)))
     }
 }

@@ -1,149 +1,192 @@
 //! Watching: one customer's stream, fed by the follower of the queue. Nothing is buffered for a slow reader: when it reads
 //! again it gets the newest truth.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use futures_util::{Stream, stream};
-use tokio::time::{Instant, sleep_until};
+use futures_util::Stream;
+use onsale_types::{CustomerId, EntryId};
 
 use super::{
     App,
-    follow::{View, Watch},
+    fanout::{Polled, Watcher},
+    finding::Wanted,
+    follow::{Followed, Following, Public},
+    snapshot::Snapshot,
     standing::OwnEntry,
     tokens::GrantedTurn,
 };
 use crate::{
     domain::{
-        entry::{Entry, EntryState},
+        entry::Entry,
+        policy::QueueMode,
+        refusal::Refusal,
         watching::{Heard, Place, Update},
     },
     error::Error,
-    store::queues::Facts,
+    metrics,
 };
+
+/// How long the copy of a line may take to be as new as the entry that is to be watched.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often an entry that moved between two looks is looked at again.
+const LOOKS_MAX: u32 = 3;
 
 /// One message of a watcher.
 #[derive(Clone, Debug)]
 pub struct Told {
     /// Of the queue.
     pub revision: u64,
+    /// The entry's number in line.
+    pub seq: u64,
     /// What happened.
     pub update: Update,
     /// With a turn: what its customer needs to use it.
     pub turn: Option<GrantedTurn>,
+    /// With the public facts: these.
+    pub snapshot: Option<Arc<Snapshot>>,
 }
 
-/// A watcher between two messages.
-struct Watching {
+/// An open stream. Dropping it ends the watch.
+pub struct Watching {
     app: Arc<App>,
-    /// As it was when the watch began; never changes: id, seq, customer.
-    entry: Entry,
-    watch: Watch,
-    heard: Heard,
-    /// What is true of the queue, and where the entry is, as far as is known. Never a whole view: who does not read would
-    /// keep the places of everybody.
-    facts: Arc<Facts>,
-    place: Place,
-    /// What is to be told next.
-    ready: VecDeque<Update>,
-    /// The highest revision told.
-    revision: u64,
-    remind_at: Instant,
+    followed: Following,
+    watcher: Arc<Watcher>,
 }
 
 impl App {
     /// Streams what happens to the caller's entry and to its queue; the first message is the full truth.
-    pub async fn watch(
+    pub async fn watch(self: &Arc<Self>, own: &OwnEntry, last_revision: u64) -> Result<Watching, Error> {
+        let followed = self.follow(own.event_id).await?;
+        // Nothing can be told before there is something to tell of the queue.
+        followed.reach(0, PATIENCE).await;
+        let public = followed.public().ok_or(Error::Behind)?;
+        let (entry, place, revision) = match public.facts.queue.policy.mode {
+            QueueMode::Tracked => self.stand_for(&followed, own).await?,
+            QueueMode::Windowed => self.stand_with_ticket(&followed, own).await?,
+        };
+        if followed.is_tracked() {
+            self.seen.note_open(own.event_id, [entry.entry_id]);
+        }
+        let heard = Heard::nothing(place, &public.facts.line);
+        let who: (EntryId, CustomerId, u64) = (entry.entry_id, entry.customer_id, entry.seq);
+        let now = self.followers.ticks.now();
+        let watcher = Watcher::new(who, heard, revision.max(last_revision), now);
+        followed.enter(watcher.slot());
+        Ok(Watching { app: Arc::clone(self), followed, watcher })
+    }
+
+    /// The caller's entry, where it is, and the revision at which it is there. The copy of the line is at least as new as
+    /// what Postgres says now, so nobody who comes back sees an older truth.
+    async fn stand_for(
         self: &Arc<Self>,
+        followed: &Followed,
         own: &OwnEntry,
-        last_revision: u64,
-    ) -> Result<impl Stream<Item = Result<Told, Error>> + Send + use<>, Error> {
-        let (facts, entry) = self.own_entry(own).await?;
-        self.note_seen(&entry);
-        // Before the position is asked for: what changes from here on is not missed.
-        let watch = self.follow(&entry);
-        let place = match entry.state {
-            EntryState::Waiting => {
-                let position = self.places.of(entry.event_id, &[(entry.entry_id, entry.seq)]).await?;
-                Place::Waiting { position: position.first().copied().flatten().unwrap_or(1) }
+    ) -> Result<(Entry, Place, u64), Error> {
+        let wanted = Wanted { event_id: own.event_id, customer_id: own.customer_id };
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let found = self.finding.submit(wanted).await?;
+            let found = found.ok_or(Refusal::EntryNotFound { event_id: own.event_id })?;
+            self.check_token(own, found.now)?;
+            if let Some(place) = Place::of(&found.entry) {
+                return Ok((found.entry, place, found.revision));
             }
-            EntryState::Admitted | EntryState::Completed | EntryState::Expired | EntryState::Left => {
-                Place::Moved(entry.clone())
+            if !followed.reach(found.revision, PATIENCE).await {
+                return Err(Error::Behind);
             }
-        };
-        let revision = facts.line.revision.max(last_revision);
-        let mut watching = Watching {
-            app: Arc::clone(self),
-            heard: Heard::nothing(entry.seq),
-            watch,
-            entry,
-            facts: Arc::new(facts),
-            place,
-            ready: VecDeque::new(),
-            revision,
-            remind_at: Instant::now() + self.watching.position_interval,
-        };
-        watching.hear();
-        Ok(stream::unfold(watching, |mut watching| async move {
-            let told = watching.next().await?;
-            Some((told, watching))
-        }))
+            let seq = found.entry.seq;
+            let position = followed.positions(&[seq], found.revision).and_then(|found| *found.first()?);
+            match position {
+                Some(position) => return Ok((found.entry, Place::Waiting { position }, found.revision)),
+                // It left the line since we looked.
+                None if looks < LOOKS_MAX => {}
+                None => return Err(Error::Behind),
+            }
+        }
+    }
+}
+
+impl App {
+    /// The same in a WINDOWED queue, which knows the caller by the ticket only.
+    async fn stand_with_ticket(
+        &self,
+        followed: &Followed,
+        own: &OwnEntry,
+    ) -> Result<(Entry, Place, u64), Error> {
+        let (facts, ticket) = self.own_queue(own).await?;
+        let ticket = ticket.ok_or(Refusal::QueueTokenRequired)?;
+        let revision = facts.line.revision;
+        let (entry, position) = ticket.entry(&facts.queue, &facts.line, facts.now);
+        let place = position.map(|position| Place::Waiting { position }).or_else(|| Place::of(&entry));
+        if !followed.reach(revision, PATIENCE).await {
+            return Err(Error::Behind);
+        }
+        Ok((entry, place.ok_or(Error::Stored { what: "ticket" })?, revision))
     }
 }
 
 impl Watching {
-    /// The next message; none when there is nothing more to come.
-    async fn next(&mut self) -> Option<Result<Told, Error>> {
-        loop {
-            if let Some(update) = self.ready.pop_front() {
-                self.remind_at = Instant::now() + self.app.watching.position_interval;
-                return Some(self.told(update));
-            }
-            if self.heard.is_over() {
-                return None;
-            }
-            tokio::select! {
-                view = self.watch.changed() => match view {
-                    Some(view) => self.take(&view),
-                    // The process is stopping; the chassis ends the stream with a retryable status.
-                    None => std::future::pending().await,
-                },
-                () = sleep_until(self.remind_at) => self.remind(),
-            }
-        }
-    }
-
-    /// Hears what a view has to tell. One that is older than what was told, or does not know the entry yet, has nothing.
-    fn take(&mut self, view: &View) {
-        if view.facts.line.revision < self.facts.line.revision {
-            return;
-        }
-        let Some(place) = view.places.get(&self.entry.entry_id) else { return };
-        self.place = place.clone();
-        self.facts = Arc::clone(&view.facts);
-        self.hear();
-    }
-
-    fn hear(&mut self) {
-        let updates = self.heard.hear(&self.place, &self.facts.queue, &self.facts.line);
-        self.ready.extend(updates);
-        self.revision = self.revision.max(self.facts.line.revision);
-    }
-
-    fn remind(&mut self) {
-        self.remind_at = Instant::now() + self.app.watching.position_interval;
-        let reminder = self.heard.remind(&self.place, &self.facts.queue, &self.facts.line);
-        self.ready.extend(reminder);
-    }
-
-    fn told(&self, update: Update) -> Result<Told, Error> {
+    fn told(&self, revision: u64, update: Update, public: &Public) -> Result<Told, Error> {
+        let watcher = &self.watcher;
         let turn = match &update {
-            Update::Turn(turn) => Some(self.app.tokens.turn(&self.entry, *turn)?),
+            Update::Turn(turn) => {
+                let event_id = self.followed.event_id;
+                Some(self.app.tokens.turn_of(event_id, watcher.entry_id, watcher.customer_id, *turn)?)
+            }
             Update::Position { .. }
+            | Update::Moved { .. }
+            | Update::Snapshot
             | Update::Paused { .. }
             | Update::Resumed { .. }
             | Update::Closed { .. }
             | Update::Expired { .. } => None,
         };
-        Ok(Told { revision: self.revision, update, turn })
+        let snapshot = (update == Update::Snapshot).then(|| public.snapshot.clone()).flatten();
+        Ok(Told { revision, seq: watcher.seq, update, turn, snapshot })
+    }
+}
+
+impl Stream for Watching {
+    type Item = Result<Told, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let now = self.app.followers.ticks.now();
+        loop {
+            match self.watcher.poll(&self.followed, now, context.waker()) {
+                // It is not taken yet; the next ones come by themselves.
+                Polled::Update(_, Update::Snapshot, public) if public.snapshot.is_none() => {}
+                Polled::Update(revision, update, public) => {
+                    metrics::update_sent();
+                    return Poll::Ready(Some(self.told(revision, update, &public)));
+                }
+                Polled::Nothing => return Poll::Pending,
+                Polled::TooSlow => {
+                    metrics::too_slow();
+                    return Poll::Ready(Some(Err(Error::TooSlow)));
+                }
+                Polled::Over => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if self.followed.is_tracked() {
+            self.app.seen.note_closed(self.followed.event_id, self.watcher.entry_id);
+        }
+    }
+}
+
+impl std::fmt::Debug for Watching {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Watching").field("watcher", &self.watcher).finish_non_exhaustive()
     }
 }

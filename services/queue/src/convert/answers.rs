@@ -4,11 +4,19 @@ use onsale_proto::queue::v1 as pb;
 
 use super::{duration, timestamp};
 use crate::{
-    app::{join::Joined, snapshot::Snapshot, standing::Standing, tokens::GrantedTurn, watch::Told},
+    app::{
+        join::Joined,
+        neighbors::{Neighbor, Neighborhood},
+        snapshot::Snapshot,
+        standing::Standing,
+        tokens::GrantedTurn,
+        watch::Told,
+    },
     domain::{
+        block::Block,
         entry::{Entry, EntryState, ExpireReason, Turn},
         estimate::Estimate,
-        policy::Policy,
+        policy::{Policy, QueueMode},
         queue::{Close, CloseReason, QueueState, RemainingSector},
         watching::Update,
     },
@@ -25,16 +33,16 @@ pub fn joined(joined: Joined) -> pb::JoinQueueResponse {
     }
 }
 
-/// Answer of `LeaveQueue`.
+/// Answer of `LeaveQueue`; without an entry where none is stored.
 #[must_use]
-pub fn left(left: &Entry) -> pb::LeaveQueueResponse {
-    pb::LeaveQueueResponse { entry: Some(entry(left)) }
+pub fn left(left: Option<&Entry>) -> pb::LeaveQueueResponse {
+    pb::LeaveQueueResponse { entry: left.map(entry) }
 }
 
-/// Answer of `CompleteTurn`.
+/// Answer of `CompleteTurn`; without an entry where none is stored.
 #[must_use]
-pub fn completed(completed: &Entry) -> pb::CompleteTurnResponse {
-    pb::CompleteTurnResponse { entry: Some(entry(completed)) }
+pub fn completed(completed: Option<&Entry>) -> pb::CompleteTurnResponse {
+    pb::CompleteTurnResponse { entry: completed.map(entry) }
 }
 
 /// Answer of `ValidateTurn`.
@@ -44,6 +52,36 @@ pub fn valid(entry_id: onsale_types::EntryId, turn: Turn) -> pb::ValidateTurnRes
         entry_id: entry_id.to_string(),
         expire_time: Some(timestamp(turn.expire_time)),
     }
+}
+
+/// Answer of `BlockCustomer`.
+#[must_use]
+pub fn blocked(block: Block, entry_removed: bool) -> pb::BlockCustomerResponse {
+    let Block { event_id, customer_id, note, block_time } = block;
+    let blocked_customer = pb::BlockedCustomer {
+        event_id: event_id.to_string(),
+        customer_id: customer_id.to_string(),
+        note,
+        block_time: Some(timestamp(block_time)),
+    };
+    pb::BlockCustomerResponse { blocked_customer: Some(blocked_customer), entry_removed }
+}
+
+/// Answer of `ListNeighbors`.
+#[must_use]
+pub fn neighbors(neighborhood: Neighborhood) -> pb::ListNeighborsResponse {
+    let Neighborhood { revision, position, before, after } = neighborhood;
+    pb::ListNeighborsResponse {
+        revision,
+        position,
+        before: before.into_iter().map(neighbor).collect(),
+        after: after.into_iter().map(neighbor).collect(),
+    }
+}
+
+fn neighbor(neighbor: Neighbor) -> pb::Neighbor {
+    let Neighbor { position, shown } = neighbor;
+    pb::Neighbor { seq: shown.seq, position, display_name: shown.display_name, avatar_url: shown.avatar_url }
 }
 
 /// A standing.
@@ -63,13 +101,21 @@ pub fn standing(standing: Standing) -> pb::Standing {
 /// Answer of `GetQueueSnapshot`.
 #[must_use]
 pub fn snapshot(snapshot: &Snapshot) -> pb::GetQueueSnapshotResponse {
+    pb::GetQueueSnapshotResponse {
+        revision: snapshot.facts.line.revision,
+        snapshot: Some(public(snapshot)),
+        next_poll_after: Some(duration(snapshot.next_poll_after)),
+    }
+}
+
+fn public(snapshot: &Snapshot) -> pb::QueueSnapshot {
     let Facts { queue, line, now } = &snapshot.facts;
     // A draft's time is not public.
     let open_time = queue.open_time.filter(|_| queue.is_active);
-    let public = pb::QueueSnapshot {
+    pb::QueueSnapshot {
         event_id: queue.event_id.to_string(),
         state: queue_state(queue.state).into(),
-        mode: pb::QueueMode::Tracked.into(),
+        mode: queue_mode(queue.policy.mode).into(),
         open_time: open_time.map(timestamp),
         waiting_count: line.waiting_count,
         viewer_count: snapshot.viewer_count,
@@ -80,11 +126,6 @@ pub fn snapshot(snapshot: &Snapshot) -> pb::GetQueueSnapshotResponse {
         remaining_sectors: remaining(queue.close.as_ref()),
         notice: queue.notice.clone(),
         snapshot_time: Some(timestamp(*now)),
-    };
-    pb::GetQueueSnapshotResponse {
-        revision: line.revision,
-        snapshot: Some(public),
-        next_poll_after: Some(duration(snapshot.next_poll_after)),
     }
 }
 
@@ -111,15 +152,25 @@ pub fn queue(facts: &Facts) -> pb::Queue {
 pub fn told(told: Told) -> pb::WatchQueueResponse {
     use pb::queue_update::Update as Message;
     let message = match told.update {
-        Update::Position { seq, position, estimate: range, state } => {
+        Update::Position { position, estimate: range, state } => {
             Message::PositionUpdate(pb::PositionUpdate {
-                seq,
+                seq: told.seq,
                 position,
                 estimate: range.map(estimate),
                 queue_state: queue_state(state).into(),
             })
         }
         Update::Turn(_) => Message::TurnGranted(pb::TurnGranted { turn: told.turn.map(turn) }),
+        Update::Moved { admitted_count, last_admitted_seq, waiting_count } => {
+            Message::QueueMoved(pb::QueueMoved {
+                admitted_count: u32::try_from(admitted_count).unwrap_or(u32::MAX),
+                last_admitted_seq,
+                waiting_count,
+            })
+        }
+        Update::Snapshot => {
+            Message::QueueSnapshot(told.snapshot.map(|taken| public(&taken)).unwrap_or_default())
+        }
         Update::Paused { time, joins_paused, notice } => {
             Message::QueuePaused(pb::QueuePaused { pause_time: Some(timestamp(time)), joins_paused, notice })
         }
@@ -167,19 +218,22 @@ fn turn(granted: GrantedTurn) -> pb::Turn {
     }
 }
 
-fn estimate(estimate: Estimate) -> pb::Estimate {
+pub(super) fn estimate(estimate: Estimate) -> pb::Estimate {
     pb::Estimate { wait_min: Some(duration(estimate.wait_min)), wait_max: Some(duration(estimate.wait_max)) }
 }
 
 fn policy(policy: &Policy) -> pb::QueuePolicy {
     pb::QueuePolicy {
-        mode: pb::QueueMode::Tracked.into(),
+        mode: queue_mode(policy.mode).into(),
         admissions_per_minute: policy.admissions_per_minute,
         open_turns_max: policy.open_turns_max,
         turn_duration: Some(duration(policy.turn_duration)),
         idle_timeout: Some(duration(policy.idle_timeout)),
         waiting_max: policy.waiting_max,
-        ..pb::QueuePolicy::default()
+        milestones: policy.milestones.falling().collect(),
+        window_size: policy.window_size,
+        active_windows: policy.active_windows,
+        slide_interval: Some(duration(policy.slide_interval)),
     }
 }
 
@@ -212,12 +266,19 @@ const fn entry_state(state: EntryState) -> pb::EntryState {
     }
 }
 
-const fn queue_state(state: QueueState) -> pb::QueueState {
+pub(super) const fn queue_state(state: QueueState) -> pb::QueueState {
     match state {
         QueueState::Scheduled => pb::QueueState::Scheduled,
         QueueState::Open => pb::QueueState::Open,
         QueueState::Paused => pb::QueueState::Paused,
         QueueState::Closed => pb::QueueState::Closed,
+    }
+}
+
+const fn queue_mode(mode: QueueMode) -> pb::QueueMode {
+    match mode {
+        QueueMode::Tracked => pb::QueueMode::Tracked,
+        QueueMode::Windowed => pb::QueueMode::Windowed,
     }
 }
 

@@ -3,20 +3,25 @@
 use onsale_proto::{
     events::v1::{
         ClaimReleased, EventActivated, EventCreated, EventEnded, InventoryAvailable, InventorySoldOut,
-        OrderCompleted, QueueExpired, QueueTurnGranted,
+        MilestonePassed, OrderCompleted, QueueExpired, QueuePositionUpdate, QueueTurnGranted,
     },
     r#type::v1::EventSummary as SummaryMessage,
 };
 use onsale_storage::messaging::{HandlerError, NewEvent};
 use onsale_types::{ClaimId, CustomerId, EventId, OrganizerId, ParseIdError, SectorId, Timestamp};
 
-use super::{answers::expire_reason, read_timestamp, timestamp};
+use super::{
+    answers::{self, expire_reason},
+    read_timestamp, timestamp,
+};
 use crate::{
     app::{learn::Report, turns::TurnName},
     domain::{
         entry::Entry,
+        estimate::estimate,
         queue::{Created, EventSummary, Queue, Sector},
     },
+    store::{milestones::Passed, queues::Facts},
 };
 
 /// A field of an event that makes no sense: no try will help.
@@ -54,6 +59,23 @@ pub fn expired(queue: &Queue, entry: &Entry) -> NewEvent {
         expire_time: entry.end_time.map(timestamp),
     };
     NewEvent::new(entry.entry_id, &payload)
+}
+
+/// Customers without an open stream passed a milestone.
+#[must_use]
+pub fn position_update(facts: &Facts, milestone: u64, passed: &[Passed]) -> NewEvent {
+    let Facts { queue, line, .. } = facts;
+    let passed = passed.iter().map(|passed| {
+        let range = estimate(passed.position, queue.state, &queue.policy, line.shown_service_time);
+        MilestonePassed {
+            entry_id: passed.entry_id.to_string(),
+            customer_id: passed.customer_id.to_string(),
+            position: passed.position,
+            estimate: range.map(answers::estimate),
+        }
+    });
+    let payload = QueuePositionUpdate { event: Some(summary(queue)), milestone, passed: passed.collect() };
+    NewEvent::new(queue.event_id, &payload)
 }
 
 /// What Inventory reports when it created an event.

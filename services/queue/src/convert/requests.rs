@@ -11,18 +11,30 @@ use uuid::Uuid;
 use super::read_timestamp;
 use crate::{
     app::{control::Control, join::Join, standing::OwnEntry, turns::TurnName},
-    domain::{policy::PolicyChange, queue::CloseReason},
+    domain::{
+        milestones::Milestones,
+        policy::{PolicyChange, QueueMode},
+        queue::CloseReason,
+    },
 };
 
 const DISPLAY_NAME_CHARS_MAX: usize = 64;
 const AVATAR_URL_CHARS_MAX: usize = 512;
 const NOTICE_CHARS_MAX: usize = 280;
+const NOTE_CHARS_MAX: usize = 280;
+const NEIGHBORS_MAX: u32 = 20;
+const NEIGHBORS_DEFAULT: u32 = 5;
 const REMAINING_SECTORS_MAX: usize = 200;
 const RATE_MAX: u32 = 1_000_000;
 const OPEN_TURNS_MAX: u32 = 1_000_000;
 const WAITING_MAX: u64 = 100_000_000;
 const TURN_SPAN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(2 * 60 * 60));
 const IDLE_SPAN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(24 * 60 * 60));
+const STATS_SPAN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const STATS_DEFAULT: Duration = Duration::from_secs(2);
+const WINDOW_SIZE_MAX: u32 = 1_000_000;
+const ACTIVE_WINDOWS_MAX: u32 = 1_000;
+const SLIDE_SPAN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60 * 60));
 /// A queue opens at most this far ahead.
 const OPEN_AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
@@ -92,6 +104,40 @@ pub fn leave(request: &pb::LeaveQueueRequest) -> Result<Named, InvalidFields> {
     let mut violations = Violations::new();
     let named = named(&mut violations, &request.event_id, &request.request_id);
     violations.build(|| named)
+}
+
+/// `ListNeighbors`: of which event, and how many on either side.
+pub fn neighbors(request: &pb::ListNeighborsRequest) -> Result<(EventId, u32), InvalidFields> {
+    let mut violations = Violations::new();
+    let event_id = violations.check("event_id", EventId::parse(&request.event_id));
+    let wanted = if request.neighbors_max == 0 { NEIGHBORS_DEFAULT } else { request.neighbors_max };
+    let neighbors_max = violations.check("neighbors_max", at_most(wanted, NEIGHBORS_MAX));
+    violations.build(|| Some((event_id?, neighbors_max?)))
+}
+
+/// `WatchQueueStats`: of which event, and how often.
+pub fn watch_stats(request: &pb::WatchQueueStatsRequest) -> Result<(EventId, Duration), InvalidFields> {
+    let mut violations = Violations::new();
+    let event_id = violations.check("event_id", EventId::parse(&request.event_id));
+    let interval = violations.check("interval", optional_span(request.interval, STATS_SPAN));
+    violations.build(|| Some((event_id?, interval?.unwrap_or(STATS_DEFAULT))))
+}
+
+/// `BlockCustomer`, and whom.
+pub fn block(request: &pb::BlockCustomerRequest) -> Result<(Named, CustomerId), InvalidFields> {
+    let mut violations = Violations::new();
+    let named = named(&mut violations, &request.event_id, &request.request_id);
+    let customer_id = violations.check("customer_id", CustomerId::parse(&request.customer_id));
+    check_text(&mut violations, "note", &request.note, NOTE_CHARS_MAX);
+    violations.build(|| Some((named?, customer_id?)))
+}
+
+/// `UnblockCustomer`, and whom.
+pub fn unblock(request: &pb::UnblockCustomerRequest) -> Result<(Named, CustomerId), InvalidFields> {
+    let mut violations = Violations::new();
+    let named = named(&mut violations, &request.event_id, &request.request_id);
+    let customer_id = violations.check("customer_id", CustomerId::parse(&request.customer_id));
+    violations.build(|| Some((named?, customer_id?)))
 }
 
 /// `ValidateTurn`.
@@ -211,7 +257,6 @@ fn policy_change(
         Some(paths) if !paths.is_empty() => paths.iter().any(|path| path == field),
         Some(_) | None => is_set,
     };
-    refuse_unoffered(violations, policy, &is_meant);
     let mut change = PolicyChange::default();
     if is_meant("admissions_per_minute", policy.admissions_per_minute != 0) {
         let rate = at_most(policy.admissions_per_minute, RATE_MAX);
@@ -235,33 +280,46 @@ fn policy_change(
         let waiting = waiting.ok_or_else(|| format!("must be from 1 to {WAITING_MAX}"));
         change.waiting_max = violations.check("policy.waiting_max", waiting).map(Some);
     }
+    line_change(violations, policy, &is_meant, &mut change);
     change
 }
 
-/// What the contract has and this version does not do yet must not look as if it were done.
-fn refuse_unoffered(
+/// The half of a policy that says how the line is kept.
+fn line_change(
     violations: &mut Violations,
     policy: &pb::QueuePolicy,
     is_meant: &impl Fn(&str, bool) -> bool,
+    change: &mut PolicyChange,
 ) {
-    let is_mode_set = policy.mode != i32::from(pb::QueueMode::Unspecified);
-    if is_meant("mode", is_mode_set) && policy.mode != i32::from(pb::QueueMode::Tracked) {
-        violations.push("policy.mode", "must be TRACKED: other modes are not offered yet");
+    if is_meant("mode", policy.mode != i32::from(pb::QueueMode::Unspecified)) {
+        let mode = pb::QueueMode::try_from(policy.mode).map_err(|_unknown| "is not a mode");
+        change.mode = violations.check("policy.mode", mode).map(queue_mode);
     }
-    for (field, is_set) in [
-        ("milestones", !policy.milestones.is_empty()),
-        ("window_size", policy.window_size != 0),
-        ("active_windows", policy.active_windows != 0),
-        ("slide_interval", policy.slide_interval.is_some()),
-    ] {
-        if is_meant(field, is_set) {
-            violations.push(format!("policy.{field}"), "is not offered yet");
-        }
+    // Named and empty: no pushes.
+    if is_meant("milestones", !policy.milestones.is_empty()) {
+        let milestones = Milestones::try_from(policy.milestones.as_slice());
+        change.milestones = violations.check("policy.milestones", milestones).map(Some);
+    }
+    if is_meant("window_size", policy.window_size != 0) {
+        let size = from_one(policy.window_size, WINDOW_SIZE_MAX);
+        change.window_size = violations.check("policy.window_size", size).map(Some);
+    }
+    if is_meant("active_windows", policy.active_windows != 0) {
+        let windows = from_one(policy.active_windows, ACTIVE_WINDOWS_MAX);
+        change.active_windows = violations.check("policy.active_windows", windows).map(Some);
+    }
+    if is_meant("slide_interval", policy.slide_interval.is_some()) {
+        let span = optional_span(policy.slide_interval, SLIDE_SPAN);
+        change.slide_interval = violations.check("policy.slide_interval", span);
     }
 }
 
 fn at_most(value: u32, max: u32) -> Result<u32, String> {
     if value <= max { Ok(value) } else { Err(format!("must be at most {max}")) }
+}
+
+fn from_one(value: u32, max: u32) -> Result<u32, String> {
+    if (1..=max).contains(&value) { Ok(value) } else { Err(format!("must be from 1 to {max}")) }
 }
 
 fn optional_span(
@@ -313,6 +371,14 @@ fn close_reason(reason: pb::CloseReason) -> CloseReason {
         pb::CloseReason::Ended => CloseReason::Ended,
         pb::CloseReason::Canceled => CloseReason::Canceled,
         pb::CloseReason::Organizer => CloseReason::Organizer,
+    }
+}
+
+fn queue_mode(mode: pb::QueueMode) -> QueueMode {
+    match mode {
+        pb::QueueMode::Unspecified => QueueMode::default(),
+        pb::QueueMode::Tracked => QueueMode::Tracked,
+        pb::QueueMode::Windowed => QueueMode::Windowed,
     }
 }
 

@@ -20,13 +20,11 @@ pub fn count(state: QueueState, policy: &Policy, line: &Line, free_units: u64, b
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use onsale_types::Timestamp;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::{bucket::Bucket, line::tests::empty};
+    use crate::domain::{bucket::Bucket, line::tests::empty, policy::tests::some};
 
     proptest! {
         #[test]
@@ -34,13 +32,7 @@ mod tests {
             waiting_count in 0_u64..5_000, open_turn_count in 0_u64..2_000, open_turns_max in 0_u32..2_000,
             rate in 0_u32..100_000, free in 0_u64..3_000, seconds in 0_i64..100,
         ) {
-            let policy = Policy {
-                admissions_per_minute: rate,
-                open_turns_max,
-                turn_duration: Duration::from_secs(60),
-                idle_timeout: Duration::from_secs(60),
-                waiting_max: 10,
-            };
+            let policy = Policy { admissions_per_minute: rate, open_turns_max, ..some() };
             let bucket = Bucket { level: 0, time: Timestamp::EPOCH }.filled(rate, Timestamp::from_secs(seconds));
             let line = Line { last_seq: 10_000, waiting_count, open_turn_count, bucket, ..empty() };
             let admitted = count(QueueState::Open, &policy, &line, free, 500);

@@ -1,5 +1,7 @@
 //! The admission rate as a token bucket, in whole numbers: exact, and the same whoever leads.
 
+use std::time::Duration;
+
 use onsale_types::Timestamp;
 
 /// What one admission costs. A level grows by the rate (per minute) with every microsecond, so a minute at rate r makes
@@ -23,10 +25,18 @@ impl Bucket {
     /// As it is at `now`, at this rate. A clock that went back adds nothing.
     #[must_use]
     pub fn filled(self, rate_per_minute: u32, now: Timestamp) -> Self {
+        self.filled_over(rate_per_minute, Duration::ZERO, now)
+    }
+
+    /// The same where rounds are `interval` apart: as much more may come at once.
+    #[must_use]
+    pub fn filled_over(self, rate_per_minute: u32, interval: Duration, now: Timestamp) -> Self {
+        let burst_micros =
+            u64::try_from(interval.as_micros()).unwrap_or(u64::MAX).saturating_add(BURST_MICROS);
         let elapsed = u64::try_from(now.saturating_since(self.time).as_micros()).unwrap_or(u64::MAX);
         let rate = u64::from(rate_per_minute);
         // Room for one more, or a slow rate would never get there.
-        let level_max = rate.saturating_mul(BURST_MICROS).saturating_add(COST);
+        let level_max = rate.saturating_mul(burst_micros).saturating_add(COST);
         let level = self.level.saturating_add(elapsed.saturating_mul(rate)).min(level_max);
         Self { level, time: now.max(self.time) }
     }

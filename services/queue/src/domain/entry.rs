@@ -109,6 +109,8 @@ pub struct TurnCheck {
     pub entry: Option<Entry>,
     /// The highest fencing number of the customer in the event.
     pub newest_fencing_number: Option<u64>,
+    /// Whether the organizer keeps the customer out.
+    pub is_blocked: bool,
 }
 
 impl TurnCheck {
@@ -122,6 +124,9 @@ impl TurnCheck {
 
     /// Whether the turn may still buy something at `now`.
     pub fn holds(self, now: Timestamp) -> Result<(Entry, Turn), Refusal> {
+        if self.is_blocked {
+            return Err(Refusal::CustomerBlocked);
+        }
         let entry = self.newest()?;
         let Some(turn) = entry.turn else {
             return Err(Refusal::EntryNotFound { event_id: entry.event_id });
@@ -144,8 +149,8 @@ impl TurnCheck {
         let entry = self.newest()?;
         match (entry.state, entry.expire_reason) {
             (EntryState::Admitted, _) => Ok(Completion::Complete { entry, was_open: true }),
-            // The payment was under way when the turn ran out: paid means served.
-            (EntryState::Expired, Some(ExpireReason::TurnExpired)) => {
+            // The payment was under way when the turn ran out, or the customer was blocked: paid means served.
+            (EntryState::Expired, Some(ExpireReason::TurnExpired | ExpireReason::Blocked)) => {
                 Ok(Completion::Complete { entry, was_open: false })
             }
             (state, _) => Err(Refusal::TurnEnded { state }),
@@ -196,7 +201,13 @@ mod tests {
 
     fn check(entry: Entry) -> TurnCheck {
         let event_id = entry.event_id;
-        TurnCheck { event_id, fencing_number: 7, entry: Some(entry), newest_fencing_number: Some(7) }
+        TurnCheck {
+            event_id,
+            fencing_number: 7,
+            entry: Some(entry),
+            newest_fencing_number: Some(7),
+            is_blocked: false,
+        }
     }
 
     #[test]
@@ -219,8 +230,13 @@ mod tests {
     #[test]
     fn a_number_nobody_has_is_stale_or_unknown() {
         let event_id = EventId::generate();
-        let mut check =
-            TurnCheck { event_id, fencing_number: 7, entry: None, newest_fencing_number: Some(8) };
+        let mut check = TurnCheck {
+            event_id,
+            fencing_number: 7,
+            entry: None,
+            newest_fencing_number: Some(8),
+            is_blocked: false,
+        };
         assert_eq!(check.clone().holds(NOW).err(), Some(Refusal::TurnStale));
         check.newest_fencing_number = Some(6);
         assert_eq!(check.holds(NOW).err(), Some(Refusal::EntryNotFound { event_id }));
@@ -233,6 +249,15 @@ mod tests {
         assert!(matches!(late.completes(claim), Ok(Completion::Complete { was_open: false, .. })));
         let left = check(entry(EntryState::Left, Some(ExpireReason::Left), 2_000));
         assert_eq!(left.completes(claim).err(), Some(Refusal::TurnEnded { state: EntryState::Left }));
+    }
+
+    #[test]
+    fn a_blocked_customers_turn_buys_nothing_new_and_completes_what_was_paid() {
+        let ended = entry(EntryState::Expired, Some(ExpireReason::Blocked), 2_000);
+        let check = TurnCheck { is_blocked: true, ..check(ended) };
+        assert_eq!(check.clone().holds(NOW).err(), Some(Refusal::CustomerBlocked));
+        let completes = check.completes(ClaimId::generate());
+        assert!(matches!(completes, Ok(Completion::Complete { was_open: false, .. })));
     }
 
     #[test]

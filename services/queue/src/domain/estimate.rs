@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{policy::Policy, queue::QueueState};
+use super::{
+    policy::{Policy, QueueMode},
+    queue::QueueState,
+};
 
 /// A range of waiting times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +16,8 @@ pub struct Estimate {
     pub wait_max: Duration,
 }
 
-/// What the rate allows at best, and what the open turns allow when each takes as long as lately. None when nobody is
-/// being admitted.
+/// What the rate allows at best, and what the open turns allow when each takes as long as lately; in a WINDOWED queue, what its
+/// slides allow. None when nobody is being admitted.
 #[must_use]
 pub fn estimate(
     position: u64,
@@ -22,14 +25,25 @@ pub fn estimate(
     policy: &Policy,
     service_time: Option<Duration>,
 ) -> Option<Estimate> {
-    if state != QueueState::Open || policy.admissions_per_minute == 0 || policy.open_turns_max == 0 {
+    if state != QueueState::Open || policy.admissions_per_minute == 0 {
         return None;
     }
     let by_rate = share(Duration::from_secs(60), position, policy.admissions_per_minute);
-    let by_turns = service_time.map_or(by_rate, |span| share(span, position, policy.open_turns_max));
-    let wait_min = by_rate;
+    let (wait_min, longest) = match policy.mode {
+        QueueMode::Tracked if policy.open_turns_max == 0 => return None,
+        QueueMode::Tracked => {
+            let by_turns = service_time.map_or(by_rate, |span| share(span, position, policy.open_turns_max));
+            (by_rate, by_rate.max(by_turns))
+        }
+        // The next slide may come at once, or an interval from now.
+        QueueMode::Windowed => {
+            let slides = position.div_ceil(u64::from(policy.window_size).max(1));
+            let slides = u32::try_from(slides).unwrap_or(u32::MAX);
+            let by_slides = |slides| policy.slide_interval.saturating_mul(slides);
+            (by_rate.max(by_slides(slides.saturating_sub(1))), by_rate.max(by_slides(slides)))
+        }
+    };
     // A quarter on top: others leave, and others take longer.
-    let longest = by_rate.max(by_turns);
     let wait_max = longest.saturating_add(longest / 4).max(Duration::from_secs(1));
     Some(Estimate { wait_min, wait_max })
 }
@@ -45,15 +59,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::policy::tests::some;
 
     fn policy(rate: u32, turns: u32) -> Policy {
-        Policy {
-            admissions_per_minute: rate,
-            open_turns_max: turns,
-            turn_duration: Duration::from_secs(1_200),
-            idle_timeout: Duration::from_secs(60),
-            waiting_max: 10,
-        }
+        Policy { admissions_per_minute: rate, open_turns_max: turns, ..some() }
     }
 
     #[test]
@@ -66,6 +75,17 @@ mod tests {
     }
 
     #[test]
+    fn in_a_windowed_queue_the_slides_count_and_the_rate_bounds_them() {
+        // Windows of ten, a slide every ten seconds: the 25th comes with the third slide.
+        let fast = Policy { mode: QueueMode::Windowed, ..policy(60_000, 0) };
+        let range = |policy: &Policy| estimate(25, QueueState::Open, policy, None).unwrap();
+        let seconds =
+            |min, max| Estimate { wait_min: Duration::from_secs(min), wait_max: Duration::from_millis(max) };
+        assert_eq!(range(&fast), seconds(20, 37_500));
+        assert_eq!(range(&Policy { admissions_per_minute: 6, ..fast }), seconds(250, 312_500));
+    }
+
+    #[test]
     fn nobody_is_told_a_time_while_nobody_is_admitted() {
         assert_eq!(estimate(1, QueueState::Paused, &policy(60, 1), None), None);
         assert_eq!(estimate(1, QueueState::Open, &policy(0, 1), None), None);
@@ -75,14 +95,33 @@ mod tests {
         #[test]
         fn a_range_is_a_range_and_grows_with_the_position(
             position in 1_u64..10_000_000, rate in 1_u32..1_000_000, turns in 1_u32..1_000_000, service in 0_u64..7_200,
+            is_windowed in any::<bool>(),
         ) {
+            let mode = if is_windowed { QueueMode::Windowed } else { QueueMode::Tracked };
+            let policy = Policy { mode, ..policy(rate, turns) };
             let at = |position| {
                 let service = Some(Duration::from_secs(service));
-                estimate(position, QueueState::Open, &policy(rate, turns), service).unwrap()
+                estimate(position, QueueState::Open, &policy, service).unwrap()
             };
             let (here, behind) = (at(position), at(position + 1));
             prop_assert!(here.wait_min <= here.wait_max);
             prop_assert!(here.wait_min <= behind.wait_min && here.wait_max <= behind.wait_max);
+        }
+
+        #[test]
+        fn while_the_facts_stay_neither_end_of_the_range_grows_as_the_line_moves(
+            start in 1_u64..1_000_000, steps in proptest::collection::vec(0_u64..5_000, 1..50),
+            rate in 1_u32..1_000_000, turns in 1_u32..1_000_000, service in proptest::option::of(0_u64..7_200_000),
+        ) {
+            let (policy, service) = (policy(rate, turns), service.map(Duration::from_millis));
+            let mut position = start;
+            let mut told = estimate(position, QueueState::Open, &policy, service).unwrap();
+            for step in steps {
+                position = position.saturating_sub(step).max(1);
+                let now = estimate(position, QueueState::Open, &policy, service).unwrap();
+                prop_assert!(now.wait_min <= told.wait_min && now.wait_max <= told.wait_max);
+                told = now;
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use onsale_types::{EventId, SectorId, Timestamp};
 
 use super::{
     entry::EntryState,
+    policy::QueueMode,
     queue::{CloseReason, QueueState},
 };
 
@@ -51,15 +52,30 @@ pub enum Refusal {
         /// How many may.
         waiting_max: u64,
     },
+    /// The organizer keeps the customer out.
+    #[error("the organizer keeps the customer out of this event")]
+    CustomerBlocked,
     /// The customer never joined, or never had such a turn.
     #[error("the customer has no such entry in this queue")]
     EntryNotFound {
         /// The event.
         event_id: EventId,
     },
+    /// The entry is no longer in line.
+    #[error("the entry is no longer in line")]
+    EntryNotWaiting {
+        /// What it is now.
+        state: EntryState,
+    },
+    /// The queue does not know who is next to whom.
+    #[error("the queue does not know who is next to whom")]
+    NeighborsNotTracked,
     /// The queue token is not this customer's for this event.
     #[error("the queue token is not valid here")]
     QueueTokenInvalid,
+    /// The queue knows its customers by their token only.
+    #[error("a queue token is required here")]
+    QueueTokenRequired,
     /// The turn ran out.
     #[error("the turn ran out")]
     TurnExpired {
@@ -80,5 +96,11 @@ pub enum Refusal {
     TransitionInvalid {
         /// The state.
         state: QueueState,
+    },
+    /// Somebody joined, so the mode stays.
+    #[error("the mode of a queue that somebody joined stays {}", mode.name())]
+    ModeFixed {
+        /// The mode it has.
+        mode: QueueMode,
     },
 }

@@ -1,5 +1,7 @@
 //! What a watcher is told, given what it has heard and what is true now. A step that was missed is not told late: the
 //! newest truth takes its place, so a slow reader costs no more than a quick one.
+//!
+//! There is one [`Heard`] per open stream, and there may be a million of them: every byte counts.
 
 use onsale_types::Timestamp;
 
@@ -7,20 +9,55 @@ use super::{
     entry::{Entry, EntryState, ExpireReason, Turn},
     estimate::{Estimate, estimate},
     line::Line,
-    pace::is_noticeable,
     queue::{Close, CloseReason, Queue, QueueState},
 };
 
 /// Where a watched entry is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In line.
     Waiting {
         /// How many stand before it, plus one.
         position: u64,
     },
-    /// Not in line any more.
-    Moved(Entry),
+    /// Has a turn.
+    Turn(Turn),
+    /// Ended without a purchase.
+    Expired {
+        /// Why.
+        reason: ExpireReason,
+        /// When.
+        time: Timestamp,
+    },
+    /// Bought.
+    Completed,
+}
+
+impl Place {
+    /// Where an entry is that does not wait; none when it does.
+    #[must_use]
+    pub fn of(entry: &Entry) -> Option<Self> {
+        match (entry.state, entry.turn, entry.expire_reason) {
+            (EntryState::Admitted, Some(turn), _) => Some(Self::Turn(turn)),
+            (EntryState::Expired | EntryState::Left, _, Some(reason)) => {
+                Some(Self::Expired { reason, time: entry.end_time.unwrap_or(entry.join_time) })
+            }
+            (EntryState::Completed, _, _) => Some(Self::Completed),
+            // Waiting; or not in line, not ended, and without a turn, which no stored entry can be.
+            (EntryState::Waiting | EntryState::Admitted | EntryState::Expired | EntryState::Left, _, _) => {
+                None
+            }
+        }
+    }
+}
+
+/// What is true of a queue, for all who watch it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// How it is set.
+    pub queue: &'a Queue,
+    /// Its counters.
+    pub line: &'a Line,
 }
 
 /// One message to a watcher.
@@ -28,8 +65,6 @@ pub enum Place {
 pub enum Update {
     /// The caller waits.
     Position {
-        /// Number in line.
-        seq: u64,
         /// How many stand before, plus one.
         position: u64,
         /// How long it will probably take.
@@ -39,6 +74,17 @@ pub enum Update {
     },
     /// The caller's turn has come, or is still running.
     Turn(Turn),
+    /// Others were admitted.
+    Moved {
+        /// How many since the caller last heard of it.
+        admitted_count: u64,
+        /// Highest seq admitted.
+        last_admitted_seq: u64,
+        /// Entries that wait.
+        waiting_count: u64,
+    },
+    /// It is time for the public facts.
+    Snapshot,
     /// Admission stopped.
     Paused {
         /// When.
@@ -77,21 +123,51 @@ enum Mood {
     Closed { reason: CloseReason, since: Timestamp },
 }
 
-/// What one watcher has heard so far.
+impl Mood {
+    fn of(queue: &Queue) -> Self {
+        match (queue.state, queue.pause_time, &queue.close) {
+            (QueueState::Closed, _, Some(close)) => Self::Closed { reason: close.reason, since: close.time },
+            (QueueState::Paused, Some(since), _) => Self::Paused { joins_paused: queue.joins_paused, since },
+            (QueueState::Scheduled | QueueState::Open | QueueState::Paused | QueueState::Closed, _, _) => {
+                Self::Going
+            }
+        }
+    }
+}
+
+/// What one watcher has heard, and what it is still to be told.
 #[derive(Clone, Debug)]
 pub struct Heard {
-    seq: u64,
-    position: Option<u64>,
-    fencing_number: Option<u64>,
+    place: Place,
+    /// Turns granted when it last heard of a move.
+    admitted_count: u64,
     mood: Mood,
+    is_place_new: bool,
+    is_move_due: bool,
+    is_snapshot_due: bool,
+    /// There is nothing more to come.
     is_over: bool,
 }
 
 impl Heard {
-    /// A watcher of the entry with this seq, who has heard nothing.
+    /// A watcher who has heard nothing; its place is the first thing it is told.
     #[must_use]
-    pub fn nothing(seq: u64) -> Self {
-        Self { seq, position: None, fencing_number: None, mood: Mood::Going, is_over: false }
+    pub fn nothing(place: Place, line: &Line) -> Self {
+        Self {
+            place,
+            admitted_count: line.last_fencing_number,
+            mood: Mood::Going,
+            is_place_new: true,
+            is_move_due: false,
+            is_snapshot_due: false,
+            is_over: false,
+        }
+    }
+
+    /// Where it is, as far as is known.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// Whether there is nothing more to come.
@@ -100,74 +176,88 @@ impl Heard {
         self.is_over
     }
 
-    /// What to tell, now that this is true.
-    pub fn hear(&mut self, place: &Place, queue: &Queue, line: &Line) -> Vec<Update> {
-        if self.is_over {
-            return Vec::new();
+    /// It is here now, and is to be told so. One who had a turn never waits again.
+    pub fn stand(&mut self, place: Place) {
+        let is_news = match (self.place, place) {
+            (Place::Turn(known), Place::Turn(turn)) => known.fencing_number != turn.fencing_number,
+            (Place::Turn(_) | Place::Expired { .. } | Place::Completed, Place::Waiting { .. }) => false,
+            (Place::Expired { .. } | Place::Completed, _) => false,
+            (Place::Waiting { .. } | Place::Turn(_), _) => true,
+        };
+        if is_news {
+            self.place = place;
+            self.is_place_new = true;
         }
-        let mut updates = Vec::new();
-        match place {
-            Place::Waiting { position } => {
-                if self.position.is_none_or(|told| is_noticeable(told, *position)) {
-                    updates.push(self.position_update(*position, queue, line));
+    }
+
+    /// It is time to say how many others were admitted, if any were.
+    pub fn move_due(&mut self, admitted_count: u64) {
+        self.is_move_due = admitted_count > self.admitted_count;
+    }
+
+    /// It is time for the public facts.
+    pub fn snapshot_due(&mut self) {
+        self.is_snapshot_due = true;
+    }
+
+    /// Whether there is something to tell.
+    #[must_use]
+    pub fn has_news(&self, queue: &Queue) -> bool {
+        !self.is_over
+            && (self.is_place_new
+                || self.is_move_due
+                || self.is_snapshot_due
+                || self.mood != Mood::of(queue)
+                || self.is_last_word(queue))
+    }
+
+    /// The next thing to tell, the caller's own place first. None: nothing now, or nothing ever again.
+    pub fn next(&mut self, scene: Scene<'_>) -> Option<Update> {
+        if self.is_over {
+            return None;
+        }
+        if std::mem::take(&mut self.is_place_new) {
+            match self.place {
+                Place::Waiting { position } => return Some(position_update(position, scene)),
+                Place::Turn(turn) => return Some(Update::Turn(turn)),
+                Place::Expired { reason, time } => {
+                    self.is_over = true;
+                    return Some(Update::Expired { reason, time });
+                }
+                Place::Completed => {
+                    self.is_over = true;
+                    return None;
                 }
             }
-            Place::Moved(entry) => updates.extend(self.moved(entry)),
         }
-        if !self.is_over {
-            updates.extend(self.mood_changed(queue));
-            // Who has a turn goes on to hear of it: turns run on when a queue closes.
-            let is_waiting = matches!(place, Place::Waiting { .. });
-            self.is_over = is_waiting && queue.close_reason().is_some_and(CloseReason::is_final);
-        }
-        updates
+        let update = self
+            .mood_changed(scene.queue)
+            .or_else(|| self.moved(scene.line))
+            .or_else(|| std::mem::take(&mut self.is_snapshot_due).then_some(Update::Snapshot));
+        // Who has a turn goes on to hear of it: turns run on when a queue closes.
+        self.is_over = update.is_none() && self.is_last_word(scene.queue);
+        update
     }
 
-    /// What to tell when nothing has been told for a while.
-    pub fn remind(&mut self, place: &Place, queue: &Queue, line: &Line) -> Option<Update> {
-        match place {
-            Place::Waiting { position } if !self.is_over => {
-                Some(self.position_update(*position, queue, line))
-            }
-            Place::Waiting { .. } | Place::Moved(_) => None,
-        }
+    fn is_last_word(&self, queue: &Queue) -> bool {
+        matches!(self.place, Place::Waiting { .. }) && queue.close_reason().is_some_and(CloseReason::is_final)
     }
 
-    fn position_update(&mut self, position: u64, queue: &Queue, line: &Line) -> Update {
-        self.position = Some(position);
-        let estimate = estimate(position, queue.state, &queue.policy, line.shown_service_time);
-        Update::Position { seq: self.seq, position, estimate, state: queue.state }
-    }
-
-    fn moved(&mut self, entry: &Entry) -> Option<Update> {
-        match (entry.state, entry.turn, entry.expire_reason) {
-            (EntryState::Admitted, Some(turn), _) => {
-                let is_news = self.fencing_number.replace(turn.fencing_number) != Some(turn.fencing_number);
-                is_news.then_some(Update::Turn(turn))
-            }
-            (EntryState::Expired | EntryState::Left, _, Some(reason)) => {
-                self.is_over = true;
-                Some(Update::Expired { reason, time: entry.end_time.unwrap_or(entry.join_time) })
-            }
-            (EntryState::Completed, _, _) => {
-                self.is_over = true;
-                None
-            }
-            // Not in line, not ended, and without a turn: no such entry can be stored.
-            (EntryState::Waiting | EntryState::Admitted | EntryState::Expired | EntryState::Left, _, _) => {
-                None
-            }
+    fn moved(&mut self, line: &Line) -> Option<Update> {
+        let before = self.admitted_count;
+        if !std::mem::take(&mut self.is_move_due) || line.last_fencing_number <= before {
+            return None;
         }
+        self.admitted_count = line.last_fencing_number;
+        Some(Update::Moved {
+            admitted_count: line.last_fencing_number.saturating_sub(before),
+            last_admitted_seq: line.last_admitted_seq,
+            waiting_count: line.waiting_count,
+        })
     }
 
     fn mood_changed(&mut self, queue: &Queue) -> Option<Update> {
-        let mood = match (queue.state, queue.pause_time, &queue.close) {
-            (QueueState::Closed, _, Some(close)) => Mood::Closed { reason: close.reason, since: close.time },
-            (QueueState::Paused, Some(since), _) => Mood::Paused { joins_paused: queue.joins_paused, since },
-            (QueueState::Scheduled | QueueState::Open | QueueState::Paused | QueueState::Closed, _, _) => {
-                Mood::Going
-            }
-        };
+        let mood = Mood::of(queue);
         if mood == std::mem::replace(&mut self.mood, mood) {
             return None;
         }
@@ -182,74 +272,71 @@ impl Heard {
     }
 }
 
+fn position_update(position: u64, scene: Scene<'_>) -> Update {
+    let Scene { queue, line } = scene;
+    let estimate = estimate(position, queue.state, &queue.policy, line.shown_service_time);
+    Update::Position { position, estimate, state: queue.state }
+}
+
 #[cfg(test)]
 mod tests {
-    use onsale_types::{CustomerId, EntryId, EventId};
+    use proptest::prelude::*;
 
     use super::*;
     use crate::domain::{line::tests::empty, queue::tests::open};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const TURN: Place = Place::Turn(Turn { fencing_number: 7, grant_time: NOW, expire_time: NOW });
 
     fn line() -> Line {
         Line { revision: 1, last_seq: 500, waiting_count: 500, ..empty() }
-    }
-
-    fn entry(state: EntryState) -> Entry {
-        Entry {
-            entry_id: EntryId::generate(),
-            event_id: EventId::generate(),
-            customer_id: CustomerId::generate(),
-            seq: 300,
-            state,
-            join_time: NOW,
-            display_name: String::new(),
-            avatar_url: String::new(),
-            turn: Some(Turn { fencing_number: 1, grant_time: NOW, expire_time: NOW }),
-            end_time: None,
-            expire_reason: None,
-            claim_id: None,
-        }
     }
 
     fn at(position: u64) -> Place {
         Place::Waiting { position }
     }
 
-    #[test]
-    fn only_noticeable_steps_are_told_and_a_reminder_always_is() {
-        let (queue, line) = (open(), line());
-        let mut heard = Heard::nothing(300);
-        assert_eq!(heard.hear(&at(300), &queue, &line).len(), 1);
-        assert_eq!(heard.hear(&at(299), &queue, &line).len(), 0);
-        assert_eq!(heard.hear(&at(297), &queue, &line).len(), 1);
-        assert!(matches!(
-            heard.remind(&at(297), &queue, &line),
-            Some(Update::Position { position: 297, .. })
-        ));
+    /// Everything there is to tell.
+    fn all(heard: &mut Heard, queue: &Queue, line: &Line) -> Vec<Update> {
+        std::iter::from_fn(|| heard.next(Scene { queue, line })).collect()
     }
 
     #[test]
-    fn a_turn_is_told_once_however_often_it_is_seen() {
+    fn the_first_word_is_the_place_and_of_several_the_newest_is_told() {
         let (queue, line) = (open(), line());
-        let mut heard = Heard::nothing(300);
-        let turn = Place::Moved(entry(EntryState::Admitted));
-        assert!(matches!(heard.hear(&turn, &queue, &line).as_slice(), [Update::Turn(_)]));
-        assert!(heard.hear(&turn, &queue, &line).is_empty());
-        assert_eq!(heard.remind(&turn, &queue, &line), None);
+        let mut heard = Heard::nothing(at(300), &line);
+        heard.stand(at(250));
+        heard.stand(at(200));
+        assert!(heard.has_news(&queue));
+        assert!(matches!(
+            all(&mut heard, &queue, &line).as_slice(),
+            [Update::Position { position: 200, .. }]
+        ));
+        assert!(!heard.has_news(&queue));
+    }
+
+    #[test]
+    fn a_turn_is_told_once_however_often_it_is_seen_and_nobody_goes_back_in_line() {
+        let (queue, line) = (open(), line());
+        let mut heard = Heard::nothing(at(1), &line);
+        heard.stand(TURN);
+        assert!(matches!(all(&mut heard, &queue, &line).as_slice(), [Update::Turn(_)]));
+        heard.stand(TURN);
+        heard.stand(at(1));
+        assert!(all(&mut heard, &queue, &line).is_empty() && heard.place() == TURN);
     }
 
     #[test]
     fn a_sell_out_and_its_end_are_told_and_the_stream_goes_on() {
         let line = line();
         let mut queue = open();
-        let mut heard = Heard::nothing(300);
-        heard.hear(&at(300), &queue, &line);
+        let mut heard = Heard::nothing(at(300), &line);
+        all(&mut heard, &queue, &line);
         queue.sold_out(5, NOW);
-        assert!(matches!(heard.hear(&at(300), &queue, &line).as_slice(), [Update::Closed { .. }]));
-        assert!(heard.hear(&at(300), &queue, &line).is_empty() && !heard.is_over());
+        assert!(matches!(all(&mut heard, &queue, &line).as_slice(), [Update::Closed { .. }]));
+        assert!(all(&mut heard, &queue, &line).is_empty() && !heard.is_over());
         queue.available(6, NOW);
-        assert!(matches!(heard.hear(&at(300), &queue, &line).as_slice(), [Update::Resumed { .. }]));
+        assert!(matches!(all(&mut heard, &queue, &line).as_slice(), [Update::Resumed { .. }]));
     }
 
     #[test]
@@ -257,14 +344,57 @@ mod tests {
         let line = line();
         let mut queue = open();
         queue.ended(9, NOW);
-        let mut waits = Heard::nothing(300);
-        assert_eq!(waits.hear(&at(300), &queue, &line).len(), 2);
-        assert!(waits.is_over() && waits.hear(&at(299), &queue, &line).is_empty());
-        let mut has_turn = Heard::nothing(300);
-        let turn = Place::Moved(entry(EntryState::Admitted));
-        assert_eq!(has_turn.hear(&turn, &queue, &line).len(), 2);
+        let mut waits = Heard::nothing(at(300), &line);
+        assert_eq!(all(&mut waits, &queue, &line).len(), 2);
+        assert!(waits.is_over());
+        let mut has_turn = Heard::nothing(TURN, &line);
+        assert_eq!(all(&mut has_turn, &queue, &line).len(), 2);
         assert!(!has_turn.is_over());
-        assert!(has_turn.hear(&Place::Moved(entry(EntryState::Completed)), &queue, &line).is_empty());
-        assert!(has_turn.is_over());
+        has_turn.stand(Place::Completed);
+        assert!(all(&mut has_turn, &queue, &line).is_empty() && has_turn.is_over());
+    }
+
+    #[test]
+    fn who_hears_of_moves_hears_of_each_admission_once() {
+        let (queue, mut line) = (open(), line());
+        let mut heard = Heard::nothing(at(300), &line);
+        all(&mut heard, &queue, &line);
+        heard.move_due(line.last_fencing_number);
+        assert!(!heard.has_news(&queue));
+        for granted in [3, 5] {
+            line.admitted(granted, 10);
+            heard.move_due(line.last_fencing_number);
+            let told = all(&mut heard, &queue, &line);
+            assert!(
+                matches!(told.as_slice(), [Update::Moved { admitted_count, .. }] if *admitted_count == granted)
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn however_seldom_it_reads_a_watcher_ends_up_with_the_truth_in_a_few_messages(
+            steps in proptest::collection::vec((1_u64..1_000, any::<bool>()), 1..50),
+        ) {
+            let (queue, line) = (open(), line());
+            let mut heard = Heard::nothing(at(1_000), &line);
+            let mut last = None;
+            for (position, reads) in &steps {
+                heard.stand(at(*position));
+                heard.snapshot_due();
+                if *reads {
+                    let told = all(&mut heard, &queue, &line);
+                    prop_assert!(told.len() <= 2);
+                    last = told.first().cloned();
+                }
+            }
+            let told = all(&mut heard, &queue, &line);
+            prop_assert!(told.len() <= 2);
+            let truth = steps.last().map(|(position, _)| *position);
+            let Some(Update::Position { position, .. }) = told.first().cloned().or(last) else {
+                return Err(TestCaseError::fail("a position is told"));
+            };
+            prop_assert_eq!(Some(position), truth);
+        }
     }
 }

@@ -5,7 +5,8 @@ use onsale_kit::auth;
 use onsale_proto::queue::v1::{
     GetPositionRequest, GetPositionResponse, GetQueueSnapshotRequest, GetQueueSnapshotResponse,
     HeartbeatRequest, HeartbeatResponse, JoinQueueRequest, JoinQueueResponse, LeaveQueueRequest,
-    LeaveQueueResponse, WatchQueueRequest, WatchQueueResponse, queue_service_server::QueueService,
+    LeaveQueueResponse, ListNeighborsRequest, ListNeighborsResponse, WatchQueueRequest, WatchQueueResponse,
+    queue_service_server::QueueService,
 };
 use onsale_storage::idempotency;
 use tonic::{Request, Response, Status, codegen::BoxStream};
@@ -69,6 +70,16 @@ impl QueueService for Grpc {
         let once = idempotency::Request::new("LeaveQueue", &caller, leave.request_id, request.get_ref());
         let left = self.app.leave(customer_id, leave.event_id, &once).await?;
         Ok(Response::new(left))
+    }
+
+    async fn list_neighbors(
+        &self,
+        request: Request<ListNeighborsRequest>,
+    ) -> Result<Response<ListNeighborsResponse>, Status> {
+        let customer_id = auth::identity(&request)?.customer_id();
+        let (event_id, neighbors_max) = requests::neighbors(request.get_ref())?;
+        let neighborhood = self.app.neighbors(event_id, customer_id, neighbors_max).await?;
+        Ok(Response::new(answers::neighbors(neighborhood)))
     }
 
     async fn get_queue_snapshot(

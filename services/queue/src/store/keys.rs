@@ -32,6 +32,23 @@ impl Keys {
         Ok(self.keyspace.key("seen", event_id)?)
     }
 
+    /// The move log: a capped stream with one record per revision of the line.
+    pub fn log(&self, event_id: EventId) -> Result<Key, Error> {
+        Ok(self.keyspace.key("log", event_id)?)
+    }
+
+    /// The hash of what pods report: field is the pod, value its viewers, the milliseconds it is behind, and the
+    /// millisecond of the report, by Redis' clock.
+    pub fn pods(&self, event_id: EventId) -> Result<Key, Error> {
+        Ok(self.keyspace.key("pods", event_id)?)
+    }
+
+    /// The sorted set of open streams: member is the entry, score the millisecond at which it was last known to be open, by
+    /// Redis' clock.
+    pub fn watching(&self, event_id: EventId) -> Result<Key, Error> {
+        Ok(self.keyspace.key("watching", event_id)?)
+    }
+
     /// The channel that hints at a change of the queue.
     pub fn moved(&self, event_id: EventId) -> Result<Key, Error> {
         Ok(self.keyspace.key("moved", event_id)?)

@@ -12,7 +12,8 @@ use crate::{
     domain::{
         bucket::Bucket,
         line::Line,
-        policy::{Policy, PolicyOverrides},
+        milestones::Milestones,
+        policy::{Policy, PolicyOverrides, QueueMode},
         queue::{Close, CloseReason, Queue, QueueState},
         refusal::Refusal,
     },
@@ -24,7 +25,8 @@ macro_rules! queue_columns {
     () => {
         "event_id, organizer_id, created_revision, summary, sectors, life_revision, is_active, stock_revision, is_sold_out,
         state, open_time, pause_time, joins_paused, close_reason, close_time, remaining_sectors, notice,
-        admissions_per_minute, open_turns_max, turn_seconds, idle_seconds, waiting_max, update_time"
+        admissions_per_minute, open_turns_max, turn_seconds, idle_seconds, waiting_max, update_time, mode, milestones,
+        window_size, active_windows, slide_seconds"
     };
 }
 macro_rules! line_columns {
@@ -57,16 +59,17 @@ const SAVE_QUEUE: &str = "UPDATE queue SET organizer_id = $2, created_revision =
         life_revision = $6, is_active = $7, stock_revision = $8, is_sold_out = $9, state = $10, open_time = $11,
         pause_time = $12, joins_paused = $13, close_reason = $14, close_time = $15, remaining_sectors = $16, notice = $17,
         admissions_per_minute = $18, open_turns_max = $19, turn_seconds = $20, idle_seconds = $21, waiting_max = $22,
-        update_time = $23
+        update_time = $23, mode = $24, milestones = $25, window_size = $26, active_windows = $27, slide_seconds = $28
     WHERE event_id = $1";
 const ADMITTING: &str = "SELECT event_id FROM queue JOIN line USING (event_id)
-    WHERE state = 'OPEN' AND waiting_count > 0
+    WHERE state = 'OPEN' AND mode = 'TRACKED' AND waiting_count > 0
         AND coalesce(admissions_per_minute, $1) > 0 AND open_turn_count < coalesce(open_turns_max, $2)";
 const DUE: &str = "SELECT event_id FROM queue
     WHERE state = 'SCHEDULED' AND is_active AND organizer_id IS NOT NULL AND open_time <= now()";
-const WAITING: &str = "SELECT event_id FROM line WHERE waiting_count > 0";
+const WAITING: &str =
+    "SELECT event_id FROM queue JOIN line USING (event_id) WHERE mode = 'TRACKED' AND waiting_count > 0";
 const OVER: &str = "SELECT event_id FROM queue JOIN line USING (event_id)
-    WHERE state = 'CLOSED' AND close_reason IN ('ENDED', 'CANCELED') AND waiting_count > 0";
+    WHERE mode = 'TRACKED' AND state = 'CLOSED' AND close_reason IN ('ENDED', 'CANCELED') AND waiting_count > 0";
 const ADMITTED_LATELY: &str = "SELECT count(*) AS admitted FROM entry
     WHERE event_id = $1 AND grant_time > now() - interval '1 minute'";
 
@@ -180,6 +183,11 @@ pub async fn save_queue(transaction: &Transaction, queue: &Queue) -> Result<(), 
                 &seconds(overrides.idle_timeout),
                 &overrides.waiting_max.map(sql_count),
                 &sql_time(queue.update_time),
+                &overrides.mode.name(),
+                &overrides.milestones.map(|list| list.falling().map(sql_count).collect::<Vec<i64>>()),
+                &overrides.window_size.map(i64::from),
+                &overrides.active_windows.map(i64::from),
+                &seconds(overrides.slide_interval),
             ],
         )
         .await?;
@@ -197,7 +205,7 @@ pub async fn due(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
     events(postgres.query("find due", DUE, &[]).await?)
 }
 
-/// Events in which somebody waits.
+/// Events in which somebody waits whose entry is stored.
 pub async fn waiting(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
     events(postgres.query("find waiting", WAITING, &[]).await?)
 }
@@ -213,7 +221,7 @@ pub async fn admitted_lately(postgres: &Postgres, event_id: EventId) -> Result<u
     count(&row, "admitted")
 }
 
-fn events(rows: Vec<Row>) -> Result<Vec<EventId>, Error> {
+pub(super) fn events(rows: Vec<Row>) -> Result<Vec<EventId>, Error> {
     rows.iter().map(|row| Ok(EventId::from_uuid(uuid(row, "event_id")?))).collect()
 }
 
@@ -275,12 +283,23 @@ fn read_overrides(row: &Row) -> Result<PolicyOverrides, Error> {
     // Within 32 bits by the table's checks.
     let small = |name| Ok::<_, Error>(number(name)?.map(|value| u32::try_from(value).unwrap_or(u32::MAX)));
     Ok(PolicyOverrides {
+        mode: named(row, "mode", QueueMode::from_name)?,
         admissions_per_minute: small("admissions_per_minute")?,
         open_turns_max: small("open_turns_max")?,
         turn_duration: number("turn_seconds")?.map(Duration::from_secs),
         idle_timeout: number("idle_seconds")?.map(Duration::from_secs),
         waiting_max: number("waiting_max")?,
+        milestones: read_milestones(row)?,
+        window_size: small("window_size")?,
+        active_windows: small("active_windows")?,
+        slide_interval: number("slide_seconds")?.map(Duration::from_secs),
     })
+}
+
+fn read_milestones(row: &Row) -> Result<Option<Milestones>, Error> {
+    let Some(list) = column::<Option<Vec<i64>>>(row, "milestones")? else { return Ok(None) };
+    let list: Vec<u64> = list.into_iter().map(i64::unsigned_abs).collect();
+    Milestones::try_from(list).map(Some).map_err(|_error| Error::Stored { what: "milestones" })
 }
 
 fn json<T: Serialize + ?Sized>(value: &T) -> Result<serde_json::Value, Error> {

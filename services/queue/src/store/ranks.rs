@@ -3,15 +3,12 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use onsale_kit::deadline::Deadline;
-use onsale_storage::redis::{Command, Error, Pipeline, Redis, Script};
+use onsale_storage::redis::{Command, Error, FromRedisValue, Pipeline, Redis, Script};
 use onsale_types::{EntryId, EventId};
 use uuid::Uuid;
 
-use super::keys::Keys;
-
-/// What Redis may cost a call before it does without: the truth is in Postgres.
-const PATIENCE: Duration = Duration::from_millis(500);
+use super::{away::Away, keys::Keys, move_log};
+use crate::domain::moves::Step;
 
 /// The channel outside of the mesh.
 const OUTSIDE: &str = "queue_events";
@@ -22,11 +19,9 @@ static POSITIONS: LazyLock<Script> =
 static LOADED: LazyLock<Script> = LazyLock::new(|| Script::new("queue_loaded", include_str!("loaded.lua")));
 static MARK: LazyLock<Script> = LazyLock::new(|| Script::new("queue_mark", include_str!("mark.lua")));
 static UNSEEN: LazyLock<Script> = LazyLock::new(|| Script::new("queue_unseen", include_str!("unseen.lua")));
-static VIEWERS: LazyLock<Script> =
-    LazyLock::new(|| Script::new("queue_viewers", include_str!("viewers.lua")));
 
 /// What was committed about who waits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Move {
     /// Who joined, with their seqs.
     pub joined: Vec<(EntryId, u64)>,
@@ -56,18 +51,30 @@ pub struct Sizes {
     pub seen: u64,
 }
 
+/// What lies together, and is away together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Part {
+    /// Everything of one line.
+    Line(EventId),
+    /// The channel that wakes the leader.
+    Wake,
+    /// The channel outside of the mesh.
+    Outside,
+}
+
 /// The doors to Redis of this service.
 #[derive(Clone, Debug)]
 pub struct Ranks {
     redis: Redis,
     keys: Keys,
+    away: Away<Part>,
 }
 
 impl Ranks {
     /// Ranks in `redis` under `keys`.
     #[must_use]
     pub fn new(redis: Redis, keys: Keys) -> Self {
-        Self { redis, keys }
+        Self { redis, keys, away: Away::default() }
     }
 
     /// The keys.
@@ -76,17 +83,25 @@ impl Ranks {
         &self.keys
     }
 
-    /// Applies what was committed. Answers whether everybody who waits is known.
-    pub async fn apply(&self, event_id: EventId, moved: &Move) -> Result<bool, Error> {
-        let mut call = MOVE.call().key(&self.keys.line(event_id)?).key(&self.keys.waiting(event_id)?);
-        call = call.arg(moved.last_admitted_seq).arg(moved.joined.len());
+    /// Applies what was committed, and tells the log of it as the `step` it was, if it was one. Answers whether everybody
+    /// who waits is known.
+    pub async fn apply(&self, event_id: EventId, moved: &Move, step: Option<&Step>) -> Result<bool, Error> {
+        let mut call = MOVE
+            .call()
+            .key(&self.keys.line(event_id)?)
+            .key(&self.keys.waiting(event_id)?)
+            .key(&self.keys.log(event_id)?)
+            .key(&self.keys.seen(event_id)?)
+            .arg(moved.last_admitted_seq)
+            .arg(moved.joined.len());
         for (entry_id, seq) in &moved.joined {
             call = call.arg(*seq).arg(entry_id.to_string());
         }
-        for entry_id in &moved.gone {
-            call = call.arg(entry_id.to_string());
+        call = call.arg(moved.gone.len()).arg(texts(&moved.gone));
+        if let Some(step) = step {
+            call = call.arg(move_log::RECORDS_MAX).arg(&move_log::write(step));
         }
-        self.quick(call.idempotent()).await
+        self.quick(event_id, call.idempotent()).await
     }
 
     /// The positions of these entries, from 1; none for one that is not known to wait. None at all when not everybody
@@ -97,7 +112,7 @@ impl Ranks {
         entries: &[EntryId],
     ) -> Result<Option<Vec<Option<u64>>>, Error> {
         let call = POSITIONS.call().key(&self.keys.line(event_id)?).key(&self.keys.waiting(event_id)?);
-        let ranks: Option<Vec<i64>> = self.quick(call.arg(texts(entries)).idempotent()).await?;
+        let ranks: Option<Vec<i64>> = self.quick(event_id, call.arg(texts(entries)).idempotent()).await?;
         let position = |rank: i64| u64::try_from(rank).ok().map(|rank| rank.saturating_add(1));
         Ok(ranks.map(|ranks| ranks.into_iter().map(position).collect()))
     }
@@ -109,7 +124,7 @@ impl Ranks {
             Marks::New => "new",
         };
         let call = MARK.call().key(&self.keys.seen(event_id)?).arg(which).arg(texts(entries));
-        let _done: i64 = self.quick(call.idempotent()).await?;
+        let _done: i64 = self.quick(event_id, call.idempotent()).await?;
         Ok(())
     }
 
@@ -130,12 +145,6 @@ impl Ranks {
         let command = Command::new("ZREM").key(&self.keys.seen(event_id)?).arg(texts(entries)).idempotent();
         let _removed: i64 = self.redis.run(command).await?;
         Ok(())
-    }
-
-    /// How many gave a sign of life within `span`.
-    pub async fn viewers(&self, event_id: EventId, span: Duration) -> Result<u64, Error> {
-        let call = VIEWERS.call().key(&self.keys.seen(event_id)?).arg(millis(span));
-        self.quick(call.idempotent()).await
     }
 
     /// What is known of a line.
@@ -179,22 +188,23 @@ impl Ranks {
     /// Hints to every pod that the queue changed.
     pub async fn hint(&self, event_id: EventId) -> Result<(), Error> {
         let channel = self.keys.moved(event_id)?;
-        Deadline::after(PATIENCE).scope(self.redis.publish(&channel, b"")).await
+        self.away.ask(Part::Line(event_id), "SPUBLISH", self.redis.publish(&channel, b"")).await
     }
 
     /// Hints to the leader that a slot is free.
     pub async fn wake_admission(&self) -> Result<(), Error> {
         let channel = self.keys.wake()?;
-        Deadline::after(PATIENCE).scope(self.redis.publish(&channel, b"")).await
+        self.away.ask(Part::Wake, "SPUBLISH", self.redis.publish(&channel, b"")).await
     }
 
     /// Tells systems outside of the mesh.
     pub async fn tell_outside(&self, message: &[u8]) -> Result<(), Error> {
-        Deadline::after(PATIENCE).scope(self.redis.publish_outside(OUTSIDE, message)).await
+        self.away.ask(Part::Outside, "PUBLISH", self.redis.publish_outside(OUTSIDE, message)).await
     }
 
-    async fn quick<T: onsale_storage::redis::FromRedisValue>(&self, command: Command) -> Result<T, Error> {
-        Deadline::after(PATIENCE).scope(self.redis.run(command)).await
+    async fn quick<T: FromRedisValue>(&self, event_id: EventId, command: Command) -> Result<T, Error> {
+        // Boxed: it is part of the future of every call that touches a line.
+        self.away.ask(Part::Line(event_id), "queue line", Box::pin(self.redis.run(command))).await
     }
 }
 

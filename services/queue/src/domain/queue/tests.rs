@@ -1,21 +1,13 @@
 //! The life of a queue, whatever the order in which its facts arrive.
 
-use std::time::Duration;
-
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::policy::tests::some;
 
 const START: Timestamp = Timestamp::from_secs(1_000);
 
 fn fresh() -> Queue {
-    let policy = Policy {
-        admissions_per_minute: 60,
-        open_turns_max: 10,
-        turn_duration: Duration::from_secs(60),
-        idle_timeout: Duration::from_secs(60),
-        waiting_max: 2,
-    };
     Queue {
         event_id: EventId::generate(),
         organizer_id: None,
@@ -33,7 +25,7 @@ fn fresh() -> Queue {
         close: None,
         notice: String::new(),
         overrides: PolicyOverrides::default(),
-        policy,
+        policy: some(),
         update_time: START,
     }
 }

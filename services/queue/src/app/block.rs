@@ -1,0 +1,58 @@
+//! Keeping a customer out of a queue, and letting them in again.
+
+use onsale_proto::queue::v1::{BlockCustomerResponse, UnblockCustomerResponse};
+use onsale_storage::{idempotency, postgres::Transaction};
+use onsale_types::{CustomerId, EntryId, EventId, OrganizerId};
+
+use super::{App, tell::News};
+use crate::{
+    convert,
+    domain::entry::ExpireReason,
+    error::Error,
+    store::{blocked, entries, queues},
+};
+
+impl App {
+    /// Keeps a customer out of the queue of an event of the organizer's; an open entry or turn ends.
+    pub async fn block(
+        &self,
+        organizer_id: OrganizerId,
+        event_id: EventId,
+        customer_id: CustomerId,
+        note: &str,
+        request: &idempotency::Request<'_>,
+    ) -> Result<BlockCustomerResponse, Error> {
+        let work = |transaction: Transaction| async move {
+            let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
+            facts.queue.check_owner(organizer_id)?;
+            let block = blocked::add(&transaction, event_id, customer_id, note, facts.now).await?;
+            let open = entries::open_of(&transaction, event_id, &[customer_id.as_uuid()]).await?;
+            let open: Vec<EntryId> = open.iter().map(|entry| entry.entry_id).collect();
+            let ended = self.end(&transaction, &mut facts, &open, ExpireReason::Blocked).await?;
+            tracing::info!(%event_id, %organizer_id, %customer_id, "customer blocked by the organizer");
+            let answer = convert::answers::blocked(block, !ended.is_empty());
+            let news = (!ended.is_empty()).then(|| News::ended(&facts, ended));
+            Ok((answer, news))
+        };
+        self.change_once("block customer", request, work).await
+    }
+
+    /// Lets a blocked customer join again.
+    pub async fn unblock(
+        &self,
+        organizer_id: OrganizerId,
+        event_id: EventId,
+        customer_id: CustomerId,
+        request: &idempotency::Request<'_>,
+    ) -> Result<UnblockCustomerResponse, Error> {
+        let work = |transaction: Transaction| async move {
+            let facts = queues::lock(&transaction, event_id, &self.defaults).await?;
+            facts.queue.check_owner(organizer_id)?;
+            if blocked::remove(&transaction, event_id, customer_id).await? {
+                tracing::info!(%event_id, %organizer_id, %customer_id, "customer unblocked by the organizer");
+            }
+            Ok((UnblockCustomerResponse {}, None))
+        };
+        self.change_once("unblock customer", request, work).await
+    }
+}

@@ -1,0 +1,127 @@
+//! Leadership per event: events are spread over a few lanes, and who holds a lane's lease leads its events. One pod that is
+//! slow or gone holds up its own lanes only.
+
+use std::{sync::Mutex, time::Duration};
+
+use futures_util::{Stream, StreamExt, stream};
+use onsale_storage::lease::{self, Candidacy, Election, Lease};
+use onsale_types::EventId;
+use tokio::time::Instant;
+
+use super::lock;
+
+/// How many lanes there are. Pods must agree: with another number two of them would lead one event at a time, each fenced by
+/// a lease of its own, and only the line's lock would be left between them.
+const LANES: u8 = 8;
+
+/// What the leases are called; the lane's number follows.
+const LEASE: &str = "line-keeper-";
+
+/// This pod's candidacies.
+#[derive(Debug)]
+pub struct Lanes {
+    lanes: Vec<Lane>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    candidacy: Candidacy,
+    /// The epoch of the tenure last seen, and since when it has been.
+    tenure: Mutex<Option<(i64, Instant)>>,
+}
+
+impl Lanes {
+    /// Becomes a candidate for every lane.
+    pub fn enter(election: &Election) -> Result<Self, lease::Error> {
+        let lane = |number| {
+            let candidacy = election.enter(&format!("{LEASE}{number}"))?;
+            Ok(Lane { candidacy, tenure: Mutex::default() })
+        };
+        Ok(Self { lanes: (0..LANES).map(lane).collect::<Result<_, lease::Error>>()? })
+    }
+
+    /// The lease to act under for this event, if this pod leads it.
+    #[must_use]
+    pub fn lease(&self, event_id: EventId) -> Option<Lease> {
+        self.lanes.get(usize::from(lane_of(event_id)))?.lease()
+    }
+
+    /// The events that this pod leads, with the leases to act under.
+    pub fn led(&self, events: impl IntoIterator<Item = EventId>) -> Vec<(EventId, Lease)> {
+        events.into_iter().filter_map(|event_id| Some((event_id, self.lease(event_id)?))).collect()
+    }
+
+    /// Whether this pod has led the event for this long without a break.
+    #[must_use]
+    pub fn has_led_for(&self, event_id: EventId, span: Duration) -> bool {
+        let lane = self.lanes.get(usize::from(lane_of(event_id)));
+        lane.and_then(Lane::led_since).is_some_and(|since| since.elapsed() >= span)
+    }
+
+    /// Whether this pod leads anything.
+    #[must_use]
+    pub fn leads_any(&self) -> bool {
+        // All are asked, so that each notes its tenure.
+        self.lanes.iter().filter(|lane| lane.lease().is_some()).count() > 0
+    }
+
+    /// Whether it is for this pod to do what one pod does for all events.
+    #[must_use]
+    pub fn leads_first(&self) -> bool {
+        self.lanes.first().is_some_and(|lane| lane.lease().is_some())
+    }
+
+    /// Says so when a lane was taken or lost.
+    pub fn changes(&self) -> impl Stream<Item = ()> + Unpin + use<> {
+        let changes = self.lanes.iter().map(|lane| {
+            let leadership = lane.candidacy.leadership();
+            stream::unfold(leadership, |mut leadership| async move {
+                leadership.changed().await.ok()?;
+                Some(((), leadership))
+            })
+            .boxed()
+        });
+        stream::select_all(changes)
+    }
+}
+
+impl Lane {
+    fn lease(&self) -> Option<Lease> {
+        let lease = self.candidacy.lease();
+        let mut tenure = lock(&self.tenure);
+        *tenure = match (&lease, *tenure) {
+            (Some(lease), Some((epoch, since))) if epoch == lease.epoch() => Some((epoch, since)),
+            (Some(lease), _) => Some((lease.epoch(), Instant::now())),
+            (None, _) => None,
+        };
+        lease
+    }
+
+    fn led_since(&self) -> Option<Instant> {
+        self.lease()?;
+        lock(&self.tenure).map(|(_, since)| since)
+    }
+}
+
+/// The lane of an event: the same on every pod and in every version.
+fn lane_of(event_id: EventId) -> u8 {
+    event_id.as_uuid().as_bytes().iter().fold(0, |mixed, byte| mixed ^ byte) % LANES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_spread_over_all_lanes_and_an_event_stays_in_its_own() {
+        let mut counts = [0_u32; 8];
+        for _ in 0..8_000 {
+            let event_id = EventId::generate();
+            assert_eq!(lane_of(event_id), lane_of(event_id));
+            counts[usize::from(lane_of(event_id))] += 1;
+        }
+        assert!(counts.iter().all(|count| (700..1_300).contains(count)), "{counts:?}");
+        let known = EventId::parse("01890a5d-ac96-774b-bcce-b302099a8057").unwrap();
+        assert_eq!(lane_of(known), 6);
+    }
+}

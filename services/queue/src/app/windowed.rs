@@ -1,0 +1,169 @@
+//! WINDOWED queues behind the same methods: joining issues a number, and where a customer stands follows from it (ADR 0010).
+
+use std::{collections::HashSet, sync::Arc};
+
+use futures_util::{StreamExt, stream};
+use onsale_kit::error::Chain;
+use onsale_storage::{lease::Lease, postgres::Transaction};
+use onsale_types::{ClaimId, CustomerId, EntryId, EventId};
+
+use super::{
+    App, admit::EVENTS_CONCURRENCY, join::Join, lanes::Lanes, standing::Standing, tell::News, turns::TurnName,
+};
+use crate::{
+    domain::{
+        entry::{Entry, Turn},
+        policy::QueueMode,
+        refusal::Refusal,
+        window::{Ticket, TicketCompletion},
+    },
+    error::Error,
+    metrics,
+    store::{
+        blocked,
+        queues::{self, Facts},
+        windows,
+    },
+};
+
+impl App {
+    /// Issues the next numbers of a locked line, one for each who may join, in order. A repeat gets a new one: nobody knows
+    /// the old one but who has its token.
+    pub(super) async fn issue_tickets(
+        &self,
+        transaction: &Transaction,
+        facts: &mut Facts,
+        items: &[&Join],
+        blocked: &HashSet<CustomerId>,
+    ) -> Result<Vec<Result<Entry, Error>>, Error> {
+        let mut seq = facts.line.last_seq;
+        let mut tickets = Vec::with_capacity(items.len());
+        for item in items {
+            // As many may wait as come: that is what the mode is for.
+            let is_blocked = blocked.contains(&item.customer_id);
+            let may =
+                if is_blocked { Err(Refusal::CustomerBlocked) } else { facts.queue.check_join(facts.now, 0) };
+            tickets.push(may.map(|()| {
+                seq = seq.saturating_add(1);
+                let (event_id, customer_id) = (item.event_id, item.customer_id);
+                Ticket { event_id, customer_id, seq, join_time: facts.now }
+            }));
+        }
+        let issued = seq.saturating_sub(facts.line.last_seq);
+        if issued > 0 {
+            facts.line.joined(issued);
+            queues::save_line(transaction, facts.queue.event_id, &facts.line).await?;
+        }
+        let facts = &*facts;
+        let entry = |ticket: Ticket| ticket.entry(&facts.queue, &facts.line, facts.now).0;
+        Ok(tickets.into_iter().map(|ticket| Ok(ticket.map(entry)?)).collect())
+    }
+
+    /// The answers to those who got a number.
+    pub(super) fn tickets_issued(
+        self: &Arc<Self>,
+        facts: &Facts,
+        entries: Vec<Result<Entry, Error>>,
+    ) -> Vec<Result<Standing, Error>> {
+        let count = entries.iter().flatten().count();
+        if count > 0 {
+            metrics::joined(count);
+            self.tell_soon(News::joined(facts, Vec::new()));
+        }
+        let joined = |entry: Entry| {
+            let position = entry.seq.saturating_sub(facts.line.last_admitted_seq);
+            self.standing(facts, entry, Some(position))
+        };
+        entries.into_iter().map(|entry| entry.and_then(joined)).collect()
+    }
+
+    /// Where the holder of a ticket stands.
+    pub fn windowed_standing(&self, facts: &Facts, ticket: &Ticket) -> Result<Standing, Error> {
+        let (entry, position) = ticket.entry(&facts.queue, &facts.line, facts.now);
+        self.standing(facts, entry, position)
+    }
+
+    /// Whether a ticket may buy; none when the queue is not WINDOWED, or there is no such queue.
+    pub(super) async fn validate_ticket(&self, turn: TurnName) -> Result<Option<(EntryId, Turn)>, Error> {
+        let facts = match queues::read(&self.stores.postgres, turn.event_id, &self.defaults).await {
+            Ok(facts) if facts.queue.policy.mode == QueueMode::Windowed => facts,
+            Ok(_) | Err(Error::Refused(Refusal::EventNotFound { .. })) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let used_by = windows::used(&self.stores.postgres, turn.event_id, turn.fencing_number).await?;
+        if blocked::is_blocked(&self.stores.postgres, turn.event_id, turn.customer_id).await? {
+            return Err(Refusal::CustomerBlocked.into());
+        }
+        let ticket = ticket_of(turn, &facts);
+        let turn = ticket.holds(&facts.queue, &facts.line, used_by, facts.now)?;
+        Ok(Some((ticket.entry_id(), turn)))
+    }
+
+    /// Uses a ticket of a locked line for a purchase; answers whether that is news.
+    pub(super) async fn complete_ticket(
+        &self,
+        transaction: &Transaction,
+        facts: &mut Facts,
+        turn: TurnName,
+        claim_id: ClaimId,
+    ) -> Result<bool, Error> {
+        let ticket = ticket_of(turn, facts);
+        let used_by = windows::used_in(transaction, ticket.event_id, ticket.seq).await?;
+        match ticket.completes(&facts.queue.policy, &facts.line, used_by, claim_id)? {
+            TicketCompletion::Done => Ok(false),
+            TicketCompletion::Use => {
+                facts.line.touch();
+                facts.line.completed_count = facts.line.completed_count.saturating_add(1);
+                queues::save_line(transaction, ticket.event_id, &facts.line).await?;
+                windows::mark_used(transaction, &ticket, claim_id, facts.now).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Slides every window that this pod leads and whose time has come.
+    pub async fn slide_round(&self, lanes: &Lanes) -> Result<(), Error> {
+        let events = windows::sliding(&self.stores.postgres, &self.defaults).await?;
+        stream::iter(lanes.led(events))
+            .for_each_concurrent(EVENTS_CONCURRENCY, |(event_id, lease)| async move {
+                // One queue that cannot go on keeps no other from doing so.
+                if let Err(error) = self.slide(&lease, event_id).await {
+                    tracing::warn!(%event_id, error = %Chain(&error), "failed to slide a window");
+                }
+            })
+            .await;
+        Ok(())
+    }
+
+    async fn slide(&self, lease: &Lease, event_id: EventId) -> Result<(), Error> {
+        let has_stock = self.inventory.availability(event_id).await?.free_units() > 0;
+        let work = |transaction: Transaction| async move {
+            lease.guard(&transaction).await?;
+            let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
+            let policy = facts.queue.policy;
+            let rate = policy.admissions_per_minute;
+            facts.line.bucket = facts.line.bucket.filled_over(rate, policy.slide_interval, facts.now);
+            let count = facts.line.slide_count(facts.queue.state, &policy, has_stock, facts.now);
+            if count > 0 {
+                facts.line.slid(count, &policy, facts.now);
+                queues::save_line(&transaction, event_id, &facts.line).await?;
+            }
+            Ok::<_, Error>((count, facts))
+        };
+        let (count, facts) = self.stores.postgres.transaction("slide", work).await?;
+        if count > 0 {
+            metrics::admitted(usize::try_from(count).unwrap_or(usize::MAX));
+            let last_active_seq = facts.line.last_admitted_seq;
+            tracing::info!(%event_id, count, last_active_seq, "window slid");
+            // Who waits in a WINDOWED queue nobody knows by name; the step says all there is.
+            self.tell(News::granted(&facts, Vec::new())).await;
+        }
+        Ok(())
+    }
+}
+
+/// The ticket that a turn is about. Whose it is the token says, which the caller has verified.
+fn ticket_of(turn: TurnName, facts: &Facts) -> Ticket {
+    let TurnName { event_id, customer_id, fencing_number } = turn;
+    Ticket { event_id, customer_id, seq: fencing_number, join_time: facts.now }
+}

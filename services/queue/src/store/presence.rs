@@ -1,0 +1,83 @@
+//! Who has an open stream, in Redis: a hint that saves a push, and nothing else depends on it.
+
+use std::{collections::HashSet, sync::LazyLock, time::Duration};
+
+use onsale_kit::deadline::Deadline;
+use onsale_storage::redis::{Command, Error, FromRedisValue, Redis, Script};
+use onsale_types::{EntryId, EventId};
+
+use super::keys::Keys;
+
+/// What Redis may cost a call before it does without.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A stream that nobody has confirmed for so long is forgotten: its pod is gone.
+const KEEP: Duration = Duration::from_secs(10 * 60);
+
+static OPENED: LazyLock<Script> = LazyLock::new(|| Script::new("queue_opened", include_str!("opened.lua")));
+static WATCHING: LazyLock<Script> =
+    LazyLock::new(|| Script::new("queue_watching", include_str!("watching.lua")));
+
+/// The open streams of all pods.
+#[derive(Clone, Debug)]
+pub struct Presence {
+    redis: Redis,
+    keys: Keys,
+}
+
+impl Presence {
+    /// Presence in `redis` under `keys`.
+    #[must_use]
+    pub fn new(redis: Redis, keys: Keys) -> Self {
+        Self { redis, keys }
+    }
+
+    /// These entries have an open stream, now. To be said again every now and then, as long as they have.
+    pub async fn opened(&self, event_id: EventId, entries: &[EntryId]) -> Result<(), Error> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let call = OPENED.call().key(&self.keys.watching(event_id)?).arg(millis(KEEP)).arg(texts(entries));
+        let _done: i64 = self.quick(call.idempotent()).await?;
+        Ok(())
+    }
+
+    /// These entries have no open stream any more, as far as the caller knows. One that has another elsewhere is back with
+    /// its next [`Presence::opened`].
+    pub async fn closed(&self, event_id: EventId, entries: &[EntryId]) -> Result<(), Error> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let command = Command::new("ZREM").key(&self.keys.watching(event_id)?).arg(texts(entries));
+        let _removed: i64 = self.quick(command.idempotent()).await?;
+        Ok(())
+    }
+
+    /// Those of the entries that had an open stream within `max_age`.
+    pub async fn watching_among(
+        &self,
+        event_id: EventId,
+        entries: &[EntryId],
+        max_age: Duration,
+    ) -> Result<HashSet<EntryId>, Error> {
+        if entries.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let call = WATCHING.call().key(&self.keys.watching(event_id)?).arg(millis(max_age));
+        let found: Vec<bool> = self.quick(call.arg(texts(entries)).idempotent()).await?;
+        let watching = entries.iter().zip(found).filter(|(_, is_watching)| *is_watching);
+        Ok(watching.map(|(entry_id, _)| *entry_id).collect())
+    }
+
+    async fn quick<T: FromRedisValue>(&self, command: Command) -> Result<T, Error> {
+        Deadline::after(PATIENCE).scope(self.redis.run(command)).await
+    }
+}
+
+fn texts(entries: &[EntryId]) -> Vec<String> {
+    entries.iter().map(ToString::to_string).collect()
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
