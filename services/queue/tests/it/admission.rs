@@ -16,7 +16,7 @@ async fn open_turns(world: &World, event: &str) -> i64 {
 }
 
 /// The rule of FIFO, as the table has it: seqs and fencing numbers rise together, without a gap in the numbers.
-async fn assert_fifo(world: &World, event: &str) {
+pub(crate) async fn assert_fifo(world: &World, event: &str) {
     let event_id = Uuid::parse_str(event).unwrap();
     let sql = "SELECT count(*) FROM (
             SELECT fencing_number, row_number() OVER (ORDER BY seq) AS place FROM entry
@@ -49,15 +49,15 @@ async fn a_leader_that_is_being_replaced_admits_nobody() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
-    wait_until("somebody leads", SOON, || async {
-        world.count("SELECT count(*) FROM lease WHERE name = 'line-keeper'", &[]).await == 1
+    wait_until("every lane is led", SOON, || async {
+        world.count("SELECT count(*) FROM lease WHERE name LIKE 'line-keeper-%'", &[]).await == 8
     })
     .await;
     let takeover = |transaction: Transaction| {
         let (world, person, event) = (&world, &person, &event);
         async move {
-            let take = "UPDATE lease SET epoch = epoch + 1 WHERE name = 'line-keeper'";
-            assert_eq!(transaction.execute(take, &[]).await?, 1);
+            let take = "UPDATE lease SET epoch = epoch + 1 WHERE name LIKE 'line-keeper-%'";
+            assert_eq!(transaction.execute(take, &[]).await?, 8);
             world.inventory.set_free(1_000);
             wait_until("the old leader asks whether it still leads", SOON, || async {
                 let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
@@ -190,5 +190,31 @@ async fn an_expired_turn_frees_its_slot_and_its_customer_hears_of_it() {
     .await;
     let told = world.count("SELECT count(*) FROM outbox WHERE topic = 'queue.expired'", &[]).await;
     assert!(told >= 1);
+    assert_fifo(&world, &event).await;
+}
+
+#[tokio::test]
+async fn a_slot_whose_turn_ran_out_goes_to_the_next_at_once() {
+    // Far longer than a slot may stay empty: it is the end of a turn that brings the next.
+    let world = World::start_with(&[
+        ("ADMISSION__INTERVAL", "5s"),
+        ("POLICY__OPEN_TURNS_MAX", "1"),
+        ("POLICY__TURN_DURATION", "300ms"),
+    ])
+    .await;
+    let event = world.open_queue().await;
+    world.join_all(4, &event).await;
+    world.inventory.set_free(1_000);
+    wait_until("all have had their turn", SOON, || async {
+        let sql = "SELECT count(*) FROM entry WHERE state = 'EXPIRED' AND expire_reason = 'TURN_EXPIRED'";
+        world.count(sql, &[]).await == 4
+    })
+    .await;
+    let slowest = "SELECT max(extract(epoch FROM grant_time - ended) * 1000)::bigint FROM (
+        SELECT grant_time, lag(end_time) OVER (ORDER BY seq) AS ended FROM entry) turns";
+    let millis = world.count(slowest, &[]).await;
+    assert!((0..2_000).contains(&millis), "{millis} ms");
+    let told = world.count("SELECT count(*) FROM outbox WHERE topic = 'queue.expired'", &[]).await;
+    assert_eq!(told, 4);
     assert_fifo(&world, &event).await;
 }

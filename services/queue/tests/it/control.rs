@@ -171,7 +171,7 @@ async fn a_close_names_what_is_left_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_policy_is_checked_whole_and_what_is_not_offered_yet_says_so() {
+async fn a_policy_is_checked_whole_and_every_violation_is_said() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let update = |policy: pb::QueuePolicy, paths: &[&str]| {
@@ -188,19 +188,35 @@ async fn a_policy_is_checked_whole_and_what_is_not_offered_yet_says_so() {
     };
     let second = prost_types::Duration { seconds: 1, nanos: 0 };
     let bad = pb::QueuePolicy {
-        mode: pb::QueueMode::Windowed.into(),
+        mode: 3,
         admissions_per_minute: 1_000_001,
         open_turns_max: 1_000_001,
         turn_duration: Some(second),
         idle_timeout: Some(second),
         waiting_max: 100_000_001,
-        milestones: vec![10],
-        window_size: 1,
-        active_windows: 1,
-        slide_interval: Some(second),
+        milestones: vec![10, 10],
+        window_size: 1_000_001,
+        active_windows: 1_001,
+        slide_interval: Some(prost_types::Duration { seconds: 3_601, nanos: 0 }),
     };
     let details = refused(update(bad, &[]).await, Code::InvalidArgument, "FIELDS_INVALID");
     assert_eq!(details.bad_request().unwrap().field_violations.len(), 10);
+    for (policy, path) in [
+        (pb::QueuePolicy { milestones: vec![10, 100], ..Default::default() }, "milestones"),
+        (pb::QueuePolicy { milestones: vec![10, 0], ..Default::default() }, "milestones"),
+        (pb::QueuePolicy { milestones: (1..=11).rev().collect(), ..Default::default() }, "milestones"),
+        (pb::QueuePolicy::default(), "window_size"),
+        (pb::QueuePolicy::default(), "active_windows"),
+        (
+            pb::QueuePolicy {
+                slide_interval: Some(prost_types::Duration { seconds: 0, nanos: 999_999_999 }),
+                ..Default::default()
+            },
+            "slide_interval",
+        ),
+    ] {
+        refused(update(policy, &[path]).await, Code::InvalidArgument, "FIELDS_INVALID");
+    }
     let unknown = update(pb::QueuePolicy::default(), &["speed"]).await;
     refused(unknown, Code::InvalidArgument, "FIELDS_INVALID");
     let minute = prost_types::Duration { seconds: 60, nanos: 0 };
@@ -212,4 +228,56 @@ async fn a_policy_is_checked_whole_and_what_is_not_offered_yet_says_so() {
     // Named without a value it goes back to the default.
     let queue = world.retune(&event, pb::QueuePolicy::default(), &["turn_duration"]).await;
     assert_eq!(queue.policy.unwrap().turn_duration.unwrap().seconds, 20 * 60);
+}
+
+#[tokio::test]
+async fn how_a_line_is_kept_can_be_set_and_is_shown() {
+    let world = World::start().await;
+    let event = world.open_queue().await;
+    let second = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+    let default = world.retune(&event, pb::QueuePolicy::default(), &[]).await.policy.unwrap();
+    assert_eq!(
+        (default.mode(), default.milestones.as_slice()),
+        (pb::QueueMode::Tracked, &[1_000, 100, 10][..])
+    );
+    assert_eq!((default.window_size, default.active_windows), (1_000, 3));
+    assert_eq!(default.slide_interval, second(10));
+    let wanted = pb::QueuePolicy {
+        mode: pb::QueueMode::Windowed.into(),
+        milestones: vec![50, 5],
+        window_size: 7,
+        active_windows: 2,
+        slide_interval: second(3),
+        ..default.clone()
+    };
+    let set = world.retune(&event, wanted.clone(), &[]).await.policy.unwrap();
+    assert_eq!(set, wanted);
+    // Named and empty: no milestones, the default interval, the default mode.
+    let empty =
+        world.retune(&event, pb::QueuePolicy::default(), &["milestones", "slide_interval", "mode"]).await;
+    let empty = empty.policy.unwrap();
+    assert_eq!((empty.mode(), empty.milestones.len()), (pb::QueueMode::Tracked, 0));
+    assert_eq!((empty.slide_interval, empty.window_size), (second(10), 7));
+}
+
+#[tokio::test]
+async fn the_mode_is_fixed_once_somebody_joined() {
+    let world = World::start().await;
+    let event = world.open_queue().await;
+    world.join_all(1, &event).await;
+    let set_mode = |mode: pb::QueueMode| {
+        let request = pb::UpdateQueuePolicyRequest {
+            request_id: Uuid::now_v7().to_string(),
+            event_id: event.clone(),
+            policy: Some(pb::QueuePolicy { mode: mode.into(), ..Default::default() }),
+            update_mask: None,
+        };
+        let mut admin = world.admin();
+        let asked = world.organizer.ask(request);
+        async move { admin.update_queue_policy(asked).await }
+    };
+    let details =
+        refused(set_mode(pb::QueueMode::Windowed).await, Code::FailedPrecondition, "QUEUE_MODE_FIXED");
+    assert_eq!(fact(&details, "mode").as_deref(), Some("TRACKED"));
+    set_mode(pb::QueueMode::Tracked).await.unwrap();
 }

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use futures_util::future::join_all;
 use onsale_proto::{
     events::v1::InventorySoldOut,
     queue::v1::{self as pb, CloseReason, QueueState},
@@ -50,27 +49,6 @@ async fn a_second_device_gets_the_same_entry_seq_and_token() {
     assert_eq!(phone.standing.unwrap().entry, laptop.standing.unwrap().entry);
     assert_eq!(phone.queue_token, laptop.queue_token);
     assert_eq!(world.snapshot(&event).await.unwrap().waiting_count, 1);
-}
-
-#[tokio::test]
-async fn three_hundred_at_once_get_one_gap_free_order_that_equals_their_answers() {
-    let world = World::start().await;
-    let event = world.open_queue().await;
-    let joins = (0..300).map(|_| {
-        let (person, world, event) = (world.customer(), &world, &event);
-        async move {
-            let standing = world.join(&person, event).await.unwrap().standing.unwrap();
-            (person, standing.entry.unwrap().seq, standing.position)
-        }
-    });
-    let joined = join_all(joins).await;
-    let seqs: BTreeSet<u64> = joined.iter().map(|(_, seq, _)| *seq).collect();
-    assert_eq!(seqs, (1..=300).collect());
-    for (person, seq, position) in &joined {
-        assert_eq!(seq, position, "nobody has left, so the number is the place");
-        let standing = world.position(person, &event).await.unwrap();
-        assert_eq!((standing.entry.unwrap().seq, standing.position), (*seq, *seq));
-    }
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The JSON on the channel `queue_events`, for systems outside of the mesh.
 
+use std::collections::BTreeSet;
+
 use futures_util::StreamExt;
 use serde_json::Value;
 
@@ -31,5 +33,10 @@ async fn a_turn_and_an_end_are_told_outside_of_the_mesh() {
     assert_eq!(told[0]["session_token"], turn.token);
     assert!(told[0]["expires_at"].as_str().unwrap().ends_with('Z'));
     assert_eq!(told[1]["event"], "queue.expired");
+    assert_eq!(told[1]["user_id"], person.customer_id());
     assert_eq!(told[1]["reason"], "LEFT");
+    let names = |message: &Value| message.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let granted = ["event", "user_id", "match_id", "session_token", "expires_at"].map(str::to_owned);
+    assert_eq!(names(&told[0]), granted.into());
+    assert_eq!(names(&told[1]), ["event", "user_id", "match_id", "reason"].map(str::to_owned).into());
 }

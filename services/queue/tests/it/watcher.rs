@@ -1,9 +1,7 @@
 //! A customer's end of an open stream.
 
-use std::time::Duration;
-
 use onsale_proto::queue::v1::{self as pb, queue_update::Update};
-use tonic::Streaming;
+use tonic::{Status, Streaming};
 
 use crate::world::SOON;
 
@@ -18,13 +16,35 @@ impl Watcher {
         Self { stream, revision: last_revision }
     }
 
-    /// The next message; none when the stream has ended with OK.
-    pub(crate) async fn next(&mut self) -> Option<Update> {
-        let next = tokio::time::timeout(SOON, self.stream.message());
-        let update = next.await.expect("a message comes in time").unwrap()?.update.unwrap();
+    /// The next message whenever it comes, or how the stream ended; none when it has ended with OK.
+    pub(crate) async fn read(&mut self) -> Option<Result<Update, Status>> {
+        let update = match self.stream.message().await {
+            Ok(message) => message?.update?,
+            Err(status) => return Some(Err(status)),
+        };
         assert!(update.revision >= self.revision, "{} after {}", update.revision, self.revision);
         self.revision = update.revision;
-        update.update
+        update.update.map(Ok)
+    }
+
+    /// The next message; none when the stream has ended with OK.
+    pub(crate) async fn next(&mut self) -> Option<Update> {
+        let next = tokio::time::timeout(SOON, self.read());
+        next.await.expect("a message comes in time").transpose().unwrap()
+    }
+
+    /// The status with which the stream ends, whatever comes before.
+    pub(crate) async fn end(&mut self) -> Status {
+        let end = async {
+            loop {
+                match self.read().await {
+                    Some(Ok(_update)) => {}
+                    Some(Err(status)) => return status,
+                    None => panic!("the stream ended with OK"),
+                }
+            }
+        };
+        tokio::time::timeout(SOON, end).await.expect("the stream ends in time")
     }
 
     /// Reads until `wanted` finds what it wants.
@@ -43,11 +63,6 @@ impl Watcher {
             _ => None,
         })
         .await
-    }
-
-    /// Whether it is told this position before `patience` is over.
-    pub(crate) async fn is_told(&mut self, position: u64, patience: Duration) -> bool {
-        tokio::time::timeout(patience, self.until_position(position)).await.is_ok()
     }
 
     pub(crate) async fn until_position(&mut self, position: u64) {

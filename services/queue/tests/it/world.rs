@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use onsale_kit::{
-    auth::{Identity, KeySet, SignedToken, SigningKey, TokenReader},
-    contract::RoleSet,
+    auth::{KeySet, SignedToken, SigningKey, TokenReader},
     tasks::Tasks,
 };
 use onsale_proto::{
@@ -25,11 +24,10 @@ use onsale_storage::{
 };
 use onsale_testkit::{
     service::{TestService, TestStores},
-    stack,
-    tokens::{ISSUER, Mint},
+    stack::{self, TestRedis},
     wait_until,
 };
-use onsale_types::{SystemClock, Timestamp};
+use onsale_types::{Clock, SystemClock, Timestamp};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -37,7 +35,8 @@ use tonic::{Code, Request, Status, transport::Channel};
 use tonic_types::{ErrorDetails, StatusExt};
 use uuid::Uuid;
 
-use crate::{inventory::FakeInventory, watcher::Watcher};
+pub(crate) use crate::person::Person;
+use crate::{inventory::FakeInventory, person::bearer, pod::Pod, watcher::Watcher};
 
 /// How long anything may take that should be quick.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -64,13 +63,6 @@ struct Voice {
     postgres: Postgres,
 }
 
-/// Somebody, known by a subject.
-#[derive(Clone, Debug)]
-pub(crate) struct Person {
-    subject: String,
-    token: String,
-}
-
 /// What a turn token says besides customer and expiry.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TurnClaims {
@@ -85,6 +77,30 @@ impl World {
     }
 
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let redis = stack::redis().await.unwrap();
+        Self::start_on(redis, Arc::new(SystemClock), settings).await
+    }
+
+    /// On a Redis that may be treated roughly, or with a clock that goes wrong.
+    pub(crate) async fn start_on(redis: TestRedis, clock: Arc<dyn Clock>, settings: &[(&str, &str)]) -> Self {
+        Self::prepared(redis, clock, settings, async |_, _| ()).await.1
+    }
+
+    /// Starts after `before` has done something with the stores and the settings that the service gets.
+    pub(crate) async fn start_after<T>(
+        settings: &[(&str, &str)],
+        before: impl AsyncFnOnce(&TestStores, &[(String, String)]) -> T,
+    ) -> (T, Self) {
+        let redis = stack::redis().await.unwrap();
+        Self::prepared(redis, Arc::new(SystemClock), settings, before).await
+    }
+
+    async fn prepared<T>(
+        redis: TestRedis,
+        clock: Arc<dyn Clock>,
+        settings: &[(&str, &str)],
+        before: impl AsyncFnOnce(&TestStores, &[(String, String)]) -> T,
+    ) -> (T, Self) {
         let tasks = Tasks::new();
         let inventory = FakeInventory::default();
         let url = serve(&tasks, inventory.clone()).await;
@@ -101,10 +117,16 @@ impl World {
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();
         all.extend(settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
-        let stores =
-            TestStores { database: stack::database().await.unwrap(), redis: stack::redis().await.unwrap() };
-        let service = run(stores, &all).await;
-        Self::around(service, inventory, jwks, all, tasks).await
+        let stores = TestStores { database: stack::database().await.unwrap(), redis };
+        let done = before(&stores, &all).await;
+        let service = run(stores, &all, clock).await;
+        (done, Self::around(service, inventory, jwks, all, tasks).await)
+    }
+
+    /// Another pod on the same stores.
+    pub(crate) async fn pod(&self) -> Pod {
+        let TestService { database, redis, .. } = &self.service;
+        Pod::start(&database.url, redis, &self.settings).await
     }
 
     async fn around(
@@ -146,10 +168,25 @@ impl World {
             .into_iter()
             .map(|(key, value)| if key.ends_with("TARGET") { (key, url.clone()) } else { (key, value) })
             .collect();
-        let service = run(TestStores { database, redis }, &settings).await;
+        let service = run(TestStores { database, redis }, &settings, Arc::new(SystemClock)).await;
         let mut world = Self::around(service, inventory, jwks, settings, tasks).await;
         world.organizer = world.again(&organizer, Role::Organizer);
         world
+    }
+
+    /// Another instance on the same stores.
+    pub(crate) async fn another_pod(&self) -> TestService {
+        self.another_pod_at(Arc::new(SystemClock)).await
+    }
+
+    /// The same, with a clock of its own.
+    pub(crate) async fn another_pod_at(&self, clock: Arc<dyn Clock>) -> TestService {
+        // Its own database stays empty: the last setting of a name counts.
+        let stores =
+            TestStores { database: stack::database().await.unwrap(), redis: self.service.redis.clone() };
+        let mut settings = self.settings.clone();
+        settings.push(("STORES__POSTGRES__URL".to_owned(), self.service.database.url.clone()));
+        run(stores, &settings, clock).await
     }
 
     pub(crate) fn customer(&self) -> Person {
@@ -158,8 +195,20 @@ impl World {
 
     /// The same person with a token that this world's service takes.
     pub(crate) fn again(&self, person: &Person, role: Role) -> Person {
-        let token = self.service.mint.token_for(&person.subject, &[role]);
-        Person { subject: person.subject.clone(), token }
+        person.known_to(&self.service, role)
+    }
+
+    /// An organizer who has nothing to do with the events.
+    pub(crate) fn stranger(&self) -> Person {
+        Person::new(&self.service.mint, Role::Organizer)
+    }
+
+    /// Of a draft: an event that its organizer has not made public.
+    pub(crate) async fn draft(&self) -> String {
+        let event = Uuid::now_v7().to_string();
+        self.create_event(&event, 1).await;
+        self.wait_for_state(&event, pb::QueueState::Scheduled).await;
+        event
     }
 
     pub(crate) fn customers(&self) -> QueueServiceClient<Channel> {
@@ -255,12 +304,7 @@ impl World {
     }
 
     pub(crate) async fn join(&self, person: &Person, event: &str) -> Result<pb::JoinQueueResponse, Status> {
-        let request = pb::JoinQueueRequest {
-            request_id: Uuid::now_v7().to_string(),
-            event_id: event.to_owned(),
-            ..pb::JoinQueueRequest::default()
-        };
-        Ok(self.customers().join_queue(person.ask(request)).await?.into_inner())
+        person.join(&self.channel, event).await
     }
 
     /// Joins one after the other.
@@ -275,15 +319,11 @@ impl World {
     }
 
     pub(crate) async fn position(&self, person: &Person, event: &str) -> Result<pb::Standing, Status> {
-        let request = pb::GetPositionRequest { event_id: event.to_owned(), queue_token: String::new() };
-        let answer = self.customers().get_position(person.ask(request)).await?;
-        Ok(answer.into_inner().standing.unwrap())
+        person.position(&self.channel, event).await
     }
 
     pub(crate) async fn leave(&self, person: &Person, event: &str) -> Result<pb::Entry, Status> {
-        let request =
-            pb::LeaveQueueRequest { request_id: Uuid::now_v7().to_string(), event_id: event.to_owned() };
-        Ok(self.customers().leave_queue(person.ask(request)).await?.into_inner().entry.unwrap())
+        person.leave(&self.channel, event).await
     }
 
     pub(crate) async fn watch(&self, person: &Person, event: &str) -> Result<Watcher, Status> {
@@ -296,10 +336,7 @@ impl World {
         event: &str,
         last_revision: u64,
     ) -> Result<Watcher, Status> {
-        let request =
-            pb::WatchQueueRequest { event_id: event.to_owned(), queue_token: String::new(), last_revision };
-        let stream = self.customers().watch_queue(person.ask(request)).await?.into_inner();
-        Ok(Watcher::new(stream, last_revision))
+        person.watch(&self.channel, event, last_revision).await
     }
 
     /// Waits until the person has a turn.
@@ -309,6 +346,12 @@ impl World {
         })
         .await;
         self.position(person, event).await.unwrap().turn.unwrap()
+    }
+
+    /// What the service signs its tokens with.
+    pub(crate) fn signing_key(&self) -> &str {
+        let is_key = |(name, _): &&(String, String)| name == "TURNS__SIGNING_KEY";
+        self.settings.iter().find(is_key).unwrap().1.as_str()
     }
 
     /// What a turn token says, if it is genuine.
@@ -359,43 +402,11 @@ impl World {
     }
 }
 
-impl Person {
-    fn new(mint: &Mint, role: Role) -> Self {
-        let subject = Uuid::now_v7().to_string();
-        let token = mint.token_for(&subject, &[role]);
-        Self { subject, token }
-    }
-
-    pub(crate) fn ask<T>(&self, message: T) -> Request<T> {
-        bearer(&self.token, message)
-    }
-
-    pub(crate) fn customer_id(&self) -> String {
-        self.identity().customer_id().to_string()
-    }
-
-    pub(crate) fn organizer_id(&self) -> String {
-        self.identity().organizer_id().to_string()
-    }
-
-    fn identity(&self) -> Identity {
-        Identity {
-            subject: self.subject.clone(),
-            roles: RoleSet::EMPTY,
-            issuer: ISSUER.into(),
-            email: None,
-            locale: None,
-            display_name: None,
-            expiry: Timestamp::EPOCH,
-        }
-    }
-}
-
-async fn run(stores: TestStores, settings: &[(String, String)]) -> TestService {
+async fn run(stores: TestStores, settings: &[(String, String)], clock: Arc<dyn Clock>) -> TestService {
     let settings: Vec<(&str, &str)> =
         settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let (service, defaults) = (onsale_queue::SERVICE, onsale_queue::DEFAULTS);
-    TestService::start_on(service, defaults, stores, &settings, onsale_queue::build).await.unwrap()
+    TestService::start_at(service, defaults, stores, &settings, clock, onsale_queue::build).await.unwrap()
 }
 
 async fn serve(tasks: &Tasks, inventory: FakeInventory) -> String {
@@ -407,12 +418,6 @@ async fn serve(tasks: &Tasks, inventory: FakeInventory) -> String {
         .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopped);
     tasks.spawn("fake inventory", async move { drop(server.await) });
     url
-}
-
-fn bearer<T>(token: &str, message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
-    request
 }
 
 pub(crate) fn summary(event: &str) -> EventSummary {
