@@ -34,5 +34,6 @@ fmt: setup ## put code and contracts in form
 	@cargo fmt --all
 	@.tools/venv/bin/buf format --write
 
-bench: setup ## measure: make bench NAME=empty
-	@cargo run --quiet --release --locked -p onsale -- bench $(or $(NAME),empty)
+bench: setup ## measure: make bench NAME=join ARGS=--json
+	@cargo build --quiet --release --locked -p onsale -p onsale-queue
+	@exec $(TARGET)/release/onsale bench $(or $(NAME),empty) $(ARGS)

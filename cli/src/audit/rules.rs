@@ -99,8 +99,15 @@ pub(super) const RULES: &[Rule] = &[
         2,
         "numbers in line have no gap",
         "SELECT format('event %s: last number %s, %s entries', l.event_id, l.last_seq, count(e.seq))
-         FROM queue.line l LEFT JOIN queue.entry e USING (event_id)
+         FROM queue.line l JOIN queue.queue q USING (event_id) LEFT JOIN queue.entry e USING (event_id)
+         WHERE q.mode = 'TRACKED'
          GROUP BY l.event_id, l.last_seq HAVING count(e.seq) <> l.last_seq OR coalesce(max(e.seq), 0) <> l.last_seq",
+    ),
+    always(
+        2,
+        "every entry stands in a line",
+        "SELECT format('entry %s', entry_id) FROM queue.entry LEFT JOIN queue.line USING (event_id)
+         WHERE line.event_id IS NULL",
     ),
     always(
         2,
@@ -123,10 +130,23 @@ pub(super) const RULES: &[Rule] = &[
         "SELECT format('event %s: %s waiting and %s turns counted, there are %s and %s', l.event_id, l.waiting_count,
                        l.open_turn_count, count(*) FILTER (WHERE e.state = 'WAITING'),
                        count(*) FILTER (WHERE e.state = 'ADMITTED'))
-         FROM queue.line l LEFT JOIN queue.entry e USING (event_id)
+         FROM queue.line l JOIN queue.queue q USING (event_id) LEFT JOIN queue.entry e USING (event_id)
+         WHERE q.mode = 'TRACKED'
          GROUP BY l.event_id, l.waiting_count, l.open_turn_count
          HAVING l.waiting_count <> count(*) FILTER (WHERE e.state = 'WAITING')
              OR l.open_turn_count <> count(*) FILTER (WHERE e.state = 'ADMITTED')",
+    ),
+    always(
+        2,
+        "a window knows how many wait for it, and how many of its tickets bought something",
+        "SELECT format('event %s: %s of %s tickets were active, %s waiting, %s fenced and %s completed counted',
+                       l.event_id, l.last_admitted_seq, l.last_seq, l.waiting_count, l.last_fencing_number,
+                       l.completed_count)
+         FROM queue.line l JOIN queue.queue q USING (event_id)
+         WHERE q.mode = 'WINDOWED' AND (l.waiting_count <> l.last_seq - l.last_admitted_seq
+             OR l.last_fencing_number <> l.last_admitted_seq
+             OR l.completed_count <> (SELECT count(*) FROM queue.used_ticket u WHERE u.event_id = l.event_id)
+             OR EXISTS (SELECT FROM queue.entry e WHERE e.event_id = l.event_id))",
     ),
     // 3. Paid means served, or money back, never both.
     settled(
@@ -245,7 +265,37 @@ pub(super) const RULES: &[Rule] = &[
         "SELECT format('claim %s of turn %s', c.claim_id, c.fencing_number)
          FROM claim.claim c LEFT JOIN queue.entry e
              ON e.event_id = c.event_id AND e.customer_id = c.customer_id AND e.fencing_number = c.fencing_number
-         WHERE e.entry_id IS NULL",
+         LEFT JOIN queue.queue q ON q.event_id = c.event_id
+         WHERE e.entry_id IS NULL AND q.mode IS DISTINCT FROM 'WINDOWED'",
+    ),
+    always(
+        4,
+        "a claim in a WINDOWED queue was made with a ticket whose number had come",
+        "SELECT format('claim %s of ticket %s, %s had come', c.claim_id, c.fencing_number, l.last_admitted_seq)
+         FROM claim.claim c JOIN queue.queue q USING (event_id) JOIN queue.line l USING (event_id)
+         WHERE q.mode = 'WINDOWED' AND c.fencing_number > l.last_admitted_seq",
+    ),
+    always(
+        4,
+        "only tickets whose number had come were used",
+        "SELECT format('event %s: ticket %s was used, %s had come', u.event_id, u.seq, l.last_admitted_seq)
+         FROM queue.used_ticket u JOIN queue.line l USING (event_id) WHERE u.seq > l.last_admitted_seq",
+    ),
+    always(
+        4,
+        "a ticket was used for a claim that was made with it",
+        "SELECT format('event %s: ticket %s, claim %s', u.event_id, u.seq, u.claim_id)
+         FROM queue.used_ticket u LEFT JOIN claim.claim c ON c.claim_id = u.claim_id AND c.event_id = u.event_id
+             AND c.customer_id = u.customer_id AND c.fencing_number = u.seq
+         WHERE c.claim_id IS NULL",
+    ),
+    settled(
+        4,
+        "the ticket of an order is used",
+        "SELECT format('claim %s of ticket %s', c.claim_id, c.fencing_number)
+         FROM claim.claim c JOIN queue.queue q USING (event_id)
+         LEFT JOIN queue.used_ticket u ON u.event_id = c.event_id AND u.seq = c.fencing_number AND u.claim_id = c.claim_id
+         WHERE q.mode = 'WINDOWED' AND c.state = 'CONFIRMED' AND u.claim_id IS NULL",
     ),
     always(
         4,

@@ -41,6 +41,36 @@ const GOOD_ORDER: &str = "
     INSERT INTO notification.delivery (delivery_id, job_id, channel, state, due_at, ended_at)
         VALUES (#7, #7, 'EMAIL', 'DELIVERED', NULL, now());";
 
+/// The same order in a WINDOWED queue, where the third ticket waits.
+const WINDOWED: &str = "
+    UPDATE queue.queue SET mode = 'WINDOWED';
+    DELETE FROM queue.entry;
+    UPDATE queue.line SET last_seq = 3, last_admitted_seq = 2, last_fencing_number = 2, waiting_count = 1, completed_count = 1;
+    INSERT INTO queue.used_ticket (event_id, seq, customer_id, claim_id, use_time) VALUES (#1, 1, #2, #3, now());";
+
+/// What somebody did to the books of a WINDOWED queue, and the rule that it breaks.
+const WINDOWED_WRONGS: &[(&str, &str)] = &[
+    (
+        "UPDATE queue.line SET waiting_count = 0",
+        "a window knows how many wait for it, and how many of its tickets bought something",
+    ),
+    (
+        "UPDATE queue.line SET last_fencing_number = 1",
+        "a window knows how many wait for it, and how many of its tickets bought something",
+    ),
+    (
+        "UPDATE queue.line SET completed_count = 0",
+        "a window knows how many wait for it, and how many of its tickets bought something",
+    ),
+    ("UPDATE queue.used_ticket SET seq = 3", "only tickets whose number had come were used"),
+    ("UPDATE queue.used_ticket SET seq = 2", "a ticket was used for a claim that was made with it"),
+    ("DELETE FROM queue.used_ticket", "the ticket of an order is used"),
+    (
+        "UPDATE claim.claim SET fencing_number = 3",
+        "a claim in a WINDOWED queue was made with a ticket whose number had come",
+    ),
+];
+
 /// What somebody did to the books, and the rule that it breaks.
 const WRONGS: &[(&str, &str)] = &[
     (
@@ -127,6 +157,17 @@ async fn broken(client: &Client) -> Vec<&'static str> {
     broken
 }
 
+/// Nothing is wrong as it is, and each of the wrongs is found.
+async fn assert_found(client: &Client, wrongs: &[(&str, &str)]) {
+    assert_eq!(broken(client).await, Vec::<&str>::new());
+    for (wrong, rule) in wrongs {
+        client.batch_execute(&format!("BEGIN; {}", with_ids(wrong))).await.unwrap();
+        let broken = broken(client).await;
+        assert!(broken.contains(rule), "{wrong}: {broken:?}");
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn rules_hold_for_a_good_order_and_find_what_is_wrong_with_a_bad_one() {
     let database = stack::database().await.unwrap();
@@ -135,13 +176,9 @@ async fn rules_hold_for_a_good_order_and_find_what_is_wrong_with_a_bad_one() {
         // Wrongs that keys between tables would refuse, too.
         client.batch_execute("SET session_replication_role = replica").await.unwrap();
         client.batch_execute(&with_ids(GOOD_ORDER)).await.unwrap();
-        assert_eq!(broken(&client).await, Vec::<&str>::new());
-        for (wrong, rule) in WRONGS {
-            client.batch_execute(&format!("BEGIN; {}", with_ids(wrong))).await.unwrap();
-            let broken = broken(&client).await;
-            assert!(broken.contains(rule), "{wrong}: {broken:?}");
-            client.batch_execute("ROLLBACK").await.unwrap();
-        }
+        assert_found(&client, WRONGS).await;
+        client.batch_execute(&with_ids(WINDOWED)).await.unwrap();
+        assert_found(&client, WINDOWED_WRONGS).await;
     };
     tokio::select! {
         () = audit => {}

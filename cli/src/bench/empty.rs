@@ -18,9 +18,9 @@ use super::{
 };
 
 const ROUNDS: usize = 3;
-const CONNECTIONS: usize = 16;
-const CALLERS_PER_CONNECTION: usize = 64;
-const WARM_UP: Duration = Duration::from_secs(1);
+pub(super) const CONNECTIONS: usize = 16;
+pub(super) const CALLERS_PER_CONNECTION: usize = 64;
+pub(super) const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Measures both, round by round, each in a fresh process.
 pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
@@ -51,8 +51,9 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
     Ok(Report::new("empty", "calls/s", "the same call served by bare tonic", &rounds, detail))
 }
 
-async fn measure(through: Through, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(through).await?;
+/// Measures one of both, in a fresh process.
+pub(super) async fn measure(through: Through, load: Load) -> anyhow::Result<Outcome> {
+    let server = ServerProcess::start(through, None).await?;
     let authorization: MetadataValue<Ascii> = server.authorization.parse()?;
     let mut channels = Vec::new();
     for _ in 0..load.connections {
@@ -77,7 +78,7 @@ async fn measure(through: Through, load: Load) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-fn in_words(outcome: &Outcome) -> serde_json::Value {
+pub(super) fn in_words(outcome: &Outcome) -> serde_json::Value {
     json!({
         "calls_per_second": outcome.calls_per_second.round(),
         "p50_micros": outcome.p50.as_micros(),

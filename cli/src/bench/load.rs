@@ -114,7 +114,7 @@ where
 }
 
 /// The value below which `percent` of the sorted `times` lie; zero of none.
-fn percentile(times: &[Duration], percent: usize) -> Duration {
+pub(crate) fn percentile(times: &[Duration], percent: usize) -> Duration {
     let index = times.len().saturating_mul(percent) / 100;
     times.get(index.min(times.len().saturating_sub(1))).copied().unwrap_or_default()
 }

@@ -63,10 +63,12 @@ impl Report {
     /// The report for a person.
     pub(crate) fn to_text(&self) -> String {
         format!(
-            "{}: {:.0} {} (limit: {:.0}, {}); ratio {:.3}, spread {:.3}\n{}",
+            "{}: {:.*} {} (limit: {:.*}, {}); ratio {:.3}, spread {:.3}\n{}",
             self.bench,
+            digits(self.value),
             self.value,
             self.unit,
+            digits(self.limit),
             self.limit,
             self.limit_is,
             self.ratio,
@@ -74,6 +76,11 @@ impl Report {
             serde_json::to_string_pretty(&self.detail).unwrap_or_default()
         )
     }
+}
+
+/// Digits behind the point that mean something in a number of this size.
+fn digits(value: f64) -> usize {
+    if value < 1_000.0 { 2 } else { 0 }
 }
 
 /// The middle value; the upper one of two. Zero of none.
@@ -87,6 +94,18 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 #[expect(clippy::float_arithmetic, clippy::as_conversions, reason = "a rate is measured, not counted")]
 pub(crate) fn per_second(count: u64, elapsed: Duration) -> f64 {
     count as f64 / elapsed.as_secs_f64()
+}
+
+/// One number per another.
+#[expect(clippy::float_arithmetic, clippy::as_conversions, reason = "a share is measured, not counted")]
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+/// A span in milliseconds.
+#[expect(clippy::float_arithmetic, reason = "a time is measured, not counted")]
+pub(crate) fn millis(span: Duration) -> f64 {
+    span.as_secs_f64() * 1_000.0
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, process::Stdio, sync::Arc};
 
 use anyhow::Context;
 use onsale_kit::{
-    config::{self, NoConfig},
+    config::{self, NoConfig, Text},
     server::Chassis,
     telemetry::Telemetry,
 };
@@ -53,13 +53,16 @@ pub(crate) struct ServerProcess {
 
 impl ServerProcess {
     /// Starts this program again as a server.
-    pub(crate) async fn start(through: Through) -> anyhow::Result<Self> {
+    ///
+    /// With `jwks` it takes the tokens that these keys have signed, and not its own.
+    pub(crate) async fn start(through: Through, jwks: Option<&str>) -> anyhow::Result<Self> {
         let name = match through {
             Through::Bare => "bare",
             Through::Kit => "kit",
         };
         let mut child = Command::new(std::env::current_exe()?)
             .args(["bench", "serve-empty", "--through", name])
+            .args(jwks.iter().flat_map(|jwks| ["--jwks", jwks]))
             // Its end of the pipe closes when we end, however we do; the server takes that as its own end.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -95,7 +98,7 @@ async fn hello(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<Hell
 }
 
 /// Serves until standard input ends.
-pub(crate) async fn serve(through: Through) -> anyhow::Result<()> {
+pub(crate) async fn serve(through: Through, jwks: Option<String>) -> anyhow::Result<()> {
     let mint = Mint::new();
     let authorization = format!("Bearer {}", mint.token(Role::Customer));
     match through {
@@ -109,6 +112,9 @@ pub(crate) async fn serve(through: Through) -> anyhow::Result<()> {
         Through::Kit => {
             let (mut config, NoConfig {}) = config::load::<NoConfig>("bench", "", &environment(&mint, &[]))?;
             config.auth = mint.auth_config();
+            if let (Some(jwks), Some(issuer)) = (jwks, config.auth.issuers.first_mut()) {
+                issuer.jwks = Text::from(jwks);
+            }
             // On, as in production.
             let telemetry = Telemetry::init("bench", &config.telemetry)?;
             let mut chassis = Chassis::new("bench", config, Arc::new(SystemClock))?;

@@ -1,0 +1,248 @@
+//! The limit of the `watch` benchmarks: `WatchQueue` in bare tonic, in a process of its own. Every stream sends one message
+//! and then whatever is broadcast.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use futures_util::{StreamExt as _, future, stream};
+use onsale_proto::queue::v1::{WatchQueueRequest, WatchQueueResponse, queue_update::Update};
+use onsale_types::{Clock as _, SystemClock};
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    net::TcpListener,
+    process::{Child, ChildStdin, ChildStdout, Command},
+    sync::broadcast,
+    task::JoinSet,
+};
+use tokio_stream::wrappers::{BroadcastStream, TcpListenerStream};
+use tonic::{
+    Request, Response, Status,
+    body::Body,
+    codec::{BufferSettings, Codec},
+    codegen::{BoxFuture, BoxStream, Service},
+    server::{Grpc, NamedService, ServerStreamingService},
+};
+use tonic_prost::{ProstDecoder, ProstEncoder};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Broadcasts that a slow stream may be behind.
+const CAPACITY: usize = 16;
+/// Enough for our messages, and what a stream sends before it lets others have their turn.
+const BUFFER_BYTES: usize = 128;
+const YIELD_BYTES: usize = 32 * 1024;
+
+/// Arguments of the hidden command that serves it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The message that every stream begins with, in hexadecimal digits.
+    #[arg(long)]
+    message: String,
+    /// Streams on one connection.
+    #[arg(long)]
+    streams_per_connection_max: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Hello {
+    address: SocketAddr,
+}
+
+/// What it answers to a line on its input: when it sent something to all streams.
+#[derive(Debug, Serialize, Deserialize)]
+struct Sent {
+    sent_micros: i64,
+}
+
+/// The server in another process. It ends with this handle.
+pub(crate) struct BareWatch {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    pub(crate) pid: u32,
+    pub(crate) address: SocketAddr,
+}
+
+impl BareWatch {
+    /// Starts this program again as a server whose messages are as long as `message`.
+    pub(crate) async fn start(message: &[u8], streams_per_connection_max: usize) -> anyhow::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["bench", "serve-watch", "--message", &to_hex(message), "--streams-per-connection-max"])
+            .arg(streams_per_connection_max.to_string())
+            // Its end of the pipe closes when we end, however we do; the server takes that as its own end.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("failed to start the bare server")?;
+        let pid = child.id().context("the bare server has ended")?;
+        let input = child.stdin.take().context("the bare server's input is not piped")?;
+        let output = child.stdout.take().context("the bare server's output is not piped")?;
+        let mut output = BufReader::new(output).lines();
+        let hello: Hello = said(&mut output).await?;
+        Ok(Self { child, input, output, pid, address: hello.address })
+    }
+
+    /// Has it send something to all streams; answers when it did, in microseconds of the machine's clock.
+    pub(crate) async fn send(&mut self) -> anyhow::Result<i64> {
+        self.input.write_all(b"send\n").await.context("failed to speak to the bare server")?;
+        self.input.flush().await.context("failed to speak to the bare server")?;
+        Ok(said::<Sent>(&mut self.output).await?.sent_micros)
+    }
+
+    /// Ends it.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        self.child.kill().await.context("failed to end the bare server")
+    }
+}
+
+async fn said<T: for<'a> Deserialize<'a>>(output: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<T> {
+    let line =
+        tokio::time::timeout(PATIENCE, output.next_line()).await.context("the bare server is silent")?;
+    let line = line.context("failed to hear the bare server")?.context("the bare server has ended")?;
+    serde_json::from_str(&line).context("the bare server said something else")
+}
+
+/// Serves until standard input ends.
+pub(crate) async fn serve(arguments: Arguments) -> anyhow::Result<()> {
+    let message = from_hex(&arguments.message).context("the message is not hexadecimal")?;
+    let first = WatchQueueResponse::decode(message.as_slice()).context("the message cannot be read")?;
+    let (news, _) = broadcast::channel(CAPACITY);
+    let steps = AtomicU64::new(0);
+    let service = Bare { first: Arc::new(first.clone()), news: news.clone() };
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("failed to listen")?;
+    let address = listener.local_addr().context("failed to listen")?;
+    let server = tonic::transport::Server::builder()
+        .max_concurrent_streams(arguments.streams_per_connection_max)
+        .add_service(service);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { drop(server.serve_with_incoming(TcpListenerStream::new(listener)).await) });
+    println!("{}", serde_json::to_string(&Hello { address })?);
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(_)) = lines.next_line().await {
+        let next = stepped(&first, steps.fetch_add(1, Ordering::Relaxed) + 1);
+        let sent_micros = SystemClock.now().as_micros();
+        // Nobody listening is no error.
+        let _ = news.send(next);
+        println!("{}", serde_json::to_string(&Sent { sent_micros })?);
+    }
+    tasks.shutdown().await;
+    Ok(())
+}
+
+/// Bare tonic: no identity, no deadline, no metrics, nothing looked up. Written out where the generated server would take the
+/// standard codec, whose buffers weigh more than the rest of a stream.
+#[derive(Clone)]
+struct Bare {
+    first: Arc<WatchQueueResponse>,
+    news: broadcast::Sender<WatchQueueResponse>,
+}
+
+impl NamedService for Bare {
+    const NAME: &'static str = "onsale.queue.v1.QueueService";
+}
+
+impl Service<http::Request<Body>> for Bare {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let bare = self.clone();
+        Box::pin(async move { Ok(Grpc::new(SmallCodec).server_streaming(bare, request).await) })
+    }
+}
+
+impl ServerStreamingService<WatchQueueRequest> for Bare {
+    type Response = WatchQueueResponse;
+    type ResponseStream = BoxStream<WatchQueueResponse>;
+    type Future = future::Ready<Result<Response<Self::ResponseStream>, Status>>;
+
+    fn call(&mut self, _request: Request<WatchQueueRequest>) -> Self::Future {
+        let news = BroadcastStream::new(self.news.subscribe());
+        let first = stream::once(future::ready(Ok(self.first.as_ref().clone())));
+        let news = news.filter_map(|item| future::ready(item.ok().map(Ok)));
+        future::ready(Ok(Response::new(Box::pin(first.chain(news)))))
+    }
+}
+
+/// As generated code encodes, with buffers of the size of our messages instead of 8 KiB per stream.
+struct SmallCodec;
+
+impl Codec for SmallCodec {
+    type Encode = WatchQueueResponse;
+    type Decode = WatchQueueRequest;
+    type Encoder = ProstEncoder<WatchQueueResponse>;
+    type Decoder = ProstDecoder<WatchQueueRequest>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::new(BufferSettings::new(BUFFER_BYTES, YIELD_BYTES))
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstDecoder::new(BufferSettings::new(BUFFER_BYTES, YIELD_BYTES))
+    }
+}
+
+/// The same message, some places on: as long, and something new to whoever watches.
+fn stepped(message: &WatchQueueResponse, steps: u64) -> WatchQueueResponse {
+    let mut next = message.clone();
+    if let Some(update) = &mut next.update
+        && let Some(Update::PositionUpdate(update)) = &mut update.update
+    {
+        update.position =
+            if update.position > steps { update.position - steps } else { update.position + steps };
+    }
+    next
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    let digits = digits?;
+    let (pairs, []) = digits.as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| u8::try_from(high * 16 + low).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use onsale_proto::queue::v1::{PositionUpdate, QueueUpdate};
+
+    use super::*;
+
+    #[test]
+    fn bytes_travel_as_digits() {
+        let bytes = [0, 1, 127, 128, 255];
+        assert_eq!(from_hex(&to_hex(&bytes)), Some(bytes.to_vec()));
+        assert_eq!((from_hex("0"), from_hex("zz")), (None, None));
+    }
+
+    #[test]
+    fn every_broadcast_says_something_new_in_as_many_bytes() {
+        let update = PositionUpdate { seq: 50_000, position: 50_000, ..PositionUpdate::default() };
+        let first = WatchQueueResponse {
+            update: Some(QueueUpdate { revision: 1, update: Some(Update::PositionUpdate(update)) }),
+        };
+        assert_ne!(stepped(&first, 1), stepped(&first, 2));
+        assert_ne!(stepped(&first, 1), first);
+        assert_eq!(stepped(&first, 1).encoded_len(), first.encoded_len());
+    }
+}

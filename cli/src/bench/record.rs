@@ -1,0 +1,166 @@
+//! What very many streams heard, and when: a few bytes per stream, written without locks.
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
+};
+
+use anyhow::Context;
+use bytes::Bytes;
+use onsale_proto::queue::v1::{WatchQueueResponse, queue_update::Update};
+use onsale_types::{Clock as _, SystemClock};
+use prost::Message as _;
+
+/// The place of who has a turn: no position.
+const TURN: u64 = u64::MAX;
+
+/// What all streams of one side heard.
+#[derive(Debug)]
+pub(crate) struct Record {
+    heard: Vec<Heard>,
+    /// Streams that got their first message.
+    opened: AtomicUsize,
+    /// Streams that heard of a new place in this round.
+    arrived: AtomicUsize,
+    messages: AtomicU64,
+    /// How often a server was too busy to open a stream.
+    refused: AtomicU64,
+    /// The first message of the stream in the middle.
+    sample: OnceLock<Bytes>,
+}
+
+/// What one stream heard.
+#[derive(Debug, Default)]
+struct Heard {
+    /// The position told last, or [`TURN`]; 0: nothing yet.
+    place: AtomicU64,
+    /// When a new place was first told in this round, in microseconds of the machine's clock; 0: not yet.
+    time_micros: AtomicI64,
+}
+
+impl Record {
+    pub(crate) fn new(streams: usize) -> Self {
+        Self {
+            heard: std::iter::repeat_with(Heard::default).take(streams).collect(),
+            opened: AtomicUsize::new(0),
+            arrived: AtomicUsize::new(0),
+            messages: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            sample: OnceLock::new(),
+        }
+    }
+
+    /// How many streams there are.
+    pub(crate) fn len(&self) -> usize {
+        self.heard.len()
+    }
+
+    /// How many got their first message.
+    pub(crate) fn opened(&self) -> usize {
+        self.opened.load(Ordering::Acquire)
+    }
+
+    /// How many heard of a new place in this round.
+    pub(crate) fn arrived(&self) -> usize {
+        self.arrived.load(Ordering::Acquire)
+    }
+
+    /// Messages of any kind so far.
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// How often a server was too busy to open a stream.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A server was too busy to open a stream.
+    pub(crate) fn note_refusal(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A typical message: the first of the stream in the middle.
+    pub(crate) fn sample(&self) -> Option<Bytes> {
+        self.sample.get().cloned()
+    }
+
+    /// Begins a round: nobody has heard anything in it.
+    pub(crate) fn begin(&self) {
+        for heard in &self.heard {
+            heard.time_micros.store(0, Ordering::Relaxed);
+        }
+        self.arrived.store(0, Ordering::Release);
+    }
+
+    /// When each stream heard of a new place in this round, in order.
+    pub(crate) fn times_micros(&self) -> Vec<i64> {
+        let times = self.heard.iter().map(|heard| heard.time_micros.load(Ordering::Relaxed));
+        let mut times: Vec<i64> = times.filter(|micros| *micros > 0).collect();
+        times.sort_unstable();
+        times
+    }
+
+    /// Takes in a message of one stream.
+    pub(crate) fn hear(&self, number: usize, message: &Bytes) -> anyhow::Result<()> {
+        let heard = self.heard.get(number).context("there is no such stream")?;
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        let response = WatchQueueResponse::decode(message.as_ref()).context("a message cannot be read")?;
+        let place = match response.update.and_then(|update| update.update) {
+            Some(Update::PositionUpdate(update)) => update.position,
+            Some(Update::TurnGranted(_)) => TURN,
+            // What else happens in the queue is no place.
+            _ => return Ok(()),
+        };
+        let before = heard.place.swap(place, Ordering::Relaxed);
+        if before == 0 {
+            if number == self.heard.len() / 2 {
+                // A copy: the message itself keeps all that arrived with it.
+                let _ = self.sample.set(Bytes::copy_from_slice(message));
+            }
+            self.opened.fetch_add(1, Ordering::Release);
+        } else if before != place {
+            let now = SystemClock.now().as_micros();
+            if heard.time_micros.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                self.arrived.fetch_add(1, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onsale_proto::queue::v1::{PositionUpdate, QueueMoved, QueueUpdate, TurnGranted};
+
+    use super::*;
+
+    fn message(update: Update) -> Bytes {
+        let update = QueueUpdate { revision: 1, update: Some(update) };
+        WatchQueueResponse { update: Some(update) }.encode_to_vec().into()
+    }
+
+    fn at(position: u64) -> Bytes {
+        message(Update::PositionUpdate(PositionUpdate { position, ..PositionUpdate::default() }))
+    }
+
+    #[test]
+    fn only_the_first_new_place_of_a_round_counts() {
+        let record = Record::new(2);
+        record.hear(0, &at(9)).unwrap();
+        record.hear(1, &at(10)).unwrap();
+        assert_eq!((record.opened(), record.arrived()), (2, 0));
+        assert_eq!(record.sample(), Some(at(10)));
+        record.begin();
+        record.hear(0, &at(9)).unwrap();
+        record.hear(0, &message(Update::QueueMoved(QueueMoved::default()))).unwrap();
+        assert_eq!(record.arrived(), 0);
+        record.hear(0, &message(Update::TurnGranted(TurnGranted::default()))).unwrap();
+        record.hear(1, &at(8)).unwrap();
+        record.hear(1, &at(7)).unwrap();
+        assert_eq!((record.arrived(), record.times_micros().len()), (2, 2));
+        record.begin();
+        assert_eq!((record.arrived(), record.times_micros().len()), (0, 0));
+        assert!(record.hear(2, &at(1)).is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! Reads what a process says about itself at `/metrics`.
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+use anyhow::Context;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// All samples of one look.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metrics(String);
+
+impl Metrics {
+    /// Asks the process whose probes are at `admin`.
+    pub(crate) async fn of(http: &reqwest::Client, admin: SocketAddr) -> anyhow::Result<Self> {
+        let url = format!("http://{admin}/metrics");
+        let answer =
+            http.get(&url).timeout(PATIENCE).send().await.with_context(|| format!("failed to ask {url}"))?;
+        Ok(Self(answer.text().await.with_context(|| format!("failed to read {url}"))?))
+    }
+
+    /// The sum of all samples of this name that have this label (`batcher="join"`; empty: any). None: there is none.
+    pub(crate) fn sum(&self, name: &str, label: &str) -> Option<f64> {
+        let values: Vec<f64> = self
+            .0
+            .lines()
+            .filter_map(|line| {
+                let rest = line.strip_prefix(name)?;
+                let (labels, value) = match rest.strip_prefix('{') {
+                    Some(rest) => rest.rsplit_once('}')?,
+                    None => ("", rest.strip_prefix(' ')?),
+                };
+                labels.contains(label).then(|| value.trim().parse().ok())?
+            })
+            .collect();
+        (!values.is_empty()).then(|| values.into_iter().sum())
+    }
+
+    /// Every sample whose name begins like this, with its labels, as it is told.
+    pub(crate) fn beginning_with(&self, name: &str) -> BTreeMap<String, f64> {
+        let samples = self.0.lines().filter(|line| line.starts_with(name)).filter_map(|line| {
+            let (sample, value) = line.rsplit_once(' ')?;
+            Some((sample.to_owned(), value.parse().ok()?))
+        });
+        samples.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_found_by_name_and_label() {
+        let metrics = Metrics(
+            "# TYPE size summary\nsize_sum{batcher=\"join\"} 12\nsize_sum{batcher=\"seen\"} 30\n\
+             size_sum_other 7\nplain 2.5\nodd{text=\"a } b\"} 3\n"
+                .to_owned(),
+        );
+        assert_eq!(metrics.sum("size_sum", ""), Some(42.0));
+        assert_eq!(metrics.sum("size_sum", "batcher=\"join\""), Some(12.0));
+        assert_eq!(metrics.sum("plain", ""), Some(2.5));
+        assert_eq!(metrics.sum("odd", "text"), Some(3.0));
+        assert_eq!(metrics.sum("size", ""), None);
+        let sizes = metrics.beginning_with("size_sum{");
+        assert_eq!(sizes.len(), 2);
+        assert_eq!(sizes["size_sum{batcher=\"seen\"}"], 30.0);
+    }
+}
