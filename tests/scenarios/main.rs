@@ -9,6 +9,7 @@ mod clients;
 mod faults;
 mod grpc_web;
 mod line;
+mod pods;
 mod purchase;
 mod rest;
 mod stock;

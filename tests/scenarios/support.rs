@@ -1,6 +1,7 @@
 //! What all scenarios share: the mesh, people, and events on sale.
 
 pub(crate) mod mesh;
+pub(crate) mod pod;
 pub(crate) mod sale;
 
 use std::time::Duration;

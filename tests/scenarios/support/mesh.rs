@@ -50,8 +50,12 @@ pub(crate) fn rough() -> &'static Mutex<Mesh> {
 
 /// The binary, built beside this test.
 fn binary() -> PathBuf {
+    beside("onsale")
+}
+
+fn beside(program: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    test.parent().and_then(Path::parent).unwrap().join("onsale")
+    test.parent().and_then(Path::parent).unwrap().join(program)
 }
 
 impl Mesh {
@@ -147,11 +151,34 @@ impl Mesh {
         manifest.processes.into_iter().find(|process| process.name == name).unwrap()
     }
 
+    /// Its folder.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A program of the mesh.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        beside(name)
+    }
+
+    /// Kills a process with no warning.
+    pub(crate) fn kill_only(&self, name: &str) {
+        let pid = self.process(name).pid.unwrap().to_string();
+        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    }
+
+    /// Waits until a process is ready.
+    pub(crate) async fn wait_for(&self, name: &str) {
+        wait_until("the process is ready", PATIENCE, || async {
+            self.process(name).state == onsale::up::manifest::ProcessState::Ready
+        })
+        .await;
+    }
+
     /// Kills a process with no warning, and waits until another does its work.
     pub(crate) async fn kill(&self, name: &str) {
         let before = self.process(name);
-        let killed = Command::new("kill").args(["-9", &before.pid.unwrap().to_string()]).status().unwrap();
-        assert!(killed.success());
+        self.kill_only(name);
         wait_until("the supervisor starts it again", PATIENCE, || async {
             let now = self.process(name);
             now.restarts > before.restarts && now.pid.is_some() && now.pid != before.pid
