@@ -68,7 +68,7 @@ impl App {
     /// Ends the places of those who gave no sign of life for too long.
     pub async fn expire_unseen(&self, lanes: &Lanes) -> Result<(), Error> {
         for (event_id, lease) in lanes.led(queues::waiting(&self.stores.postgres).await?) {
-            report(event_id, self.expire_unseen_of(lanes, &lease, event_id).await);
+            report(event_id, Box::pin(self.expire_unseen_of(lanes, &lease, event_id)).await);
         }
         Ok(())
     }

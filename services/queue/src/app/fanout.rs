@@ -155,7 +155,7 @@ pub(super) struct Pass<'a> {
     pub(super) now: Tick,
     /// The line moved since the last pass.
     pub(super) is_moved: bool,
-    /// State or policy changed since the last pass.
+    /// The queue was paused, resumed, closed or opened since the last pass.
     pub(super) is_steered: bool,
     /// Whether the turn of this seq may have ended.
     pub(super) is_ended: &'a (dyn Fn(u64) -> bool + Sync),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use onsale_kit::error::Chain;
-use onsale_types::{EntryId, Timestamp};
+use onsale_types::EntryId;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
@@ -22,8 +22,7 @@ use crate::{
     domain::{
         moves::{Applied, Step},
         policy::QueueMode,
-        queue::QueueState,
-        watching::Place,
+        watching::{Mood, Place},
         window::{Ticket, TicketState, Window},
     },
     error::Error,
@@ -77,8 +76,8 @@ pub(super) struct Follower {
     ended: Option<HashSet<u64>>,
     /// Watchers whose entries do not wait, and of whom it has to be looked up what became.
     unsettled: Vec<Arc<Watcher>>,
-    /// The revision of the last pass, and how the queue was set then.
-    passed: Option<(u64, QueueState, Timestamp)>,
+    /// The revision of the last pass, and how the queue went then.
+    passed: Option<(u64, Mood)>,
     rests_until: Instant,
     snapshot_at: Option<Instant>,
     snapshot: Option<Arc<Snapshot>>,
@@ -169,12 +168,11 @@ impl Follower {
         let streams = u64::try_from(self.followed.streams()).unwrap_or(u64::MAX);
         self.app.viewers.set_streams(self.followed.event_id, streams, self.lag());
         self.renew_snapshot().await;
-        let begun = Instant::now();
         self.show();
-        let has_told = self.pass().await?;
+        let (has_told, worked) = self.pass().await?;
         // Only what was told is a reason to wait before telling more.
         let least = if has_told { self.app.watching.update_interval } else { Duration::ZERO };
-        self.rests_until = Instant::now() + least.max(begun.elapsed().saturating_mul(REST_TIMES));
+        self.rests_until = Instant::now() + least.max(worked.saturating_mul(REST_TIMES));
         Ok(())
     }
 
@@ -341,9 +339,10 @@ impl Follower {
         self.followed.revision.send_if_modified(|known| known.replace(revision) != Some(revision));
     }
 
-    /// Looks at every watcher once; answers whether anybody was told anything.
-    async fn pass(&mut self) -> Result<bool, Error> {
-        let Some(public) = self.followed.public() else { return Ok(false) };
+    /// Looks at every watcher once; answers whether anybody was told anything, and how long the looking took.
+    async fn pass(&mut self) -> Result<(bool, Duration), Error> {
+        let mut worked = Duration::ZERO;
+        let Some(public) = self.followed.public() else { return Ok((false, worked)) };
         let Facts { queue, line, .. } = &public.facts;
         let now = self.app.followers.ticks.now();
         self.take_arrivals();
@@ -353,19 +352,21 @@ impl Follower {
             Some(window) => window.state(seq) == TicketState::Expired,
             None => ended.as_ref().is_none_or(|ended| ended.contains(&seq)),
         };
-        let before = self.passed.replace((line.revision, queue.state, queue.update_time));
+        let mood = Mood::of(queue);
+        let before = self.passed.replace((line.revision, mood));
+        let is_moved = before.is_none_or(|(revision, _)| revision != line.revision);
+        let is_steered = before.is_none_or(|(_, before)| before != mood);
         let mut findings = Findings::default();
         let mut next = 0;
         while next < self.slots.len() {
-            let is_moved = before.is_none_or(|(revision, _, _)| revision != line.revision);
-            let is_steered =
-                before.is_none_or(|(_, state, time)| (state, time) != (queue.state, queue.update_time));
+            let begun = Instant::now();
             let rhythm = Rhythm::new(&self.app.watching, queue.policy.idle_timeout);
             {
                 let copy = &read(&self.followed.copy);
                 let pass = Pass { copy, queue, rhythm, now, is_moved, is_steered, is_ended: &is_ended };
                 pass.over(&mut self.slots, next..next.saturating_add(CHUNK), &mut findings);
             }
+            worked = worked.saturating_add(begun.elapsed());
             next = next.saturating_add(CHUNK);
             tokio::task::yield_now().await;
         }
@@ -379,7 +380,7 @@ impl Follower {
             QueueMode::Tracked => self.settle(line.revision, now).await?,
             QueueMode::Windowed => self.settle_tickets(&public.facts, now),
         }
-        Ok(has_told)
+        Ok((has_told, worked))
     }
 
     /// Tells the holders of tickets that do not wait what they are worth.

@@ -115,16 +115,31 @@ pub enum Update {
     },
 }
 
-/// What the watchers of a queue have in common.
+/// Whether a queue goes on: what all its watchers are told of at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mood {
+pub enum Mood {
+    /// It does.
     Going,
-    Paused { joins_paused: bool, since: Timestamp },
-    Closed { reason: CloseReason, since: Timestamp },
+    /// It is paused.
+    Paused {
+        /// For joins, too.
+        joins_paused: bool,
+        /// Since when.
+        since: Timestamp,
+    },
+    /// It is closed.
+    Closed {
+        /// Why.
+        reason: CloseReason,
+        /// Since when.
+        since: Timestamp,
+    },
 }
 
 impl Mood {
-    fn of(queue: &Queue) -> Self {
+    /// Of this queue.
+    #[must_use]
+    pub fn of(queue: &Queue) -> Self {
         match (queue.state, queue.pause_time, &queue.close) {
             (QueueState::Closed, _, Some(close)) => Self::Closed { reason: close.reason, since: close.time },
             (QueueState::Paused, Some(since), _) => Self::Paused { joins_paused: queue.joins_paused, since },
