@@ -6,7 +6,7 @@ use anyhow::Context;
 use onsale_testkit::echo::v1::{EmptyRequest, echo_service_client::EchoServiceClient};
 use serde_json::json;
 use tonic::{
-    Request,
+    Request, Status,
     metadata::{Ascii, MetadataValue},
     transport::Endpoint,
 };
@@ -55,6 +55,18 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
 pub(super) async fn measure(through: Through, load: Load) -> anyhow::Result<Outcome> {
     let server = ServerProcess::start(through, None).await?;
     let authorization: MetadataValue<Ascii> = server.authorization.parse()?;
+    measure_at(server, load, move || Ok(authorization.clone())).await
+}
+
+/// Measures a server whose callers show what `authorization` gives for each call; ends it.
+pub(super) async fn measure_at<A>(
+    server: ServerProcess,
+    load: Load,
+    authorization: A,
+) -> anyhow::Result<Outcome>
+where
+    A: Fn() -> Result<MetadataValue<Ascii>, Status> + Clone + Send + 'static,
+{
     let mut channels = Vec::new();
     for _ in 0..load.connections {
         let endpoint = Endpoint::from_shared(format!("http://{}", server.address))?.tcp_nodelay(true);
@@ -66,9 +78,9 @@ pub(super) async fn measure(through: Through, load: Load) -> anyhow::Result<Outc
         move || {
             let (client, authorization) = (client.clone(), authorization.clone());
             async move {
-                let mut client = client.ok_or_else(|| tonic::Status::internal("no such connection"))?;
+                let mut client = client.ok_or_else(|| Status::internal("no such connection"))?;
                 let mut request = Request::new(EmptyRequest {});
-                request.metadata_mut().insert("authorization", authorization);
+                request.metadata_mut().insert("authorization", authorization()?);
                 client.empty(request).await.map(drop)
             }
         }

@@ -13,10 +13,7 @@ use onsale_proto::{
     auth::v1::Role,
     queue::v1::{JoinQueueRequest, queue_service_client::QueueServiceClient},
 };
-use onsale_testkit::{
-    echo::v1::{EmptyRequest, echo_service_client::EchoServiceClient},
-    tokens::Mint,
-};
+use onsale_testkit::tokens::Mint;
 use serde_json::{Value, json};
 use tonic::{
     Request, Status,
@@ -86,27 +83,7 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
 async fn measure_empty(world: &World, load: Load) -> anyhow::Result<Outcome> {
     let server = ServerProcess::start(Through::Kit, Some(&world.mint.jwks())).await?;
     let customers = Arc::new(Customers::mint(Arc::clone(&world.mint), Uuid::now_v7(), load).await?);
-    let mut channels = Vec::new();
-    for _ in 0..load.connections {
-        let endpoint = Endpoint::from_shared(format!("http://{}", server.address))?.tcp_nodelay(true);
-        channels.push(endpoint.connect().await.context("failed to connect to the measured server")?);
-    }
-    let outcome = load::put_on(load, |connection| {
-        let client = channels.get(connection).map(|channel| EchoServiceClient::new(channel.clone()));
-        let customers = Arc::clone(&customers);
-        move || {
-            let (client, customers) = (client.clone(), Arc::clone(&customers));
-            async move {
-                let mut client = client.ok_or_else(|| Status::internal("no such connection"))?;
-                let mut request = Request::new(EmptyRequest {});
-                request.metadata_mut().insert("authorization", customers.next()?);
-                client.empty(request).await.map(drop)
-            }
-        }
-    })
-    .await?;
-    server.stop().await?;
-    Ok(outcome)
+    empty::measure_at(server, load, move || customers.next()).await
 }
 
 /// What one round of joins came to.

@@ -6,10 +6,7 @@ use std::{fmt::Write as _, pin::pin, sync::Arc, time::Duration};
 use anyhow::Context;
 use bytes::Bytes;
 use futures_util::SinkExt as _;
-use onsale_kit::{
-    auth::{Identity, SigningKey},
-    contract::RoleSet,
-};
+use onsale_kit::auth::SigningKey;
 use onsale_proto::{
     auth::v1::Role,
     inventory::v1::{
@@ -20,9 +17,8 @@ use onsale_proto::{
 use onsale_storage::{migrate, postgres::PostgresConfig};
 use onsale_testkit::{
     stack::{PostgresServer, PostgresServerConfig, RedisCluster, RedisClusterConfig, process::Scratch},
-    tokens::{ISSUER, Mint},
+    tokens::{Mint, identity},
 };
-use onsale_types::Timestamp;
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_postgres::NoTls;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -188,18 +184,6 @@ fn rows(event_id: Uuid, first: u64, last: u64) -> Bytes {
         );
     }
     Bytes::from(text)
-}
-
-fn identity(subject: &str) -> Identity {
-    Identity {
-        subject: subject.to_owned(),
-        roles: RoleSet::EMPTY,
-        issuer: ISSUER.into(),
-        email: None,
-        locale: None,
-        display_name: None,
-        expiry: Timestamp::EPOCH,
-    }
 }
 
 async fn connect(url: &str, tasks: &mut JoinSet<()>) -> anyhow::Result<tokio_postgres::Client> {

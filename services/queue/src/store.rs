@@ -15,13 +15,23 @@ pub mod ranks;
 pub mod stats;
 pub mod windows;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use onsale_storage::postgres::{Row, column};
-use onsale_types::Timestamp;
+use onsale_types::{EntryId, Timestamp};
 use uuid::Uuid;
 
 use crate::error::Error;
+
+/// As Redis takes ids.
+fn texts(entries: &[EntryId]) -> Vec<String> {
+    entries.iter().map(ToString::to_string).collect()
+}
+
+/// As Redis takes a span.
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
 
 /// As Postgres takes a time.
 pub(crate) fn sql_time(time: Timestamp) -> SystemTime {

@@ -1,10 +1,9 @@
 //! What the tests share: the service with its neighbours, customers with turns, and what can be read behind its back.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use onsale_kit::{
-    auth::{Identity, SigningKey, TokenFacts, TokenSigner},
-    contract::RoleSet,
+    auth::{SigningKey, TokenFacts, TokenSigner},
     error::DOMAIN,
     tasks::Tasks,
 };
@@ -21,7 +20,7 @@ use onsale_proto::{
     r#type::v1::{Money, UnitSelection},
 };
 use onsale_storage::postgres::{Postgres, column};
-use onsale_testkit::{service::TestService, tokens::ISSUER, wait_until};
+use onsale_testkit::{service::TestService, tokens, wait_until};
 use onsale_types::{Clock, SystemClock, Timestamp};
 use prost::Message;
 use serde_json::json;
@@ -317,16 +316,7 @@ pub(crate) fn units(claim: &pb::Claim) -> Vec<u32> {
 }
 
 fn customer_id(subject: &str) -> String {
-    let identity = Identity {
-        subject: subject.to_owned(),
-        roles: RoleSet::EMPTY,
-        issuer: Arc::from(ISSUER),
-        email: None,
-        locale: None,
-        display_name: None,
-        expiry: Timestamp::EPOCH,
-    };
-    identity.customer_id().to_string()
+    tokens::identity(subject).customer_id().to_string()
 }
 
 fn with_token<T>(message: T, token: &str) -> Request<T> {

@@ -3,7 +3,6 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use onsale_kit::{auth::Identity, contract::RoleSet};
 use onsale_proto::{
     EventPayload, TOPICS,
     auth::v1::Role,
@@ -24,7 +23,7 @@ use onsale_testkit::{
     service::{TestService, TestStores},
     stack, tokens, wait_until,
 };
-use onsale_types::{OrganizerId, SystemClock, Timestamp};
+use onsale_types::{OrganizerId, SystemClock};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -221,16 +220,7 @@ fn with_token<T>(token: &str, message: T) -> Request<T> {
 }
 
 pub(crate) fn organizer_id(subject: &str) -> OrganizerId {
-    Identity {
-        subject: subject.to_owned(),
-        roles: RoleSet::EMPTY,
-        issuer: tokens::ISSUER.into(),
-        email: None,
-        locale: None,
-        display_name: None,
-        expiry: Timestamp::EPOCH,
-    }
-    .organizer_id()
+    tokens::identity(subject).organizer_id()
 }
 
 /// The reason of a refusal.

@@ -13,7 +13,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     routing::post,
 };
-use onsale_kit::{auth::Identity, backoff::BackoffConfig, contract::RoleSet, tasks::Tasks};
+use onsale_kit::{backoff::BackoffConfig, tasks::Tasks};
 use onsale_proto::{
     auth::v1::Role,
     events::v1::Envelope,
@@ -28,11 +28,9 @@ use onsale_sandbox::payments::{Config as ProviderConfig, Provider};
 use onsale_storage::postgres::{Postgres, column};
 use onsale_testkit::{
     service::{TestService, TestStores},
-    stack,
-    tokens::ISSUER,
-    wait_until,
+    stack, tokens, wait_until,
 };
-use onsale_types::{ClaimId, CustomerId, OrganizerId, RequestId, Timestamp};
+use onsale_types::{ClaimId, CustomerId, OrganizerId, RequestId};
 use prost::Message;
 use ring::hmac;
 use tonic::{Request, Response, Status, metadata::MetadataValue, transport::Channel};
@@ -143,15 +141,7 @@ impl World {
 
     /// Somebody, for ever the same by name.
     pub(crate) fn person(&self, name: &str, roles: &[Role]) -> Person {
-        let identity = Identity {
-            subject: name.to_owned(),
-            roles: RoleSet::of(roles),
-            issuer: ISSUER.into(),
-            email: None,
-            locale: None,
-            display_name: None,
-            expiry: Timestamp::EPOCH,
-        };
+        let identity = tokens::identity(name);
         Person {
             token: self.service.mint.token_for(name, roles),
             customer: identity.customer_id(),

@@ -376,9 +376,7 @@ impl Pass<'_> {
         }
         slot.due = state.due(rhythm);
     }
-}
 
-impl Pass<'_> {
     /// One who was not in the copy, and waits: the copy was wrong, and is not any more.
     fn find_again(&self, slot: &mut Slot, heard: &Heard) {
         if !slot.is_waiting()

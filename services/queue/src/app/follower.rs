@@ -356,11 +356,11 @@ impl Follower {
         let before = self.passed.replace((line.revision, mood));
         let is_moved = before.is_none_or(|(revision, _)| revision != line.revision);
         let is_steered = before.is_none_or(|(_, before)| before != mood);
+        let rhythm = Rhythm::new(&self.app.watching, queue.policy.idle_timeout);
         let mut findings = Findings::default();
         let mut next = 0;
         while next < self.slots.len() {
             let begun = Instant::now();
-            let rhythm = Rhythm::new(&self.app.watching, queue.policy.idle_timeout);
             {
                 let copy = &read(&self.followed.copy);
                 let pass = Pass { copy, queue, rhythm, now, is_moved, is_steered, is_ended: &is_ended };

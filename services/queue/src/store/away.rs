@@ -10,17 +10,22 @@ use std::{
 };
 
 use onsale_kit::deadline::Deadline;
-use onsale_storage::redis::Error;
+use onsale_storage::redis::{Command, Error, FromRedisValue, Redis};
 use tokio::time::Instant;
 
 /// What Redis may cost a call before it does without: the truth is in Postgres.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long what did not answer is left alone.
 const REST: Duration = Duration::from_secs(1);
 
 /// Remembered at a time; beyond, all are forgotten.
 const KEPT_MAX: usize = 10_000;
+
+/// Runs a command with little patience.
+pub(super) async fn quick<T: FromRedisValue>(redis: &Redis, command: Command) -> Result<T, Error> {
+    Deadline::after(PATIENCE).scope(redis.run(command)).await
+}
 
 /// What is away, by a name of what lies together.
 #[derive(Debug)]

@@ -1,11 +1,10 @@
 //! The move log: one record per revision of a line, in a capped Redis stream. Who misses one reads Postgres instead, so
 //! nothing here may be the only copy of anything. Records are appended by the script that moves the line in Redis.
 
-use onsale_kit::deadline::Deadline;
 use onsale_storage::redis::{Command, Error, Redis};
 use onsale_types::EventId;
 
-use super::{away::PATIENCE, keys::Keys};
+use super::{away::quick, keys::Keys};
 use crate::domain::moves::Step;
 
 /// Records kept, about: who is further behind reads Postgres.
@@ -38,7 +37,7 @@ impl MoveLog {
     pub async fn last_id(&self, event_id: EventId) -> Result<String, Error> {
         let command =
             Command::new("XREVRANGE").key(&self.keys.log(event_id)?).arg("+").arg("-").arg("COUNT").arg(1);
-        let records: Vec<(String, Vec<String>)> = self.quick(command.idempotent()).await?;
+        let records: Vec<(String, Vec<String>)> = quick(&self.redis, command.idempotent()).await?;
         Ok(records.into_iter().next().map_or_else(|| START.to_owned(), |(id, _)| id))
     }
 
@@ -50,12 +49,8 @@ impl MoveLog {
             .arg("+")
             .arg("COUNT")
             .arg(READ_MAX);
-        let records: Vec<(String, Vec<String>)> = self.quick(command.idempotent()).await?;
+        let records: Vec<(String, Vec<String>)> = quick(&self.redis, command.idempotent()).await?;
         Ok(records.into_iter().map(|(id, fields)| (id, read(&fields))).collect())
-    }
-
-    async fn quick<T: onsale_storage::redis::FromRedisValue>(&self, command: Command) -> Result<T, Error> {
-        Deadline::after(PATIENCE).scope(self.redis.run(command)).await
     }
 }
 

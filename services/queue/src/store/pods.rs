@@ -3,15 +3,11 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use onsale_kit::deadline::Deadline;
-use onsale_storage::redis::{Command, Error, FromRedisValue, Redis, Script};
+use onsale_storage::redis::{Error, Redis, Script};
 use onsale_types::EventId;
 use uuid::Uuid;
 
-use super::keys::Keys;
-
-/// What Redis may cost a call before it does without.
-const PATIENCE: Duration = Duration::from_millis(500);
+use super::{away::quick, keys::Keys, millis};
 
 /// A pod that has not reported for this long is gone.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(20);
@@ -61,22 +57,14 @@ impl Pods {
             .arg(share.viewers)
             .arg(millis(share.lag))
             .arg(REPORT_AGE_MAX.as_secs());
-        let _done: i64 = self.quick(call.idempotent()).await?;
+        let _done: i64 = quick(&self.redis, call.idempotent()).await?;
         Ok(())
     }
 
     /// What the other pods reported lately, together.
     pub async fn others(&self, event_id: EventId) -> Result<Share, Error> {
         let call = OTHERS.call().key(&self.keys.pods(event_id)?).arg(&self.pod).arg(millis(REPORT_AGE_MAX));
-        let (viewers, lag): (u64, u64) = self.quick(call.idempotent()).await?;
+        let (viewers, lag): (u64, u64) = quick(&self.redis, call.idempotent()).await?;
         Ok(Share { viewers, lag: Duration::from_millis(lag) })
     }
-
-    async fn quick<T: FromRedisValue>(&self, command: Command) -> Result<T, Error> {
-        Deadline::after(PATIENCE).scope(self.redis.run(command)).await
-    }
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

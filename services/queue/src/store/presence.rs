@@ -2,14 +2,10 @@
 
 use std::{collections::HashSet, sync::LazyLock, time::Duration};
 
-use onsale_kit::deadline::Deadline;
-use onsale_storage::redis::{Command, Error, FromRedisValue, Redis, Script};
+use onsale_storage::redis::{Command, Error, Redis, Script};
 use onsale_types::{EntryId, EventId};
 
-use super::keys::Keys;
-
-/// What Redis may cost a call before it does without.
-const PATIENCE: Duration = Duration::from_millis(500);
+use super::{away::quick, keys::Keys, millis, texts};
 
 /// A stream that nobody has confirmed for so long is forgotten: its pod is gone.
 const KEEP: Duration = Duration::from_secs(10 * 60);
@@ -38,7 +34,7 @@ impl Presence {
             return Ok(());
         }
         let call = OPENED.call().key(&self.keys.watching(event_id)?).arg(millis(KEEP)).arg(texts(entries));
-        let _done: i64 = self.quick(call.idempotent()).await?;
+        let _done: i64 = quick(&self.redis, call.idempotent()).await?;
         Ok(())
     }
 
@@ -49,7 +45,7 @@ impl Presence {
             return Ok(());
         }
         let command = Command::new("ZREM").key(&self.keys.watching(event_id)?).arg(texts(entries));
-        let _removed: i64 = self.quick(command.idempotent()).await?;
+        let _removed: i64 = quick(&self.redis, command.idempotent()).await?;
         Ok(())
     }
 
@@ -64,20 +60,8 @@ impl Presence {
             return Ok(HashSet::new());
         }
         let call = WATCHING.call().key(&self.keys.watching(event_id)?).arg(millis(max_age));
-        let found: Vec<bool> = self.quick(call.arg(texts(entries)).idempotent()).await?;
+        let found: Vec<bool> = quick(&self.redis, call.arg(texts(entries)).idempotent()).await?;
         let watching = entries.iter().zip(found).filter(|(_, is_watching)| *is_watching);
         Ok(watching.map(|(entry_id, _)| *entry_id).collect())
     }
-
-    async fn quick<T: FromRedisValue>(&self, command: Command) -> Result<T, Error> {
-        Deadline::after(PATIENCE).scope(self.redis.run(command)).await
-    }
-}
-
-fn texts(entries: &[EntryId]) -> Vec<String> {
-    entries.iter().map(ToString::to_string).collect()
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

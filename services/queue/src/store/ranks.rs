@@ -7,7 +7,7 @@ use onsale_storage::redis::{Command, Error, FromRedisValue, Pipeline, Redis, Scr
 use onsale_types::{EntryId, EventId};
 use uuid::Uuid;
 
-use super::{away::Away, keys::Keys, move_log};
+use super::{away::Away, keys::Keys, millis, move_log, texts};
 use crate::domain::moves::Step;
 
 /// The channel outside of the mesh.
@@ -206,12 +206,4 @@ impl Ranks {
         // Boxed: it is part of the future of every call that touches a line.
         self.away.ask(Part::Line(event_id), "queue line", Box::pin(self.redis.run(command))).await
     }
-}
-
-fn texts(entries: &[EntryId]) -> Vec<String> {
-    entries.iter().map(ToString::to_string).collect()
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,15 +1,13 @@
 //! People who use the service, and what they ask.
 
-use onsale_kit::{auth::Identity, contract::RoleSet};
 use onsale_proto::{
     auth::v1::Role,
     queue::v1::{self as pb, queue_service_client::QueueServiceClient},
 };
 use onsale_testkit::{
     service::TestService,
-    tokens::{ISSUER, Mint},
+    tokens::{Mint, identity},
 };
-use onsale_types::Timestamp;
 use tonic::{Request, Status, transport::Channel};
 use uuid::Uuid;
 
@@ -78,23 +76,11 @@ impl Person {
     }
 
     pub(crate) fn customer_id(&self) -> String {
-        self.identity().customer_id().to_string()
+        identity(&self.subject).customer_id().to_string()
     }
 
     pub(crate) fn organizer_id(&self) -> String {
-        self.identity().organizer_id().to_string()
-    }
-
-    fn identity(&self) -> Identity {
-        Identity {
-            subject: self.subject.clone(),
-            roles: RoleSet::EMPTY,
-            issuer: ISSUER.into(),
-            email: None,
-            locale: None,
-            display_name: None,
-            expiry: Timestamp::EPOCH,
-        }
+        identity(&self.subject).organizer_id().to_string()
     }
 }
 

@@ -10,11 +10,14 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use onsale_kit::{
-    auth::{AuthConfig, GrantedRole, IssuerConfig, KeyFetchConfig, MESH, MeshConfig, ServiceTokens},
+    auth::{
+        AuthConfig, GrantedRole, Identity, IssuerConfig, KeyFetchConfig, MESH, MeshConfig, ServiceTokens,
+    },
     config::{Secret, Text},
+    contract::RoleSet,
 };
 use onsale_proto::auth::v1::Role;
-use onsale_types::{Clock, SystemClock};
+use onsale_types::{Clock, SystemClock, Timestamp};
 use ring::{
     hmac,
     rand::SystemRandom,
@@ -31,6 +34,20 @@ pub const AUDIENCE: &str = "onsale-test";
 const KEY_ID: &str = "people-1";
 const MESH_KEY_ID: &str = "mesh-1";
 const LIFETIME: Duration = Duration::from_secs(300);
+
+/// Whom a service takes the bearer of a token for `subject` for; for their ids, which depend on nothing else.
+#[must_use]
+pub fn identity(subject: &str) -> Identity {
+    Identity {
+        subject: subject.to_owned(),
+        roles: RoleSet::EMPTY,
+        issuer: ISSUER.into(),
+        email: None,
+        locale: None,
+        display_name: None,
+        expiry: Timestamp::EPOCH,
+    }
+}
 
 /// Makes keys, the settings that trust them, and tokens.
 pub struct Mint {
