@@ -7,7 +7,8 @@ use std::path::Path;
 use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../migrations").canonicalize()?;
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?;
+    let root = Path::new(&manifest).join("../../../migrations").canonicalize()?;
     println!("cargo:rerun-if-changed={}", root.display());
     let mut table = String::from("pub(super) static FILES: &[File] = &[\n");
     let mut hasher = DefaultHasher::new();

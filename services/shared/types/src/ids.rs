@@ -108,6 +108,10 @@ typed_id! {
     QuotaId
 }
 typed_id! {
+    /// One person's right to buy from a quota.
+    InvitationId
+}
+typed_id! {
     /// Someone who buys.
     CustomerId
 }

@@ -11,8 +11,8 @@ mod timestamp;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use ids::{
-    ClaimId, CustomerId, DeviceId, EntryId, EventId, GenerationId, HoldId, JobId, OrganizerId, ParseIdError,
-    PaymentId, QuotaId, SectorId, TicketId,
+    ClaimId, CustomerId, DeviceId, EntryId, EventId, GenerationId, HoldId, InvitationId, JobId, OrganizerId,
+    ParseIdError, PaymentId, QuotaId, SectorId, TicketId,
 };
 pub use money::{Currency, Money, MoneyError, ParseCurrencyError};
 pub use page::{PageLimits, PageQuery, PageSize, PageSizeError, PageToken, ParsePageTokenError};
