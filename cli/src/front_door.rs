@@ -10,6 +10,7 @@ use onsale_proto::{
     claim::v1::claim_service_client::ClaimServiceClient,
     inventory::v1::{
         event_service_client::EventServiceClient, inventory_service_client::InventoryServiceClient,
+        quota_service_client::QuotaServiceClient,
     },
     payment::v1::payment_service_client::PaymentServiceClient,
     queue::v1::{
@@ -218,6 +219,12 @@ impl Person {
     #[must_use]
     pub fn inventory(&self) -> InventoryServiceClient<Stub> {
         InventoryServiceClient::new(self.stub.clone())
+    }
+
+    /// Quotas and invitations.
+    #[must_use]
+    pub fn quotas(&self) -> QuotaServiceClient<Stub> {
+        QuotaServiceClient::new(self.stub.clone())
     }
 
     /// Their claims.

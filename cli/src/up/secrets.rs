@@ -23,6 +23,8 @@ pub(crate) struct Secrets {
     pub(crate) development: KeyFiles,
     /// Signs turns.
     pub(crate) turns: KeyFiles,
+    /// Signs invitations.
+    pub(crate) invitations: KeyFiles,
     /// Signs ticket codes.
     pub(crate) codes: KeyFiles,
     /// What Payment shows to the sandbox provider.
@@ -38,6 +40,7 @@ impl Secrets {
             mesh: key_pair(folder, "mesh")?,
             development: key_pair(folder, "development")?,
             turns: key_pair(folder, "turns")?,
+            invitations: key_pair(folder, "invitations")?,
             codes: key_pair(folder, "codes")?,
             provider_key: password(folder, "provider-secret-key", "sk_sandbox_")?,
             webhook_secret: password(folder, "provider-webhook-secret", "whsec_")?,

@@ -158,7 +158,11 @@ jwks = {mesh_jwks}
     fn own(&self, service: Service) -> String {
         let secrets = self.secrets;
         match service {
-            Service::Inventory => String::new(),
+            Service::Inventory => format!(
+                "\n[invitations]\nsigning_key = {}\naccept_page = \"http://localhost:{}/invitation\"\n",
+                file(&secrets.invitations.key),
+                self.ports.address(Place::FrontDoor).port(),
+            ),
             Service::Queue => format!("\n[turns]\nsigning_key = {}\n", file(&secrets.turns.key)),
             Service::Claim => format!("\n[turns]\njwks = {}\n", file(&secrets.turns.jwks)),
             Service::Ticketing => format!("\n[codes]\nsigning_key = {}\n", file(&secrets.codes.key)),
@@ -238,9 +242,10 @@ mod tests {
         let ports = Ports::choose(Choice::Free, &folder).unwrap();
         let secrets = Secrets::keep(&folder).unwrap();
         write(&folder, &ports, &secrets).unwrap();
-        let kept: Vec<String> = [&secrets.mesh.key, &secrets.turns.key, &secrets.webhook_secret]
-            .map(|path| std::fs::read_to_string(path).unwrap())
-            .into();
+        let kept: Vec<String> =
+            [&secrets.mesh.key, &secrets.turns.key, &secrets.invitations.key, &secrets.webhook_secret]
+                .map(|path| std::fs::read_to_string(path).unwrap())
+                .into();
         for name in Service::ALL.map(Service::name).into_iter().chain(["gateway"]) {
             let text = std::fs::read_to_string(folder.config(&format!("{name}.toml"))).unwrap();
             let table: toml::Table = text.parse().unwrap();

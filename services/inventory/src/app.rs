@@ -4,20 +4,22 @@ mod activate_event;
 mod availability;
 mod catalog;
 mod coalesce;
-mod commit_hold;
 mod create_event;
 mod end_event;
-mod expire_holds;
+mod end_holds;
 mod get_event;
 mod in_flight;
 mod list_events;
 mod note_generation;
 mod propose;
+mod quota;
 mod reconcile;
-mod release_hold;
+mod reserve_invited;
 mod reserve_units;
 mod update_event;
+mod views;
 mod watch;
+mod write_holds;
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -31,10 +33,16 @@ use onsale_storage::{
 use onsale_types::{EventId, OrganizerId, SectorId};
 use tokio::sync::OnceCell;
 
-use self::{catalog::Catalog, coalesce::Coalesce, in_flight::InFlight, watch::Watches};
+use self::{catalog::Catalog, coalesce::Coalesce, in_flight::InFlight, views::Views, watch::Watches};
 pub use self::{
+    end_holds::Endings,
     list_events::{EventsPage, ListEvents},
-    reserve_units::ReserveUnits,
+    quota::{
+        NewQuota,
+        list::{ListQuotas, QuotasPage},
+        tokens::InvitationTokens,
+    },
+    reserve_units::{Reservations, ReserveUnits},
     watch::Watching,
 };
 use crate::{
@@ -57,11 +65,16 @@ pub struct App {
     catalog: Catalog,
     /// Units that calls of this process are about to write.
     in_flight: InFlight,
+    /// What Postgres said last of each sector.
+    views: Views,
+    /// Looks at the units of sectors: one at a time per sector, shared by all who ask.
+    looks_at_sectors: Coalesce<SectorId, Arc<UnitSet>>,
     /// Rebuilds of pools: one at a time per sector, shared by all who need it.
-    refills: Coalesce<SectorId, Arc<UnitSet>>,
+    refills: Coalesce<SectorId, ()>,
     /// Looks at what is free: one at a time per event, shared by all who ask.
     looks: Coalesce<EventId, Arc<Availability>>,
     watches: Watches,
+    invitation_tokens: InvitationTokens,
     /// The time zones there are.
     time_zones: OnceCell<HashSet<String>>,
     tasks: Tasks,
@@ -69,15 +82,23 @@ pub struct App {
 
 impl App {
     /// On `stores`, with background work in the chassis' tasks.
-    pub fn new(config: Config, stores: Stores, chassis: &Chassis) -> Result<Self, redis::Error> {
+    pub fn new(
+        config: Config,
+        stores: Stores,
+        invitation_tokens: InvitationTokens,
+        chassis: &Chassis,
+    ) -> Result<Self, redis::Error> {
         let keys = Keys::new(stores.redis.keyspace(chassis.service())?);
         Ok(Self {
             pools: Pools::new(stores.redis.clone(), keys, &config.pool),
             catalog: Catalog::default(),
             in_flight: InFlight::default(),
+            views: Views::default(),
+            looks_at_sectors: Coalesce::default(),
             refills: Coalesce::default(),
             looks: Coalesce::default(),
             watches: Watches::default(),
+            invitation_tokens,
             time_zones: OnceCell::new(),
             tasks: chassis.tasks().clone(),
             config,
@@ -120,11 +141,24 @@ impl App {
     }
 }
 
+impl std::fmt::Debug for App {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("App").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
 /// The event, locked, if `organizer_id` may steer it.
 async fn lock_own(tx: &Transaction, event_id: EventId, organizer_id: OrganizerId) -> Result<Event, Error> {
     let event = store::event::lock(tx, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
+    check_own(&event, organizer_id)?;
+    Ok(event)
+}
+
+/// Whether `organizer_id` may steer the event.
+fn check_own(event: &Event, organizer_id: OrganizerId) -> Result<(), Error> {
+    let event_id = event.id;
     match event.check_owner(organizer_id) {
-        Ok(()) => Ok(event),
+        Ok(()) => Ok(()),
         Err(NotYours::Hidden) => Err(Error::EventNotFound { event_id }),
         Err(NotYours::Foreign) => Err(Error::EventNotOwned { event_id }),
     }

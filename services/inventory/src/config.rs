@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use onsale_kit::config::{Problem, ServiceConfig};
+use onsale_kit::{
+    auth::SigningKey,
+    batcher::BatcherConfig,
+    config::{Problem, Secret, ServiceConfig},
+};
 use onsale_storage::StoresConfig;
 use serde::Deserialize;
 
@@ -18,6 +22,10 @@ pub struct Config {
     pub holds: HoldsConfig,
     /// What is told of what is free.
     pub availability: AvailabilityConfig,
+    /// Units kept for groups.
+    pub quotas: QuotasConfig,
+    /// Invitations to them.
+    pub invitations: InvitationsConfig,
 }
 
 /// The section `[pool]`.
@@ -44,6 +52,29 @@ pub struct HoldsConfig {
     pub expire_every: Duration,
     /// Most holds that one transaction releases.
     pub expire_batch_max: u32,
+    /// How reservations are batched, and so are commits and releases.
+    pub batches: BatchesConfig,
+}
+
+/// The section `[holds.batches]`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchesConfig {
+    /// Calls that wait for a batch; one more is refused.
+    pub queue_max: usize,
+    /// Calls in one batch.
+    pub batch_max: usize,
+    /// Batches in work at the same time.
+    pub concurrency: usize,
+}
+
+impl BatchesConfig {
+    /// As the batcher takes it.
+    #[must_use]
+    pub fn batcher(&self) -> BatcherConfig {
+        let Self { queue_max, batch_max, concurrency } = *self;
+        BatcherConfig { queue_max, batch_max, concurrency, ..BatcherConfig::default() }
+    }
 }
 
 /// The section `[availability]`.
@@ -58,6 +89,25 @@ pub struct AvailabilityConfig {
     pub poll_after: Duration,
 }
 
+/// The section `[quotas]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotasConfig {
+    /// How often quotas are looked for whose time has come.
+    #[serde(with = "humantime_serde")]
+    pub return_every: Duration,
+}
+
+/// The section `[invitations]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InvitationsConfig {
+    /// Signs invitation tokens.
+    pub signing_key: Secret,
+    /// The page on which an invitation is accepted; its token stands in the fragment.
+    pub accept_page: String,
+}
+
 impl ServiceConfig for Config {
     const SHARED_DEFAULTS: &'static [(&'static str, &'static str)] = &[StoresConfig::DEFAULTS];
 
@@ -67,15 +117,36 @@ impl ServiceConfig for Config {
             ("pool.reconcile_every", self.pool.reconcile_every),
             ("holds.expire_every", self.holds.expire_every),
             ("availability.watch_every", self.availability.watch_every),
+            ("quotas.return_every", self.quotas.return_every),
         ];
         let mut problems: Vec<Problem> = spans
             .into_iter()
             .filter(|(_, span)| span.is_zero())
             .map(|(key, _)| Problem::new(key, "must be longer than 0"))
             .collect();
-        if self.holds.expire_batch_max == 0 {
-            problems.push(Problem::new("holds.expire_batch_max", "must be above 0"));
+        let batches = self.holds.batches;
+        for (key, is_zero) in [
+            ("holds.expire_batch_max", self.holds.expire_batch_max == 0),
+            ("holds.batches.queue_max", batches.queue_max == 0),
+            ("holds.batches.batch_max", batches.batch_max == 0),
+            ("holds.batches.concurrency", batches.concurrency == 0),
+        ] {
+            if is_zero {
+                problems.push(Problem::new(key, "must be above 0"));
+            }
+        }
+        if let Err(error) = SigningKey::parse(self.invitations.signing_key.expose()) {
+            problems.push(Problem::new("invitations.signing_key", error.to_string()));
+        }
+        if !is_page(&self.invitations.accept_page) {
+            let rule = "must be an http or https URL without a fragment";
+            problems.push(Problem::new("invitations.accept_page", rule));
         }
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
+}
+
+fn is_page(url: &str) -> bool {
+    let is_odd = |it: char| it == '#' || it.is_control() || it.is_whitespace();
+    (url.starts_with("https://") || url.starts_with("http://")) && !url.chars().any(is_odd)
 }

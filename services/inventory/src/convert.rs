@@ -4,11 +4,15 @@
 mod draft;
 mod event;
 mod facts;
+mod quota;
 mod stock;
 
 use std::{fmt::Display, time::Duration};
 
-use onsale_kit::error::{InvalidFields, Violations};
+use onsale_kit::{
+    config::Secret,
+    error::{InvalidFields, Violations},
+};
 use onsale_proto::{inventory::v1 as pb, r#type::v1 as types};
 use onsale_types::{HoldId, Money, ParseIdError, RequestId, SectorId, Timestamp};
 use prost_types::Timestamp as WireTime;
@@ -17,6 +21,11 @@ pub use self::{
     draft::{Change, CreateEvent, UpdateEvent, create_event, unknown_time_zone, update_event},
     event::{EventCommand, event, event_command, event_id, list_events, listed},
     facts::{available, event_activated, event_created, event_ended, generation_completed, sold_out},
+    quota::{
+        Accept, CreateQuota, Invite, accept_invitation, accepted, check_draft, check_invitees, create_quota,
+        invitation, invite_to_quota, invited_selection, list_quotas, listed_quotas, quota, quota_invitation,
+        return_time, unit_selection,
+    },
     stock::{availability, availability_query, availability_response, change},
 };
 use crate::{
@@ -33,28 +42,10 @@ const UNITS_MAX: u32 = 100;
 const RELEASE_AFTER_MIN: Duration = Duration::from_secs(1);
 const RELEASE_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A request to reserve units.
-#[derive(Clone, Debug)]
-pub struct Reserve {
-    /// Names the request.
-    pub request_id: RequestId,
-    /// What is asked for.
-    pub command: ReserveUnits,
-}
-
-/// A request to end a hold.
-#[derive(Clone, Copy, Debug)]
-pub struct HoldCommand {
-    /// Names the request.
-    pub request_id: RequestId,
-    /// The hold.
-    pub hold_id: HoldId,
-}
-
 /// Reads a request to reserve units.
-pub fn reserve_units(request: &pb::ReserveUnitsRequest) -> Result<Reserve, InvalidFields> {
+pub fn reserve_units(request: &pb::ReserveUnitsRequest) -> Result<ReserveUnits, InvalidFields> {
     let mut violations = Violations::new();
-    let request_id = violations.check("request_id", request.request_id.parse());
+    check_request_id(&mut violations, &request.request_id);
     let hold_id = violations.check("hold_id", request.hold_id.parse());
     let event_id = violations.check("event_id", request.event_id.parse());
     let customer_id = violations.check("customer_id", request.customer_id.parse());
@@ -62,26 +53,26 @@ pub fn reserve_units(request: &pb::ReserveUnitsRequest) -> Result<Reserve, Inval
     let release_after = violations.require("release_after", request.release_after);
     let release_after = release_after.and_then(|span| violations.check("release_after", release_span(span)));
     violations.build(|| {
-        let command = ReserveUnits {
+        Some(ReserveUnits {
             hold_id: hold_id?,
             event_id: event_id?,
             customer_id: customer_id?,
             selections,
             release_after: release_after?,
-            has_invitation: !request.invitation_token.is_empty(),
-        };
-        Some(Reserve { request_id: request_id?, command })
+            invitation_token: (!request.invitation_token.is_empty())
+                .then(|| Secret::new(&request.invitation_token)),
+        })
     })
 }
 
 /// Reads a request to commit a hold.
-pub fn commit_hold(request: &pb::CommitHoldRequest) -> Result<HoldCommand, InvalidFields> {
-    hold_command(&request.request_id, &request.hold_id)
+pub fn commit_hold(request: &pb::CommitHoldRequest) -> Result<HoldId, InvalidFields> {
+    ended_hold(&request.request_id, &request.hold_id)
 }
 
 /// Reads a request to release a hold.
-pub fn release_hold(request: &pb::ReleaseHoldRequest) -> Result<HoldCommand, InvalidFields> {
-    hold_command(&request.request_id, &request.hold_id)
+pub fn release_hold(request: &pb::ReleaseHoldRequest) -> Result<HoldId, InvalidFields> {
+    ended_hold(&request.request_id, &request.hold_id)
 }
 
 /// What a caller hears of a selection that does not fit the event.
@@ -126,11 +117,16 @@ pub fn invalid(field: impl Into<String>, message: impl Display) -> InvalidFields
     violations.finish().err().unwrap_or(InvalidFields { violations: Vec::new() })
 }
 
-fn hold_command(request_id: &str, hold_id: &str) -> Result<HoldCommand, InvalidFields> {
+fn ended_hold(request_id: &str, hold_id: &str) -> Result<HoldId, InvalidFields> {
     let mut violations = Violations::new();
-    let request_id = violations.check("request_id", request_id.parse());
+    check_request_id(&mut violations, request_id);
     let hold_id = violations.check("hold_id", hold_id.parse());
-    violations.build(|| Some(HoldCommand { request_id: request_id?, hold_id: hold_id? }))
+    violations.build(|| hold_id)
+}
+
+/// The id names the request in logs; the hold says what was done of it.
+fn check_request_id(violations: &mut Violations, request_id: &str) {
+    let _id: Option<RequestId> = violations.check("request_id", request_id.parse());
 }
 
 fn selections(violations: &mut Violations, selections: &[types::UnitSelection]) -> Vec<Selection> {
@@ -142,7 +138,7 @@ fn selections(violations: &mut Violations, selections: &[types::UnitSelection]) 
     for (index, selection) in selections.iter().enumerate() {
         let field = format!("selections[{index}]");
         let sector_id = violations.check(format!("{field}.sector_id"), selection.sector_id.parse());
-        let wanted = violations.check(&field, wanted(selection));
+        let wanted = violations.check(&field, read_wanted(selection, UNITS_MAX));
         let (Some(sector_id), Some(wanted)) = (sector_id, wanted) else { continue };
         if read.iter().any(|other| other.sector_id == sector_id) {
             violations.push(format!("{field}.sector_id"), "names a sector twice");
@@ -152,19 +148,19 @@ fn selections(violations: &mut Violations, selections: &[types::UnitSelection]) 
     read
 }
 
-fn wanted(selection: &types::UnitSelection) -> Result<Wanted, String> {
-    let units_max = usize::try_from(UNITS_MAX).unwrap_or(usize::MAX);
+/// How many units, or which, at most `units_max`.
+fn read_wanted(selection: &types::UnitSelection, units_max: u32) -> Result<Wanted, String> {
     match (selection.count, &selection.units[..]) {
         (0, []) => Err("needs count or units".to_owned()),
         (1.., [_, ..]) => Err("has both count and units".to_owned()),
-        (1..=UNITS_MAX, []) => Ok(Wanted::Count(selection.count)),
-        (0, units) if units.len() <= units_max => {
+        (count, []) if count <= units_max => Ok(Wanted::Count(count)),
+        (0, units) if u32::try_from(units.len()).is_ok_and(|count| count <= units_max) => {
             let mut sorted = units.to_vec();
             sorted.sort_unstable();
             let is_distinct = sorted.is_sorted_by(|before, after| before < after);
             if is_distinct { Ok(Wanted::Units(sorted)) } else { Err("names a unit twice".to_owned()) }
         }
-        (_, _) => Err(format!("asks for more than {UNITS_MAX} units")),
+        (_, _) => Err(format!("asks for more than {units_max} units")),
     }
 }
 
@@ -176,11 +172,11 @@ fn release_span(span: prost_types::Duration) -> Result<Duration, &'static str> {
 fn hold(hold: &Hold) -> pb::Hold {
     pb::Hold {
         hold_id: hold.id.to_string(),
-        event_id: hold.event_id.to_string(),
-        customer_id: hold.customer_id.to_string(),
+        event_id: if hold.is_nobodys() { String::new() } else { hold.event_id.to_string() },
+        customer_id: if hold.is_nobodys() { String::new() } else { hold.customer_id.to_string() },
         state: hold_state(hold.state).into(),
         items: hold.items.iter().map(line_item).collect(),
-        quota_id: String::new(),
+        quota_id: hold.invited.map(|invited| invited.quota_id.to_string()).unwrap_or_default(),
         create_time: Some(wire_time(hold.create_time)),
         expire_time: Some(wire_time(hold.expire_time)),
     }

@@ -1,13 +1,20 @@
 //! Why Inventory refuses or fails, and what a caller hears of it. Pages: `docs/errors/inventory.md`.
 
-use onsale_kit::error::{InvalidFields, Kind, Reason, ServiceError, Violation, to_status};
+use std::time::Duration;
+
+use onsale_kit::{
+    auth::SignError,
+    batcher::SubmitError,
+    error::{InvalidFields, Kind, QuotaViolation, Reason, ServiceError, Violation, to_status},
+};
 use onsale_proto::{inventory::v1::ErrorReason, r#type::v1::ErrorReason as CommonReason};
 use onsale_storage::{idempotency, postgres};
-use onsale_types::{EventId, HoldId, MoneyError, SectorId, Timestamp};
+use onsale_types::{EventId, HoldId, InvitationId, MoneyError, QuotaId, SectorId, Timestamp};
 
 use crate::domain::{
     event::{EventState, IllegalMove, UnknownSector},
     hold::HoldOver,
+    invitation::InvitationFault,
 };
 
 /// A failed call.
@@ -95,12 +102,46 @@ pub enum Error {
         /// The hold.
         hold_id: HoldId,
     },
+    /// There is no such quota, or it is another organizer's.
+    #[error("there is no quota {quota_id}")]
+    QuotaNotFound {
+        /// The quota.
+        quota_id: QuotaId,
+    },
+    /// Invitations would promise more units than the quota has left.
+    #[error("quota {quota_id} has only {free_count} units left")]
+    QuotaExhausted {
+        /// The quota.
+        quota_id: QuotaId,
+        /// So many.
+        free_count: u32,
+    },
+    /// The quota's units went to the public sale.
+    #[error("quota {quota_id} is returned")]
+    QuotaReturned {
+        /// The quota.
+        quota_id: QuotaId,
+    },
+    /// The invitation is worth nothing to the customer.
+    #[error("{fault}")]
+    Invitation {
+        /// The invitation.
+        invitation_id: InvitationId,
+        /// Why.
+        fault: InvitationFault,
+    },
+    /// An invitation token could not be signed.
+    #[error("failed to sign an invitation token")]
+    Sign(#[from] SignError),
     /// The invitation token is not one of ours.
     #[error("the invitation token is not valid for this event")]
     InvitationTokenInvalid,
     /// Others took every unit that was tried.
     #[error("the units tried were taken by others each time")]
     Contended,
+    /// The batch that carried the call failed.
+    #[error(transparent)]
+    Batch(Box<SubmitError<Error>>),
     /// The stored answer of an earlier request cannot be used.
     #[error(transparent)]
     Request(#[from] idempotency::Error),
@@ -121,6 +162,15 @@ pub enum Error {
     Amount(#[from] MoneyError),
 }
 
+impl From<SubmitError<Self>> for Error {
+    fn from(error: SubmitError<Self>) -> Self {
+        match error {
+            SubmitError::Item(error) => error,
+            error => Self::Batch(Box::new(error)),
+        }
+    }
+}
+
 impl From<UnknownSector> for Error {
     fn from(unknown: UnknownSector) -> Self {
         Self::SectorNotFound { sector_id: unknown.0 }
@@ -132,20 +182,25 @@ impl ServiceError for Error {
         match self {
             Self::Invalid(error) => error.kind(),
             Self::HoldIdReused { .. } => Kind::Invalid,
-            Self::EventNotFound { .. } | Self::SectorNotFound { .. } | Self::HoldNotFound { .. } => {
-                Kind::NotFound
-            }
+            Self::EventNotFound { .. }
+            | Self::SectorNotFound { .. }
+            | Self::HoldNotFound { .. }
+            | Self::QuotaNotFound { .. } => Kind::NotFound,
             Self::EventNotOwned { .. } | Self::InvitationTokenInvalid => Kind::Forbidden,
             Self::EventNotDraft { .. }
             | Self::IllegalMove(_)
             | Self::NotOnSale { .. }
             | Self::UnitsTaken { .. }
             | Self::NotEnoughUnits { .. }
-            | Self::HoldOver { .. } => Kind::State,
+            | Self::HoldOver { .. }
+            | Self::QuotaExhausted { .. }
+            | Self::QuotaReturned { .. }
+            | Self::Invitation { .. } => Kind::State,
             Self::RevisionOutdated { .. } | Self::Contended => Kind::Contended,
+            Self::Batch(error) => error.kind(),
             Self::Request(error) => error.kind(),
             Self::Postgres(error) => error.kind(),
-            Self::Stored { .. } | Self::Amount(_) => Kind::Internal,
+            Self::Stored { .. } | Self::Amount(_) | Self::Sign(_) => Kind::Internal,
         }
     }
 
@@ -163,11 +218,21 @@ impl ServiceError for Error {
             Self::HoldOver { over: HoldOver::Committed, .. } => ErrorReason::HoldCommitted,
             Self::HoldIdReused { .. } => ErrorReason::HoldIdReused,
             Self::InvitationTokenInvalid => ErrorReason::InvitationTokenInvalid,
+            Self::QuotaNotFound { .. } => ErrorReason::QuotaNotFound,
+            Self::QuotaExhausted { .. } => ErrorReason::QuotaExhausted,
+            Self::QuotaReturned { .. } => ErrorReason::QuotaReturned,
+            Self::Invitation { fault, .. } => match fault {
+                InvitationFault::NotAccepted => ErrorReason::InvitationNotAccepted,
+                InvitationFault::AcceptedByAnother => ErrorReason::InvitationAcceptedByAnother,
+                InvitationFault::Expired { .. } => ErrorReason::InvitationExpired,
+                InvitationFault::Used => ErrorReason::InvitationUsed,
+            },
             Self::EventNotFound { .. } => return CommonReason::EventNotFound.into(),
             Self::EventNotOwned { .. } => return CommonReason::EventNotOwned.into(),
             Self::Contended => return CommonReason::Contended.into(),
-            Self::Stored { .. } | Self::Amount(_) => return CommonReason::Internal.into(),
+            Self::Stored { .. } | Self::Amount(_) | Self::Sign(_) => return CommonReason::Internal.into(),
             Self::Invalid(error) => return error.reason(),
+            Self::Batch(error) => return error.reason(),
             Self::Request(error) => return error.reason(),
             Self::Postgres(error) => return error.reason(),
         };
@@ -202,7 +267,26 @@ impl ServiceError for Error {
             Self::HoldNotFound { hold_id }
             | Self::HoldOver { hold_id, .. }
             | Self::HoldIdReused { hold_id } => vec![("hold_id", hold_id.to_string())],
+            Self::Batch(error) => error.metadata(),
+            Self::QuotaNotFound { quota_id } | Self::QuotaReturned { quota_id } => {
+                vec![("quota_id", quota_id.to_string())]
+            }
+            Self::QuotaExhausted { quota_id, free_count } => {
+                vec![("quota_id", quota_id.to_string()), ("free_count", free_count.to_string())]
+            }
+            Self::Invitation { invitation_id, fault } => {
+                let time = match fault {
+                    InvitationFault::Expired { expire_time } => {
+                        Some(("expire_time", expire_time.to_string()))
+                    }
+                    InvitationFault::NotAccepted
+                    | InvitationFault::AcceptedByAnother
+                    | InvitationFault::Used => None,
+                };
+                [("invitation_id", invitation_id.to_string())].into_iter().chain(time).collect()
+            }
             Self::Invalid(_)
+            | Self::Sign(_)
             | Self::InvitationTokenInvalid
             | Self::Contended
             | Self::Request(_)
@@ -213,7 +297,19 @@ impl ServiceError for Error {
     }
 
     fn violations(&self) -> &[Violation] {
-        if let Self::Invalid(error) = self { error.violations() } else { &[] }
+        match self {
+            Self::Invalid(error) => error.violations(),
+            Self::Batch(error) => error.violations(),
+            _ => &[],
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        if let Self::Batch(error) = self { error.retry_after() } else { None }
+    }
+
+    fn quota(&self) -> Option<QuotaViolation> {
+        if let Self::Batch(error) = self { error.quota() } else { None }
     }
 }
 

@@ -3,31 +3,33 @@
 mod event_service;
 mod internal_service;
 mod inventory_service;
+mod quota_service;
 
 use std::sync::Arc;
 
-use onsale_kit::auth;
-use onsale_proto::{auth::v1::Role, inventory::v1::quota_service_server::QuotaService};
+use onsale_kit::{auth, tasks::Tasks};
+use onsale_proto::auth::v1::Role;
 use tonic::Request;
 
-use crate::{app::App, domain::event::Viewer};
+use crate::{
+    app::{App, Endings, Reservations},
+    domain::event::Viewer,
+};
 
 /// Serves the contracts of Inventory.
 pub struct Grpc {
     app: Arc<App>,
+    reservations: Reservations,
+    endings: Endings,
 }
 
 impl Grpc {
     /// In front of `app`.
     #[must_use]
-    pub fn new(app: Arc<App>) -> Self {
-        Self { app }
+    pub fn new(app: Arc<App>, tasks: &Tasks) -> Self {
+        Self { reservations: Reservations::new(&app, tasks), endings: Endings::new(&app, tasks), app }
     }
 }
-
-/// Quotas are not served yet: each method answers UNIMPLEMENTED, from the generated default (ADR 0003).
-#[tonic::async_trait]
-impl QuotaService for Grpc {}
 
 /// Who looks at an event; methods that show events are open to anyone.
 fn viewer<T>(request: &Request<T>) -> Viewer {

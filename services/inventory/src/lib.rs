@@ -20,7 +20,11 @@ use onsale_proto::inventory::v1::{
 };
 use onsale_storage::Stores;
 
-use crate::{app::App, config::Config, grpc::Grpc};
+use crate::{
+    app::{App, InvitationTokens},
+    config::Config,
+    grpc::Grpc,
+};
 
 /// The service's name: of its schema, its key prefix, its deployment.
 pub const SERVICE: &str = "inventory";
@@ -32,10 +36,11 @@ pub const DEFAULTS: &str = include_str!("../config.default.toml");
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
-    let app = Arc::new(App::new(config, stores, chassis)?);
+    let invitation_tokens = InvitationTokens::new(&config.invitations)?;
+    let app = Arc::new(App::new(config, stores, invitation_tokens, chassis)?);
     workers::start(&app, chassis.tasks())?;
     workers::consumers::start(&app, chassis.tasks())?;
-    let grpc = Arc::new(Grpc::new(app));
+    let grpc = Arc::new(Grpc::new(app, chassis.tasks()));
     chassis
         .add_service(EventServiceServer::from_arc(Arc::clone(&grpc)))
         .add_service(InventoryServiceServer::from_arc(Arc::clone(&grpc)))

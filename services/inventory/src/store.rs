@@ -2,15 +2,16 @@
 
 pub mod event;
 pub mod hold;
+pub mod invitation;
 pub mod keys;
 pub mod pool;
+pub mod quota;
 pub mod stock;
 
 use std::time::SystemTime;
 
 use onsale_storage::postgres::{Row, column};
 use onsale_types::Timestamp;
-use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -37,11 +38,4 @@ fn number(row: &Row, name: &'static str) -> Result<u32, Error> {
 /// As the driver takes it. Units and capacities of our contracts always fit.
 fn database_number(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
-}
-
-/// The two columns that name units: sectors and numbers side by side.
-fn unit_columns<'a>(units: impl IntoIterator<Item = (Uuid, &'a [u32])>) -> (Vec<Uuid>, Vec<i32>) {
-    let each =
-        |(sector, units): (Uuid, &'a [u32])| units.iter().map(move |unit| (sector, database_number(*unit)));
-    units.into_iter().flat_map(each).unzip()
 }

@@ -9,7 +9,7 @@ use onsale_kit::{
     error::Chain,
     tasks::Tasks,
 };
-use onsale_storage::lease;
+use onsale_storage::lease::{self, Leadership, Lease};
 
 use crate::{app::App, error::Error};
 
@@ -31,17 +31,30 @@ pub fn start(app: &Arc<App>, tasks: &Tasks) -> Result<(), lease::Error> {
         let app = Arc::clone(&expiring);
         async move { app.expire_holds().await }
     });
+    let returning = Arc::clone(app);
+    repeat(tasks, "return quotas", app.config().quotas.return_every, move || {
+        let app = Arc::clone(&returning);
+        async move { app.return_quotas().await }
+    });
     let candidacy = app.stores().election.enter(RECONCILER_LEASE)?;
     let reconciling = Arc::clone(app);
     repeat(tasks, "reconcile pools", app.config().pool.reconcile_every, move || {
         let app = Arc::clone(&reconciling);
-        let leads = candidacy.lease().is_some();
-        async move { if leads { app.reconcile().await } else { Ok(()) } }
+        let mut leadership = candidacy.leadership();
+        async move {
+            // Whoever comes to lead begins at once: the one before may have died in the middle. An election that has ended
+            // is the end of the process.
+            let leads = |leadership: &Leadership| leadership.lease().is_some_and(Lease::is_current);
+            if leadership.wait_for(leads).await.is_err() {
+                return Ok(());
+            }
+            app.reconcile().await
+        }
     });
     Ok(())
 }
 
-/// Does `round` every `pace`, until the process stops; a round that failed is tried again sooner or later, by a backoff.
+/// Does `round` at once and then every `pace`, until the process stops; a round that failed is tried again sooner or later, by a backoff.
 fn repeat<F>(tasks: &Tasks, name: &'static str, pace: Duration, mut round: impl FnMut() -> F + Send + 'static)
 where
     F: Future<Output = Result<(), Error>> + Send,
@@ -49,7 +62,7 @@ where
     let shutdown = tasks.token();
     tasks.spawn(name, async move {
         let mut backoff = Backoff::new(FAILED);
-        let mut pause = pace;
+        let mut pause = Duration::ZERO;
         while shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
             pause = match shutdown.run_until_cancelled(round()).await {
                 Some(Ok(())) => {

@@ -22,6 +22,8 @@ impl App {
                     event = store::event::move_to(&tx, event_id, state).await?;
                     let payload = convert::event_activated(&event);
                     self.stores.outbox.append(&tx, &[NewEvent::new(event_id, &payload)]).await?;
+                    // Quotas may keep all there is.
+                    event = self.sell_out(&tx, event_id).await?;
                 }
                 let offer = self.offer_of(&tx, &event).await?;
                 let event = Some(convert::event(&event, &offer.sectors));

@@ -1,13 +1,19 @@
-//! `GetAvailability`: what is free now. All who ask for one event at the same time share one look at Postgres.
+//! `GetAvailability`: what is free now. All who ask for one event at the same time share one look at Postgres, which counts;
+//! the map of a sector is read only when the sector has changed since this process saw it.
 
 use std::sync::Arc;
 
-use onsale_storage::postgres::Isolation;
+use onsale_storage::postgres::{Isolation, Transaction};
 use onsale_types::{EventId, SectorId};
 
 use super::{App, catalog::Offer};
 use crate::{
-    domain::{availability::Availability, event::Viewer},
+    domain::{
+        availability::{Availability, Stock},
+        counts::Counts,
+        event::{Event, Sector, Viewer},
+        unit_set::UnitSet,
+    },
     error::Error,
     store,
 };
@@ -20,9 +26,17 @@ impl App {
         event_id: EventId,
         sectors: &[SectorId],
     ) -> Result<Availability, Error> {
-        let (_, offer) = self.find_event(event_id, viewer).await?;
-        check_sectors(&offer, sectors)?;
+        check_sectors(&*self.visible_offer(event_id, viewer).await?, sectors)?;
         Ok(self.look(event_id).await?.only(sectors))
+    }
+
+    /// What the event offers, if `viewer` may know of it.
+    pub(super) async fn visible_offer(&self, event_id: EventId, viewer: Viewer) -> Result<Arc<Offer>, Error> {
+        // A public event is seen by everybody.
+        match self.catalog.get(event_id) {
+            Some(offer) => Ok(offer),
+            None => Ok(self.find_event(event_id, viewer).await?.1),
+        }
     }
 
     /// What is free in the event, at a moment after this call began.
@@ -45,13 +59,61 @@ impl App {
             .transaction_at(Isolation::RepeatableRead, "look at what is free", |tx| async move {
                 let found = store::event::find(&tx, event_id).await?;
                 let event = found.ok_or(Error::EventNotFound { event_id })?;
-                if known.is_some() && known == Some(store::stock::revision(&tx, &event).await?.0) {
+                let counts = store::stock::counts(&tx, event_id).await?;
+                if known == Some(store::stock::revision(&event, &counts)) {
                     return Ok(None);
                 }
                 let offer = self.offer_of(&tx, &event).await?;
-                store::stock::availability(&tx, &event, &offer.sectors).await.map(Some)
+                self.availability_in(&tx, &event, &offer.sectors).await.map(Some)
             })
             .await
+    }
+
+    /// What is free in `event`, in a transaction that sees one moment and changes nothing.
+    async fn availability_in(
+        &self,
+        tx: &Transaction,
+        event: &Event,
+        sectors: &[Sector],
+    ) -> Result<Availability, Error> {
+        let counts = store::stock::counts(tx, event.id).await?;
+        let mut stocks = Vec::with_capacity(sectors.len());
+        for sector in sectors {
+            let counted = counts.get(&sector.id);
+            stocks.push(Stock {
+                sector_id: sector.id,
+                capacity: sector.capacity,
+                free_count: counted.map_or(sector.capacity, Counts::free),
+                held_count: counted.map_or(0, Counts::held),
+                free: match sector.layout {
+                    Some(_) => Some(self.map_of(tx, sector, counted).await?),
+                    None => None,
+                },
+            });
+        }
+        Ok(Availability {
+            event_id: event.id,
+            revision: store::stock::revision(event, &counts),
+            state: event.state,
+            sectors: stocks,
+            time: store::stock::now(tx).await?,
+        })
+    }
+
+    /// The free seats of a sector that is counted so.
+    async fn map_of(
+        &self,
+        tx: &Transaction,
+        sector: &Sector,
+        counted: Option<&Counts>,
+    ) -> Result<Arc<UnitSet>, Error> {
+        let Some(counts) = counted else { return Ok(Arc::new(UnitSet::full(sector.capacity))) };
+        if let Some(free) = self.views.at(sector.id, counts.revision) {
+            return Ok(free);
+        }
+        let free = Arc::new(store::stock::free_units(tx, sector).await?);
+        self.views.put(sector.id, counts.revision, &free);
+        Ok(free)
     }
 }
 

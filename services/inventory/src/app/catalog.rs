@@ -33,7 +33,7 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
-    fn get(&self, event_id: EventId) -> Option<Arc<Offer>> {
+    pub(super) fn get(&self, event_id: EventId) -> Option<Arc<Offer>> {
         self.offers.lock().unwrap_or_else(PoisonError::into_inner).get(&event_id).map(Arc::clone)
     }
 

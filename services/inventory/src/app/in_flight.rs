@@ -26,21 +26,22 @@ pub(super) struct Flight {
 }
 
 impl InFlight {
-    /// Lets `choose` pick units, knowing those in flight, and puts what it picked in flight at once.
+    /// Lets `choose` pick units for several, knowing those in flight, and puts what it picked in flight at once.
     pub(super) fn pick(
         &self,
         sector_id: SectorId,
-        choose: impl FnOnce(&BTreeSet<u32>) -> Option<Vec<u32>>,
-    ) -> Option<Flight> {
+        choose: impl FnOnce(&BTreeSet<u32>) -> Vec<Option<Vec<u32>>>,
+    ) -> Vec<Option<Flight>> {
         let mut sectors = self.lock();
         let flying = sectors.entry(sector_id).or_default();
         let picked = choose(flying);
-        flying.extend(picked.iter().flatten());
+        flying.extend(picked.iter().flatten().flatten());
         if flying.is_empty() {
             sectors.remove(&sector_id);
         }
         drop(sectors);
-        picked.map(|units| Flight { in_flight: self.clone(), sector_id, units })
+        let fly = |units: Vec<u32>| Flight { in_flight: self.clone(), sector_id, units };
+        picked.into_iter().map(|units| units.map(fly)).collect()
     }
 
     /// Puts `units` in flight.
@@ -84,12 +85,12 @@ mod tests {
         let first = in_flight.add(sector_id, vec![1, 2]);
         let second = in_flight.pick(sector_id, |flying| {
             assert_eq!(*flying, BTreeSet::from([1, 2]));
-            Some(vec![3])
+            vec![Some(vec![3]), None]
         });
         assert_eq!(in_flight.of(sector_id), BTreeSet::from([1, 2, 3]));
         drop(first);
         assert_eq!(in_flight.of(sector_id), BTreeSet::from([3]));
-        assert!(in_flight.pick(sector_id, |_| None).is_none());
+        assert!(in_flight.pick(sector_id, |_| vec![None]).iter().all(Option::is_none));
         drop(second);
         assert!(in_flight.lock().is_empty());
     }

@@ -1,20 +1,27 @@
-//! Finds units for a reservation: asks Redis, which is fast and may be wrong, and Postgres where Redis has nothing to say.
-//! That there are not enough is said by Postgres alone.
+//! Finds units for the reservations of a batch: asks Redis, which is fast and may be wrong, and takes what Postgres said
+//! last where Redis has nothing to say. That there are not enough is said by Postgres alone, when the holds are written.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use onsale_types::EventId;
+use futures_util::{StreamExt, stream};
+use onsale_storage::postgres::Isolation;
+use onsale_types::{EventId, SectorId};
 
-use super::{App, in_flight::Flight};
+use super::{App, in_flight::Flight, reserve_units::Reserving};
 use crate::{
-    domain::{event::Sector, hold::Wanted, pick::pick, unit_set::UnitSet},
+    domain::{event::Sector, hold::Wanted, pick::Picker, unit_set::UnitSet},
     error::Error,
     metrics,
     store::{self, pool::Taken},
 };
 
-/// How often a pool is asked for one selection before Postgres is. More than one, because other processes take from it too.
+/// How often a pool is asked before the view is. More than once, because other processes take from it too.
 const TAKES_MAX: u32 = 4;
+/// Sectors of one batch that are looked into at a time.
+const SECTORS_CONCURRENCY: usize = 8;
 
 /// Units for one selection, in flight.
 #[derive(Debug)]
@@ -28,119 +35,220 @@ pub(super) struct Proposal {
 pub(super) enum Origin {
     /// The pool, which has them no more.
     Redis,
-    /// Postgres; the pool may have them still.
-    Postgres,
-    /// The customer; the pool may have them still.
-    Customer,
+    /// Postgres, or the customer; the pool may have them still.
+    Other,
 }
 
-/// What came of asking a pool.
-enum Asked {
-    Got(Flight),
-    /// Another process was faster.
-    Raced,
-    Short,
-    Away,
+/// What the selections of one reservation got, in order. None: nothing could be proposed.
+pub(super) type Proposals = Vec<Option<Proposal>>;
+
+/// A selection by count.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    item: usize,
+    selection: usize,
+    count: u32,
+}
+
+/// What a pool gave.
+struct Given {
+    /// For each demand, in order.
+    flights: Vec<Option<Flight>>,
+    /// Whether another process was faster with some: asking again may help.
+    is_raced: bool,
+}
+
+/// The demands on one sector, in order of arrival.
+struct Asked<'a> {
+    event_id: EventId,
+    sector: &'a Sector,
+    asks_redis: bool,
+    demands: Vec<Demand>,
 }
 
 impl App {
-    /// Units of `sector` that are likely free; [`Error::NotEnoughUnits`] when there are none.
-    pub(super) async fn propose(
-        &self,
-        event_id: EventId,
-        sector: &Sector,
-        wanted: &Wanted,
-        ask_redis: bool,
-    ) -> Result<Proposal, Error> {
-        let count = match wanted {
-            Wanted::Units(units) => {
-                let flight = self.in_flight.add(sector.id, units.clone());
-                return Ok(Proposal { flight, origin: Origin::Customer });
+    /// Units for each selection of each item that are likely free.
+    pub(super) async fn propose(&self, items: &[Reserving]) -> Vec<Proposals> {
+        let mut proposals: Vec<Proposals> =
+            items.iter().map(|item| item.command.selections.iter().map(|_| None).collect()).collect();
+        let mut set = |demand: Demand, proposal: Option<Proposal>| {
+            if let Some(place) = proposals.get_mut(demand.item).and_then(|it| it.get_mut(demand.selection)) {
+                *place = proposal;
             }
-            Wanted::Count(count) => *count,
         };
-        if ask_redis && let Some(flight) = self.propose_from_pool(event_id, sector, count).await? {
-            metrics::proposed("redis");
-            return Ok(Proposal { flight, origin: Origin::Redis });
+        let mut sectors: BTreeMap<(SectorId, bool), Asked<'_>> = BTreeMap::new();
+        for (item, reserving) in items.iter().enumerate() {
+            for (selection, (sector, wanted)) in reserving.wanted().enumerate() {
+                let demand = Demand { item, selection, count: wanted.count() };
+                match wanted {
+                    Wanted::Units(units) => {
+                        let flight = self.in_flight.add(sector.id, units.clone());
+                        set(demand, Some(Proposal { flight, origin: Origin::Other }));
+                    }
+                    Wanted::Count(_) => {
+                        let asks_redis = reserving.asks_redis;
+                        let event_id = reserving.command.event_id;
+                        let new = || Asked { event_id, sector, asks_redis, demands: Vec::new() };
+                        sectors.entry((sector.id, asks_redis)).or_insert_with(new).demands.push(demand);
+                    }
+                }
+            }
         }
-        let free = self.refill(event_id, sector, count).await?;
-        let layout = sector.layout.as_ref();
-        let flight = self.in_flight.pick(sector.id, |flying| {
-            // What is left may all be in flight. Then one of those is tried: the primary key makes us wait for its outcome.
-            pick(layout, &without(&free, flying), count).or_else(|| pick(layout, &free, count))
-        });
-        let flight = flight.ok_or(not_enough(sector, &free))?;
-        metrics::proposed("postgres");
-        Ok(Proposal { flight, origin: Origin::Postgres })
+        let asked: Vec<_> = sectors.into_values().map(|asked| self.propose_in(asked)).collect();
+        let found: Vec<_> = stream::iter(asked).buffer_unordered(SECTORS_CONCURRENCY).collect().await;
+        found.into_iter().flatten().for_each(|(demand, proposal)| set(demand, proposal));
+        proposals
     }
 
-    /// Makes the pool what Postgres says, less what is in flight; answers all that Postgres says is free, at least
-    /// `count`. Done once for all who ask at the same time.
-    pub(super) async fn refill(
-        &self,
-        event_id: EventId,
-        sector: &Sector,
-        count: u32,
-    ) -> Result<Arc<UnitSet>, Error> {
+    /// Makes the pool what Postgres says, less what is in flight. Done once for all who ask at the same time.
+    pub(super) async fn refill(&self, event_id: EventId, sector: &Sector) -> Result<(), Error> {
         let work = async {
             // Looked at before Postgres: what lands in between must not appear free.
             let flying = self.in_flight.of(sector.id);
-            let free = self.free_units(sector).await?;
+            let free = self.fresh_view(sector).await?;
             self.pools.replace(event_id, sector.id, &without(&free, &flying)).await;
-            Ok::<_, Error>(Arc::new(free))
+            Ok::<_, Error>(())
         };
-        let free = self.refills.run(sector.id, Box::pin(work)).await?;
-        if free.count() < count { Err(not_enough(sector, &free)) } else { Ok(free) }
+        self.refills.run(sector.id, Box::pin(work)).await
     }
 
-    /// The free units of `sector`, by Postgres.
-    pub(super) async fn free_units(&self, sector: &Sector) -> Result<UnitSet, Error> {
+    /// What Postgres says is free, at a moment after this call began.
+    pub(super) async fn fresh_view(&self, sector: &Sector) -> Result<Arc<UnitSet>, Error> {
         let postgres = &self.stores.postgres;
-        postgres
-            .transaction("find free units", |tx| async move { store::stock::free_units(&tx, sector).await })
-            .await
+        let work = postgres.transaction_at(Isolation::RepeatableRead, "find free units", |tx| async move {
+            let counts = store::stock::counts_of(&tx, &[sector.id]).await?;
+            let revision = counts.get(&sector.id).map_or(0, |counts| counts.revision);
+            if let Some(free) = self.views.at(sector.id, revision) {
+                return Ok::<_, Error>(free);
+            }
+            let free = Arc::new(store::stock::free_units(&tx, sector).await?);
+            self.views.put(sector.id, revision, &free);
+            Ok(free)
+        });
+        self.looks_at_sectors.run(sector.id, Box::pin(work)).await
     }
 
-    /// Units from the pool; none when it cannot help.
-    async fn propose_from_pool(
-        &self,
-        event_id: EventId,
-        sector: &Sector,
-        count: u32,
-    ) -> Result<Option<Flight>, Error> {
-        for _ in 0..TAKES_MAX {
-            match self.ask_pool(event_id, sector, count).await {
-                Asked::Got(flight) => return Ok(Some(flight)),
-                Asked::Raced => {}
-                Asked::Short => drop(self.refill(event_id, sector, count).await?),
-                Asked::Away => break,
+    /// Units for the demands on one sector.
+    async fn propose_in(&self, asked: Asked<'_>) -> Vec<(Demand, Option<Proposal>)> {
+        let mut open = asked.demands.clone();
+        let mut found = Vec::with_capacity(open.len());
+        if asked.asks_redis {
+            for _ in 0..TAKES_MAX {
+                let Some(Given { flights, is_raced }) = self.ask_pool(&asked, &open).await else { break };
+                metrics::proposed("redis", flights.iter().flatten().count());
+                let mut missed = Vec::new();
+                for (demand, flight) in open.into_iter().zip(flights) {
+                    match flight {
+                        Some(flight) => {
+                            found.push((demand, Some(Proposal { flight, origin: Origin::Redis })));
+                        }
+                        None => missed.push(demand),
+                    }
+                }
+                open = missed;
+                if !is_raced {
+                    return found.into_iter().chain(open.into_iter().map(|demand| (demand, None))).collect();
+                }
             }
         }
-        Ok(None)
+        let flights = self.pick_from_view(asked.sector, &open).await;
+        metrics::proposed("postgres", flights.iter().flatten().count());
+        let proposal = |flight| Proposal { flight, origin: Origin::Other };
+        found.extend(open.into_iter().zip(flights).map(|(demand, flight)| (demand, flight.map(proposal))));
+        found
     }
 
-    async fn ask_pool(&self, event_id: EventId, sector: &Sector, count: u32) -> Asked {
-        let Some(layout) = &sector.layout else {
-            return match self.pools.take(event_id, sector, count).await {
-                Taken::Units(units) => Asked::Got(self.in_flight.add(sector.id, units)),
-                Taken::Short | Taken::Missing => Asked::Short,
-                Taken::Away => Asked::Away,
+    /// What the pool gives; none when it cannot help.
+    async fn ask_pool(&self, asked: &Asked<'_>, demands: &[Demand]) -> Option<Given> {
+        let (event_id, sector) = (asked.event_id, asked.sector);
+        for _ in 0..2 {
+            let taken = if sector.layout.is_some() {
+                self.take_seats(asked, demands).await
+            } else {
+                self.take_any(asked, demands).await
             };
+            match taken {
+                Ok(given) => return Some(given),
+                Err(Taken::Missing) => {}
+                Err(Taken::Away | Taken::Units(_)) => return None,
+            }
+            // Its failure is told by the transaction that comes next, if it lasts.
+            self.refill(event_id, sector).await.ok()?;
+        }
+        None
+    }
+
+    /// Units of a pool without seats: as many as all want, given out in order of arrival. The rest goes back.
+    async fn take_any(&self, asked: &Asked<'_>, demands: &[Demand]) -> Result<Given, Taken> {
+        let (event_id, sector) = (asked.event_id, asked.sector);
+        let count = demands.iter().map(|demand| demand.count).fold(0, u32::saturating_add);
+        let mut units = match self.pools.take(event_id, sector, count).await {
+            Taken::Units(units) => units.into_iter(),
+            other => return Err(other),
         };
-        // Which seats are best takes the whole map, so it is read, and the choice is taken if it still can be.
+        let give = |demand: &Demand| {
+            let count = usize::try_from(demand.count).ok().filter(|count| *count <= units.len())?;
+            Some(self.in_flight.add(sector.id, units.by_ref().take(count).collect()))
+        };
+        let flights = demands.iter().map(give).collect();
+        let rest: Vec<u32> = units.collect();
+        self.pools.put_back(event_id, sector.id, &rest).await;
+        Ok(Given { flights, is_raced: false })
+    }
+
+    /// Seats of a pool: which are best takes the whole map, so it is read, and what is chosen is taken if it still can be.
+    async fn take_seats(&self, asked: &Asked<'_>, demands: &[Demand]) -> Result<Given, Taken> {
+        let (event_id, sector) = (asked.event_id, asked.sector);
         let free = match self.pools.read(event_id, sector).await {
             Some(Some(free)) => free,
-            Some(None) => return Asked::Short,
-            None => return Asked::Away,
+            Some(None) => return Err(Taken::Missing),
+            None => return Err(Taken::Away),
         };
-        let choose = |flying: &BTreeSet<u32>| pick(Some(layout), &without(&free, flying), count);
-        let Some(flight) = self.in_flight.pick(sector.id, choose) else { return Asked::Short };
-        match self.pools.take_exactly(event_id, sector.id, &flight.units).await {
-            Taken::Units(_) => Asked::Got(flight),
-            Taken::Short => Asked::Raced,
-            Taken::Missing => Asked::Short,
-            Taken::Away => Asked::Away,
+        let mut flights = self.in_flight.pick(sector.id, |flying| {
+            let mut picker = Picker::new(sector.layout.as_ref(), without(&free, flying));
+            demands.iter().map(|demand| picker.take(demand.count)).collect()
+        });
+        let chosen: Vec<u32> = flights.iter().flatten().flat_map(|flight| flight.units.clone()).collect();
+        if chosen.is_empty() {
+            return Ok(Given { flights, is_raced: false });
         }
+        let taken: BTreeSet<u32> = match self.pools.take_these(event_id, sector.id, &chosen).await {
+            Taken::Units(units) => units.into_iter().collect(),
+            other => return Err(other),
+        };
+        let is_raced = taken.len() < chosen.len();
+        let mut in_vain = Vec::new();
+        for place in &mut flights {
+            let is_whole = |flight: &Flight| flight.units.iter().all(|unit| taken.contains(unit));
+            if let Some(flight) = place.take_if(|flight| !is_whole(flight)) {
+                in_vain.extend(flight.units.iter().copied().filter(|unit| taken.contains(unit)));
+            }
+        }
+        self.pools.put_back(event_id, sector.id, &in_vain).await;
+        Ok(Given { flights, is_raced })
+    }
+
+    /// Units that were free when Postgres was last asked.
+    async fn pick_from_view(&self, sector: &Sector, demands: &[Demand]) -> Vec<Option<Flight>> {
+        let view = match self.views.latest(sector.id) {
+            Some(view) => Ok(view),
+            None => self.fresh_view(sector).await,
+        };
+        // Its failure is told by the transaction that comes next, if it lasts.
+        let Ok(view) = view else { return demands.iter().map(|_| None).collect() };
+        self.in_flight.pick(sector.id, |flying| {
+            let mut picker = Picker::new(sector.layout.as_ref(), without(&view, flying));
+            let mut picked: Vec<_> = demands.iter().map(|demand| picker.take(demand.count)).collect();
+            let own: BTreeSet<u32> = picked.iter().flatten().flatten().copied().collect();
+            // What is left may all be in flight. Then one of those is tried: the primary key makes us wait for its outcome.
+            let mut contested = Picker::new(sector.layout.as_ref(), without(&view, &own));
+            for (place, demand) in picked.iter_mut().zip(demands) {
+                if place.is_none() {
+                    *place = contested.take(demand.count);
+                }
+            }
+            picked
+        })
     }
 }
 
@@ -151,8 +259,4 @@ pub(super) fn without(set: &UnitSet, units: &BTreeSet<u32>) -> UnitSet {
         rest.remove(*unit);
     }
     rest
-}
-
-fn not_enough(sector: &Sector, free: &UnitSet) -> Error {
-    Error::NotEnoughUnits { sector_id: sector.id, free_count: free.count() }
 }

@@ -14,10 +14,10 @@ impl App {
         for event_id in events {
             let offer = self.offer(event_id).await?;
             for sector in &offer.sectors {
-                // One that cannot be read keeps no other from being compared.
-                let Some(pool) = self.pools.read(event_id, sector).await else { continue };
+                // One that cannot be read keeps no other from being compared. It may be of another type, so it is written anew.
+                let pool = self.pools.read(event_id, sector).await.flatten();
                 let flying = self.in_flight.of(sector.id);
-                let truth = without(&self.free_units(sector).await?, &flying);
+                let truth = without(&*self.fresh_view(sector).await?, &flying);
                 if pool.as_ref() == Some(&truth) {
                     continue;
                 }
@@ -26,7 +26,7 @@ impl App {
                     tracing::info!(%event_id, sector_id = %sector.id, units, "pool differs from postgres");
                     metrics::corrected(units);
                 }
-                self.refill(event_id, sector, 0).await?;
+                self.refill(event_id, sector).await?;
             }
         }
         Ok(())

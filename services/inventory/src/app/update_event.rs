@@ -7,7 +7,7 @@ use onsale_types::{EventId, OrganizerId};
 use super::{App, lock_own};
 use crate::{
     convert::{self, Change},
-    domain::event::EventState,
+    domain::{event::EventState, quota::check_draft},
     error::Error,
     store,
 };
@@ -35,6 +35,8 @@ impl App {
                 if details.venue.time_zone != before.details.venue.time_zone {
                     self.check_time_zone(&tx, &details).await?;
                 }
+                let kept = store::quota::kept_sectors(&tx, event_id).await?;
+                convert::check_draft(&check_draft(&kept, &present, &sectors, details.start_time))?;
                 let event = store::event::update(&tx, &before, &details, &sectors).await?;
                 // Sent again as a whole: the highest revision counts.
                 let payload = convert::event_created(&event, &sectors);

@@ -21,7 +21,7 @@ const LABEL_CHARS_MAX: usize = 8;
 const UNITS_PER_CUSTOMER_MAX: u32 = 100;
 const UNITS_PER_CUSTOMER_DEFAULT: u32 = 8;
 const SECTORS_MAX: usize = 200;
-const CAPACITY_MAX: u32 = 1_000_000;
+pub(super) const CAPACITY_MAX: u32 = 1_000_000;
 const ROWS_PER_SECTOR_MAX: usize = 1_000;
 const SEATS_PER_ROW_MAX: u32 = 1_000;
 const ROWS_MAX: usize = 20_000;
@@ -335,7 +335,7 @@ fn read_layout(violations: &mut Violations, field: &str, layout: &types::SeatLay
             seat_labels,
         }));
     }
-    Some(SeatLayout { rows: rows.into_iter().collect::<Option<_>>()? })
+    Some(SeatLayout::new(rows.into_iter().collect::<Option<_>>()?))
 }
 
 fn seat_labels(row: &types::SeatRow) -> Result<Vec<String>, &'static str> {
@@ -353,7 +353,7 @@ fn seat_labels(row: &types::SeatRow) -> Result<Vec<String>, &'static str> {
 }
 
 /// A text on one line.
-fn line(text: &str, chars_min: usize, chars_max: usize) -> Result<String, String> {
+pub(super) fn line(text: &str, chars_min: usize, chars_max: usize) -> Result<String, String> {
     let length = text.chars().count();
     if !(chars_min..=chars_max).contains(&length) || (chars_min > 0 && text.trim().is_empty()) {
         Err(format!("must have {chars_min} to {chars_max} characters"))

@@ -1,11 +1,13 @@
 //! Events between services: what Inventory tells, and what it is told.
 
+use std::collections::HashMap;
+
 use onsale_proto::events::v1 as events;
-use onsale_types::{EventId, ParseIdError, Timestamp};
+use onsale_types::{EventId, ParseIdError, SectorId, Timestamp};
 
 use super::{event, money, wire_time};
 use crate::domain::{
-    availability::Availability,
+    counts::Counts,
     event::{Event, Sector},
 };
 
@@ -62,19 +64,27 @@ pub fn sold_out(event_id: EventId, revision: u64, time: Timestamp) -> events::In
 
 /// `inventory.available`.
 #[must_use]
-pub fn available(availability: &Availability, sectors: &[Sector]) -> events::InventoryAvailable {
-    let stocks = availability.sectors.iter().zip(sectors).filter(|(stock, _)| stock.free_count > 0);
+pub fn available(
+    event_id: EventId,
+    revision: u64,
+    time: Timestamp,
+    sectors: &[Sector],
+    counts: &HashMap<SectorId, Counts>,
+) -> events::InventoryAvailable {
+    let free = |sector: &Sector| counts.get(&sector.id).map_or(0, Counts::free);
     events::InventoryAvailable {
-        event_id: availability.event_id.to_string(),
-        revision: availability.revision,
-        sectors: stocks
-            .map(|(stock, sector)| events::AvailableSector {
+        event_id: event_id.to_string(),
+        revision,
+        sectors: sectors
+            .iter()
+            .filter(|sector| free(sector) > 0)
+            .map(|sector| events::AvailableSector {
                 sector_id: sector.id.to_string(),
                 name: sector.name.clone(),
-                free_count: stock.free_count,
+                free_count: free(sector),
             })
             .collect(),
-        available_time: Some(wire_time(availability.time)),
+        available_time: Some(wire_time(time)),
     }
 }
 

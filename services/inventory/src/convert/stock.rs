@@ -7,10 +7,7 @@ use onsale_proto::inventory::v1::{self as pb, watch_availability_response::Updat
 use onsale_types::{EventId, SectorId};
 
 use super::{event, sector_ids, wire_time};
-use crate::domain::{
-    availability::{Availability, Change, Delta, Stock, StockDelta},
-    unit_set::UnitSet,
-};
+use crate::domain::availability::{Availability, Change, Delta, Stock, StockDelta};
 
 /// Most sectors a caller may name.
 const SECTORS_MAX: usize = 200;
@@ -53,7 +50,7 @@ pub fn availability(availability: &Availability) -> pb::Availability {
         capacity: stock.capacity,
         free_count: stock.free_count,
         held_count: stock.held_count,
-        free_map: stock.free.as_ref().map(UnitSet::as_bytes).unwrap_or_default().to_vec(),
+        free_map: stock.free.as_ref().map(|free| free.as_bytes().to_vec()).unwrap_or_default(),
     };
     pb::Availability {
         event_id: availability.event_id.to_string(),

@@ -1,5 +1,7 @@
 //! What is free in an event at one moment, and what changed between two.
 
+use std::sync::Arc;
+
 use onsale_types::{EventId, SectorId, Timestamp};
 
 use super::{event::EventState, unit_set::UnitSet};
@@ -34,7 +36,7 @@ pub struct Stock {
     /// How many are held and not sold.
     pub held_count: u32,
     /// Which are free. None: general admission.
-    pub free: Option<UnitSet>,
+    pub free: Option<Arc<UnitSet>>,
 }
 
 /// What to tell somebody who knows an earlier availability.
@@ -82,9 +84,10 @@ impl Availability {
         Self { sectors: self.sectors.iter().filter(kept).cloned().collect(), ..self.clone() }
     }
 
-    /// What to tell somebody who knows `before` and follows `sectors` (none: all); nothing when nothing of that changed.
+    /// What to tell somebody who was told of the revision `told`, which says of `sectors` (none: all) what `before` says;
+    /// nothing when nothing of that changed.
     #[must_use]
-    pub fn since(&self, before: &Self, sectors: &[SectorId]) -> Option<Change> {
+    pub fn since(&self, before: &Self, told: u64, sectors: &[SectorId]) -> Option<Change> {
         let follows = |stock: &&Stock| sectors.is_empty() || sectors.contains(&stock.sector_id);
         let mut deltas = Vec::new();
         for stock in self.sectors.iter().filter(follows) {
@@ -109,7 +112,7 @@ impl Availability {
             return Some(Change::Whole(self.only(sectors)));
         }
         Some(Change::Part(Delta {
-            previous_revision: before.revision,
+            previous_revision: told,
             revision: self.revision,
             state: self.state,
             sectors: deltas,
@@ -147,7 +150,7 @@ mod tests {
             capacity: 200,
             free_count: set.count(),
             held_count: 0,
-            free: Some(set),
+            free: Some(Arc::new(set)),
         };
         let general = Stock {
             sector_id: SectorId::from_uuid(uuid::Uuid::from_u128(2)),
@@ -168,7 +171,7 @@ mod tests {
     #[test]
     fn a_change_names_what_became_free_and_what_is_no_longer() {
         let (before, after) = (availability(1, &[1, 2]), availability(4, &[2, 3]));
-        let Some(Change::Part(delta)) = after.since(&before, &[]) else { panic!("a delta is shorter") };
+        let Some(Change::Part(delta)) = after.since(&before, 1, &[]) else { panic!("a delta is shorter") };
         assert_eq!((delta.previous_revision, delta.revision), (1, 4));
         let [sector] = &delta.sectors[..] else { panic!("one sector changed: {delta:?}") };
         assert_eq!((&sector.freed[..], &sector.taken[..]), (&[3][..], &[1][..]));
@@ -178,9 +181,11 @@ mod tests {
     fn who_follows_other_sectors_hears_nothing_but_a_change_of_state() {
         let (before, mut after) = (availability(1, &[1, 2]), availability(4, &[2, 3]));
         let general = [before.sectors[1].sector_id];
-        assert_eq!(after.since(&before, &general), None);
+        assert_eq!(after.since(&before, 1, &general), None);
         after.state = EventState::Paused;
-        let Some(Change::Part(delta)) = after.since(&before, &general) else { panic!("a delta is shorter") };
+        let Some(Change::Part(delta)) = after.since(&before, 1, &general) else {
+            panic!("a delta is shorter")
+        };
         assert_eq!((delta.state, delta.sectors.len()), (EventState::Paused, 0));
     }
 
@@ -188,6 +193,6 @@ mod tests {
     fn the_whole_is_told_when_a_delta_would_be_longer() {
         let all: Vec<u32> = (1..=200).collect();
         let (before, after) = (availability(1, &all), availability(2, &[]));
-        assert_eq!(after.since(&before, &[]), Some(Change::Whole(after.clone())));
+        assert_eq!(after.since(&before, 1, &[]), Some(Change::Whole(after.clone())));
     }
 }

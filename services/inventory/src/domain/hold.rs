@@ -1,6 +1,8 @@
 //! A hold: what is asked for, what is set aside, and the moves of its state.
 
-use onsale_types::{CustomerId, EventId, HoldId, Money, MoneyError, SectorId, Timestamp};
+use onsale_types::{
+    CustomerId, EventId, HoldId, InvitationId, Money, MoneyError, QuotaId, SectorId, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{event::Sector, layout::Seat};
@@ -163,10 +165,21 @@ pub struct Hold {
     pub state: HoldState,
     /// The units, one item per sector.
     pub items: Vec<HoldItem>,
+    /// By which invitation. None: from the public sale.
+    pub invited: Option<Invited>,
     /// When it was made.
     pub create_time: Timestamp,
     /// When it is released by itself.
     pub expire_time: Timestamp,
+}
+
+/// Where the units of an invited customer come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invited {
+    /// The quota.
+    pub quota_id: QuotaId,
+    /// The invitation to it.
+    pub invitation_id: InvitationId,
 }
 
 /// Units of one sector, as they were when they were set aside.
@@ -219,6 +232,18 @@ impl HoldItem {
 }
 
 impl Hold {
+    /// Whether it was released before it was made: it has no units, and is of no customer and no event.
+    #[must_use]
+    pub fn is_nobodys(&self) -> bool {
+        self.event_id.as_uuid().is_nil()
+    }
+
+    /// What a customer hears of a hold that was released before it was made.
+    #[must_use]
+    pub fn released_for(self, event_id: EventId, customer_id: CustomerId) -> Self {
+        Self { event_id, customer_id, ..self }
+    }
+
     /// Whether it is what this request asks for: the request came before, under another request id.
     #[must_use]
     pub fn answers(&self, event_id: EventId, customer_id: CustomerId, selections: &[Selection]) -> bool {

@@ -1,5 +1,7 @@
 //! The rows of a seated sector, and which seat a unit is.
 
+use std::sync::OnceLock;
+
 use serde::{Deserialize, Serialize};
 
 /// A seat as it is printed.
@@ -16,7 +18,22 @@ pub struct Seat {
 pub struct SeatLayout {
     /// The rows.
     pub rows: Vec<SeatRow>,
+    #[serde(skip)]
+    firsts: Firsts,
 }
+
+/// The first unit of each row, found once: every reservation asks for the rows of its units.
+#[derive(Clone, Debug, Default)]
+struct Firsts(OnceLock<Vec<u32>>);
+
+impl PartialEq for Firsts {
+    fn eq(&self, _other: &Self) -> bool {
+        // It follows from the rows.
+        true
+    }
+}
+
+impl Eq for Firsts {}
 
 /// Seats that stand side by side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +48,12 @@ pub struct SeatRow {
 }
 
 impl SeatLayout {
+    /// Of `rows`, best first.
+    #[must_use]
+    pub fn new(rows: Vec<SeatRow>) -> Self {
+        Self { rows, firsts: Firsts::default() }
+    }
+
     /// How many seats.
     #[must_use]
     pub fn capacity(&self) -> u32 {
@@ -75,7 +98,10 @@ impl SeatLayout {
     }
 
     fn row_of(&self, unit: u32) -> Option<(u32, &SeatRow)> {
-        self.rows_from().find(|(first, row)| (*first..first.saturating_add(row.seat_count)).contains(&unit))
+        let firsts = self.firsts.0.get_or_init(|| self.rows_from().map(|(first, _)| first).collect());
+        let index = firsts.partition_point(|first| *first <= unit).checked_sub(1)?;
+        let (first, row) = (*firsts.get(index)?, self.rows.get(index)?);
+        (first..first.saturating_add(row.seat_count)).contains(&unit).then_some((first, row))
     }
 }
 
@@ -89,7 +115,7 @@ mod tests {
             seat_count,
             seat_labels: labels.iter().map(ToString::to_string).collect(),
         };
-        SeatLayout { rows: vec![row("A", 3, &[]), row("B", 2, &["left", "right"])] }
+        SeatLayout::new(vec![row("A", 3, &[]), row("B", 2, &["left", "right"])])
     }
 
     #[test]

@@ -1,60 +1,144 @@
-//! Which of the free units a customer gets who asked for a number of them.
+//! Which of the free units customers get who asked for a number of them.
 
 use super::{layout::SeatLayout, unit_set::UnitSet};
 
 /// Free seats side by side in one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
-    row: usize,
     start: u32,
     length: u32,
 }
 
-/// `count` free units in rising order, the best there are: the first ones, or in a seated sector adjacent seats of one row
-/// where there are any, else as few groups as possible; earlier rows first. None when fewer are free.
+/// A row of seats, as far as it was looked at.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    first: u32,
+    seat_count: u32,
+    /// The most free seats side by side. None: to be counted.
+    longest: Option<u32>,
+}
+
+/// Gives free units to one customer after the other, each the best that are left.
+#[derive(Debug)]
+pub struct Picker {
+    free: UnitSet,
+    free_count: u32,
+    /// None: general admission.
+    rows: Option<Vec<Row>>,
+    /// General admission: no unit before this one is free.
+    next: u32,
+}
+
+/// `count` free units in rising order, the best there are. None when fewer are free.
 #[must_use]
 pub fn pick(layout: Option<&SeatLayout>, free: &UnitSet, count: u32) -> Option<Vec<u32>> {
-    let wanted = usize::try_from(count).ok()?;
-    let units = match layout {
-        Some(layout) => pick_seats(layout, free, count)?,
-        None => free.iter().take(wanted).collect(),
-    };
-    (units.len() == wanted).then_some(units)
+    Picker::new(layout, free.clone()).take(count)
 }
 
-/// Takes the longest runs until one holds the rest: no choice needs fewer groups. The rest goes to the first row that has
-/// room for it, and there to the run where it leaves least over.
-fn pick_seats(layout: &SeatLayout, free: &UnitSet, count: u32) -> Option<Vec<u32>> {
-    let mut runs = runs(layout, free);
-    let mut units = Vec::new();
-    let mut missing = count;
-    while missing > 0 {
-        let fits = |run: &&Run| run.length >= missing;
-        let best = runs.iter().filter(fits).min_by_key(|run| (run.row, run.length, run.start));
-        let longest = || runs.iter().min_by_key(|run| (u32::MAX - run.length, run.start));
-        let run = *best.or_else(longest)?;
-        runs.retain(|other| *other != run);
-        let taken = run.length.min(missing);
-        units.extend(run.start..run.start.saturating_add(taken));
-        missing = missing.saturating_sub(taken);
+impl Picker {
+    /// Of the units `free` of a sector with this layout; without one it is general admission.
+    #[must_use]
+    pub fn new(layout: Option<&SeatLayout>, free: UnitSet) -> Self {
+        let row = |(first, row): (u32, &super::layout::SeatRow)| Row {
+            first,
+            seat_count: row.seat_count,
+            longest: None,
+        };
+        let rows = layout.map(|layout| layout.rows_from().map(row).collect());
+        Self { free_count: free.count(), free, rows, next: 1 }
     }
-    units.sort_unstable();
-    Some(units)
-}
 
-fn runs(layout: &SeatLayout, free: &UnitSet) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for (row, (first, seats)) in layout.rows_from().enumerate() {
-        for unit in (first..first.saturating_add(seats.seat_count)).filter(|unit| free.contains(*unit)) {
-            match runs.last_mut() {
-                Some(run) if run.row == row && run.start.saturating_add(run.length) == unit => {
-                    run.length += 1
-                }
-                Some(_) | None => runs.push(Run { row, start: unit, length: 1 }),
+    /// Takes `count` units, in rising order: the first ones, or in a seated sector adjacent seats of one row where there are
+    /// any, else as few groups as possible; earlier rows first. None when fewer are left; then nothing is taken.
+    pub fn take(&mut self, count: u32) -> Option<Vec<u32>> {
+        if count > self.free_count {
+            return None;
+        }
+        let units = match self.rows.take() {
+            None => self.first(count),
+            Some(mut rows) => {
+                let units = self.seats(&mut rows, count);
+                self.rows = Some(rows);
+                units
+            }
+        };
+        for unit in &units {
+            self.free.remove(*unit);
+        }
+        self.free_count = self.free_count.saturating_sub(u32::try_from(units.len()).unwrap_or(u32::MAX));
+        Some(units)
+    }
+
+    fn first(&mut self, count: u32) -> Vec<u32> {
+        let mut units = Vec::new();
+        for _ in 0..count {
+            let Some(unit) = self.free.first_from(self.next) else { break };
+            units.push(unit);
+            self.next = unit.saturating_add(1);
+        }
+        units
+    }
+
+    /// Takes the longest runs until one holds the rest: no choice needs fewer groups. The rest goes to the first row that
+    /// has room for it, and there to the run where it leaves least over.
+    fn seats(&mut self, rows: &mut [Row], count: u32) -> Vec<u32> {
+        let mut units = Vec::new();
+        let mut missing = count;
+        while missing > 0 {
+            let Some(run) = self.best_run(rows, missing) else { break };
+            let end = run.start.saturating_add(run.length.min(missing));
+            units.extend(run.start..end);
+            // Out at once: what is missing must not be looked for among them.
+            (run.start..end).for_each(|unit| self.free.remove(unit));
+            missing = missing.saturating_sub(run.length);
+        }
+        units.sort_unstable();
+        units
+    }
+
+    /// The run to take from for `missing` seats; its row will have to be counted again.
+    fn best_run(&self, rows: &mut [Row], missing: u32) -> Option<Run> {
+        let free = &self.free;
+        let longest_of = |row: &mut Row| {
+            let counted =
+                row.longest.unwrap_or_else(|| row.runs(free).map(|run| run.length).max().unwrap_or(0));
+            row.longest = Some(counted);
+            counted
+        };
+        let mut longest: Option<(usize, u32)> = None;
+        let mut fitting = None;
+        for (index, row) in rows.iter_mut().enumerate() {
+            let length = longest_of(row);
+            if length >= missing {
+                fitting = Some(index);
+                break;
+            }
+            if length > longest.map_or(0, |(_, length)| length) {
+                longest = Some((index, length));
             }
         }
+        let (index, at_least) = match fitting {
+            Some(index) => (index, missing),
+            None => longest?,
+        };
+        let row = rows.get_mut(index)?;
+        row.longest = None;
+        row.runs(free).filter(|run| run.length >= at_least).min_by_key(|run| (run.length, run.start))
     }
-    runs
+}
+
+impl Row {
+    /// The free seats of the row, side by side.
+    fn runs<'a>(&self, free: &'a UnitSet) -> impl Iterator<Item = Run> + 'a {
+        let end = self.first.saturating_add(self.seat_count);
+        let mut next = self.first;
+        std::iter::from_fn(move || {
+            let start = free.first_from(next).filter(|start| *start < end)?;
+            let stop = (start..end).find(|unit| !free.contains(*unit)).unwrap_or(end);
+            next = stop;
+            Some(Run { start, length: stop.saturating_sub(start) })
+        })
+    }
 }
 
 #[cfg(test)]
@@ -69,7 +153,7 @@ mod tests {
             seat_count: *seat_count,
             seat_labels: Vec::new(),
         };
-        SeatLayout { rows: rows.iter().enumerate().map(row).collect() }
+        SeatLayout::new(rows.iter().enumerate().map(row).collect())
     }
 
     fn free(capacity: u32, units: &[u32]) -> UnitSet {
@@ -144,6 +228,47 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+
+        #[test]
+        fn many_customers_get_disjoint_units_each_as_if_asking_alone(
+            rows in prop::collection::vec(1_u32..6, 1..5),
+            bits: u32,
+            counts in prop::collection::vec(1_u32..7, 1..8),
+        ) {
+            let rows = layout(&rows);
+            let capacity = rows.capacity();
+            let units: Vec<u32> = (1..=capacity).filter(|unit| bits >> (unit - 1) & 1 == 1).collect();
+            for layout in [Some(&rows), None] {
+                let mut left = free(capacity, &units);
+                let mut picker = Picker::new(layout, left.clone());
+                for count in &counts {
+                    let picked = picker.take(*count);
+                    prop_assert_eq!(&picked, &pick(layout, &left, *count));
+                    picked.into_iter().flatten().for_each(|unit| left.remove(unit));
+                }
+            }
+        }
+
+        #[test]
+        fn a_group_that_fits_in_a_row_is_never_split(
+            rows in prop::collection::vec(1_u32..12, 1..5),
+            bits: u64,
+            count in 1_u32..10,
+        ) {
+            let rows = layout(&rows);
+            let units: Vec<u32> = (1..=rows.capacity()).filter(|unit| bits >> (unit - 1) & 1 == 1).collect();
+            let set = free(rows.capacity(), &units);
+            let fits = rows.rows_from().any(|(first, row)| {
+                let seats: Vec<u32> = (first..first + row.seat_count).collect();
+                let count = usize::try_from(count).unwrap();
+                seats.windows(count).any(|window| window.iter().all(|unit| set.contains(*unit)))
+            });
+            if fits {
+                let picked = pick(Some(&rows), &set, count).unwrap();
+                prop_assert_eq!(rows.group_count(&picked), 1);
+                prop_assert!(picked.iter().all(|unit| set.contains(*unit)));
             }
         }
     }

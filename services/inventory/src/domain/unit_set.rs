@@ -77,6 +77,20 @@ impl UnitSet {
         }
     }
 
+    /// The first unit from `unit` on that is in it.
+    #[must_use]
+    pub fn first_from(&self, unit: u32) -> Option<u32> {
+        let index = unit.checked_sub(1)?;
+        let mut byte = usize::try_from(index / BITS_PER_BYTE).ok()?;
+        let mut bits = self.bytes.get(byte)? & (u8::MAX << (index % BITS_PER_BYTE));
+        while bits == 0 {
+            // Most of a busy sector is taken: bytes without a unit are passed over at once.
+            byte += 1 + self.bytes.get(byte + 1..)?.iter().position(|it| *it != 0)?;
+            bits = *self.bytes.get(byte)?;
+        }
+        Some(u32::try_from(byte).ok()? * BITS_PER_BYTE + bits.trailing_zeros() + 1)
+    }
+
     /// How many units are in it.
     #[must_use]
     pub fn count(&self) -> u32 {
@@ -143,6 +157,7 @@ mod tests {
             prop_assert_eq!(set.iter().collect::<BTreeSet<_>>(), expected.clone());
             prop_assert_eq!(usize::try_from(set.count()).unwrap(), expected.len());
             prop_assert!((0..80).all(|unit| set.contains(unit) == expected.contains(&unit)));
+            prop_assert!((1..80).all(|unit| set.first_from(unit) == expected.range(unit..).next().copied()));
             prop_assert_eq!(&UnitSet::from_bytes(set.as_bytes(), capacity), &set);
             prop_assert_eq!(UnitSet::full(capacity).without(&set), UnitSet::all_but(set.iter(), capacity));
         }

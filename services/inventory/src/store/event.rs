@@ -55,9 +55,10 @@ const LIST: &str = concat!(
        AND ($7::timestamptz IS NULL OR (start_time, event_id) > ($7, $8))
      ORDER BY start_time, event_id LIMIT $9"
 );
+// Also what is sold out: units that come back put it on sale again, with the pools it has then.
 const LIST_ON_SALE: &str =
-    "SELECT event_id FROM event WHERE state IN ('ON_SALE', 'PAUSED') ORDER BY event_id";
-const NOW_AND: &str = concat!("SELECT now() AS now, ", columns!(), " FROM event WHERE event_id = $1");
+    "SELECT event_id FROM event WHERE state IN ('ON_SALE', 'PAUSED', 'SOLD_OUT') ORDER BY event_id";
+const NOW_AND: &str = concat!("SELECT now() AS now, ", columns!(), " FROM event WHERE event_id = ANY ($1)");
 const GENERATED: &str = "UPDATE event SET generated_revision = $2
     WHERE event_id = $1 AND COALESCE(generated_revision, 0) < $2";
 const TIME_ZONES: &str = "SELECT name FROM pg_timezone_names";
@@ -139,8 +140,18 @@ pub async fn find(tx: &Transaction, event_id: EventId) -> Result<Option<Event>, 
 
 /// The event and the database's time.
 pub async fn find_now(tx: &Transaction, event_id: EventId) -> Result<Option<(Event, Timestamp)>, Error> {
-    let Some(row) = tx.query_opt(NOW_AND, &[&event_id.as_uuid()]).await? else { return Ok(None) };
-    Ok(Some((read(&row)?, time(&row, "now")?)))
+    Ok(find_all_now(tx, &[event_id]).await?.remove(&event_id))
+}
+
+/// The events with these ids, as far as there are, each with the database's time.
+pub async fn find_all_now(
+    tx: &Transaction,
+    event_ids: &[EventId],
+) -> Result<HashMap<EventId, (Event, Timestamp)>, Error> {
+    let ids: Vec<Uuid> = event_ids.iter().map(EventId::as_uuid).collect();
+    let rows = tx.query(NOW_AND, &[&ids]).await?;
+    let found = |row: &Row| read(row).and_then(|event| Ok((event.id, (event, time(row, "now")?))));
+    rows.iter().map(found).collect()
 }
 
 /// The event, locked until the transaction ends.

@@ -2,6 +2,7 @@
 //! they say becomes true only by a row in Postgres.
 
 use std::{
+    collections::HashSet,
     sync::{LazyLock, Mutex, PoisonError},
     time::Duration,
 };
@@ -18,8 +19,8 @@ use crate::{
 };
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new("take_units", include_str!("take.lua")));
-static TAKE_EXACTLY: LazyLock<Script> =
-    LazyLock::new(|| Script::new("take_exactly", include_str!("take_exactly.lua")));
+static TAKE_THESE: LazyLock<Script> =
+    LazyLock::new(|| Script::new("take_these", include_str!("take_these.lua")));
 static MARK: LazyLock<Script> = LazyLock::new(|| Script::new("mark_units", include_str!("mark.lua")));
 
 /// A pool nobody has written to for so long belongs to a sale that is over. Should it not, it is built again.
@@ -28,10 +29,8 @@ const LIFETIME_SECONDS: u64 = 7 * 24 * 60 * 60;
 /// What a pool answers to a request for units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// These were taken out of it, in rising order.
+    /// These were taken out of it, in rising order: all that were asked for, or as many as it has.
     Units(Vec<u32>),
-    /// It has too few, or not those. Nothing was taken.
-    Short,
     /// There is no such pool, or none that can be this sector's.
     Missing,
     /// Redis does not answer.
@@ -57,27 +56,26 @@ impl Pools {
         Self { redis, keys, patience, away_for, away_until: Mutex::new(None) }
     }
 
-    /// Takes the first `count` units out of the pool.
+    /// Takes the first `count` units out of the pool, or as many as it has.
     pub async fn take(&self, event_id: EventId, sector: &Sector, count: u32) -> Taken {
         let command = |key: Key| TAKE.call().key(&key).arg(count);
-        let wanted = usize::try_from(count).unwrap_or(usize::MAX);
         match self.run::<Option<Vec<u32>>>(event_id, sector.id, command).await {
             None => Taken::Away,
             // Somebody wrote a longer one: no unit of it can be trusted.
             Some(Some(units)) if units.iter().any(|unit| *unit > sector.capacity) => Taken::Missing,
-            Some(Some(units)) if units.len() == wanted => Taken::Units(units),
-            Some(Some(_fewer)) => Taken::Short,
+            Some(Some(units)) => Taken::Units(units),
             Some(None) => Taken::Missing,
         }
     }
 
-    /// Takes exactly `units` out of the pool.
-    pub async fn take_exactly(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) -> Taken {
-        let command = |key: Key| TAKE_EXACTLY.call().key(&key).arg(units);
-        match self.run::<Option<u8>>(event_id, sector_id, command).await {
+    /// Takes those of `units` out of the pool that it has.
+    pub async fn take_these(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) -> Taken {
+        let command = |key: Key| TAKE_THESE.call().key(&key).arg(units);
+        match self.run::<Option<HashSet<u32>>>(event_id, sector_id, command).await {
             None => Taken::Away,
-            Some(Some(1)) => Taken::Units(units.to_vec()),
-            Some(Some(_)) => Taken::Short,
+            Some(Some(missed)) => {
+                Taken::Units(units.iter().copied().filter(|unit| !missed.contains(unit)).collect())
+            }
             Some(None) => Taken::Missing,
         }
     }

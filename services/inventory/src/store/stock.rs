@@ -2,33 +2,38 @@
 
 use std::collections::HashMap;
 
-use onsale_storage::postgres::{Transaction, column};
+use onsale_storage::postgres::{Row, Transaction, column};
 use onsale_types::{EventId, SectorId, Timestamp};
 use uuid::Uuid;
 
-use super::{database_number, hold::read_units, number, time};
+use super::{hold::read_units, number, time};
 use crate::{
     domain::{
-        availability::{Availability, Stock},
+        counts::{Changes, Counts, CountsChange},
         event::{Event, Sector},
-        hold::HoldItem,
         unit_set::UnitSet,
     },
     error::Error,
 };
 
 const TAKEN_UNITS: &str = "SELECT unit FROM hold_unit WHERE sector_id = $1";
-const TAKEN_COUNTS: &str = "SELECT sector_id, count(*)::integer AS taken
-    FROM hold_unit WHERE sector_id = ANY ($1) GROUP BY sector_id";
-const SOLD_COUNTS: &str = "SELECT sector_id, sold_count FROM sector_sale WHERE event_id = $1";
-// Every hold that is made, and every one that ends, is one change. Counted, because a stored number would be one row that
-// every reservation of the event has to lock; and what is counted in a snapshot belongs to what is seen in it.
-const CHANGES: &str = "SELECT now() AS now, count(*) + count(*) FILTER (WHERE state <> 'HELD') AS changes
-    FROM hold WHERE event_id = $1";
-const SELL: &str = "UPDATE sector_sale SET sold_count = sold_count + $2 WHERE sector_id = $1
-    RETURNING sold_count = capacity AS is_full";
+const COUNTS: &str = "SELECT sector_id, capacity, taken_count, kept_count, sold_count, revision
+    FROM sector_sale WHERE event_id = $1";
+const COUNTS_OF: &str = "SELECT sector_id, capacity, taken_count, kept_count, sold_count, revision
+    FROM sector_sale WHERE sector_id = ANY ($1)";
+const NOW: &str = "SELECT now() AS now";
+// Locked in one order by everybody: two that change the same two sectors must not wait for each other.
+const CHANGE: &str = "WITH locked AS (
+        SELECT sector_id FROM sector_sale WHERE sector_id = ANY ($1) ORDER BY sector_id FOR UPDATE)
+    UPDATE sector_sale AS stock SET taken_count = stock.taken_count + change.taken,
+        kept_count = stock.kept_count + change.kept, sold_count = stock.sold_count + change.sold,
+        revision = stock.revision + 1
+    FROM locked JOIN unnest($1::uuid[], $2::integer[], $3::integer[], $4::integer[])
+        AS change (sector_id, taken, kept, sold) USING (sector_id)
+    WHERE stock.sector_id = locked.sector_id
+    RETURNING stock.sector_id, capacity, taken_count, kept_count, sold_count, revision";
 const IS_SOLD_OUT: &str = "SELECT NOT EXISTS (
-        SELECT FROM sector_sale WHERE event_id = $1 AND sold_count < capacity) AS is_sold_out";
+        SELECT FROM sector_sale WHERE event_id = $1 AND sold_count + kept_count < capacity) AS is_sold_out";
 
 /// The free units of `sector`.
 pub async fn free_units(tx: &Transaction, sector: &Sector) -> Result<UnitSet, Error> {
@@ -36,62 +41,58 @@ pub async fn free_units(tx: &Transaction, sector: &Sector) -> Result<UnitSet, Er
     Ok(UnitSet::all_but(taken, sector.capacity))
 }
 
-/// The revision of what is free in `event`, and the database's time. Rises with every change, whoever asks.
-pub async fn revision(tx: &Transaction, event: &Event) -> Result<(u64, Timestamp), Error> {
-    let row = tx.query_one(CHANGES, &[&event.id.as_uuid()]).await?;
-    let changes = u64::try_from(column::<i64>(&row, "changes")?).unwrap_or_default();
-    Ok((event.revision.saturating_add(changes), time(&row, "now")?))
+/// What is counted of the sectors of `event`; nothing while it is a draft without quotas.
+pub async fn counts(tx: &Transaction, event_id: EventId) -> Result<HashMap<SectorId, Counts>, Error> {
+    let rows = tx.query(COUNTS, &[&event_id.as_uuid()]).await?;
+    rows.iter().map(read_counts).collect()
 }
 
-/// What is free in `event`. Of one moment only if the transaction sees one moment.
-pub async fn availability(
-    tx: &Transaction,
-    event: &Event,
-    sectors: &[Sector],
-) -> Result<Availability, Error> {
-    let (revision, time) = revision(tx, event).await?;
-    let general: Vec<Uuid> =
-        sectors.iter().filter(|sector| sector.layout.is_none()).map(|sector| sector.id.as_uuid()).collect();
-    let mut taken: HashMap<Uuid, u32> = HashMap::new();
-    for row in tx.query(TAKEN_COUNTS, &[&general]).await? {
-        taken.insert(column(&row, "sector_id")?, number(&row, "taken")?);
+/// What is counted of `sectors`.
+pub async fn counts_of(tx: &Transaction, sectors: &[SectorId]) -> Result<HashMap<SectorId, Counts>, Error> {
+    if sectors.is_empty() {
+        return Ok(HashMap::new());
     }
-    let mut sold: HashMap<Uuid, u32> = HashMap::new();
-    for row in tx.query(SOLD_COUNTS, &[&event.id.as_uuid()]).await? {
-        sold.insert(column(&row, "sector_id")?, number(&row, "sold_count")?);
-    }
-    let mut stocks = Vec::with_capacity(sectors.len());
-    for sector in sectors {
-        let of = |counts: &HashMap<Uuid, u32>| counts.get(&sector.id.as_uuid()).copied().unwrap_or(0);
-        let free = match sector.layout {
-            Some(_) => Some(free_units(tx, sector).await?),
-            None => None,
-        };
-        let free_count =
-            free.as_ref().map_or_else(|| sector.capacity.saturating_sub(of(&taken)), UnitSet::count);
-        let held_count = sector.capacity.saturating_sub(free_count).saturating_sub(of(&sold));
-        stocks.push(Stock { sector_id: sector.id, capacity: sector.capacity, free_count, held_count, free });
-    }
-    Ok(Availability { event_id: event.id, revision, state: event.state, sectors: stocks, time })
+    let ids: Vec<Uuid> = sectors.iter().map(SectorId::as_uuid).collect();
+    let rows = tx.query(COUNTS_OF, &[&ids]).await?;
+    rows.iter().map(read_counts).collect()
 }
 
-/// Counts the units of `items` as sold. Whether one of their sectors has nothing left to sell.
-pub async fn sell(tx: &Transaction, items: &[HoldItem]) -> Result<bool, Error> {
-    let mut counts: Vec<(SectorId, i32)> = items
-        .iter()
-        .map(|item| (item.sector_id, database_number(u32::try_from(item.units.len()).unwrap_or(u32::MAX))))
-        .collect();
-    // In one order for everybody: two commits must not wait for each other.
-    counts.sort_unstable();
-    let mut any_full = false;
-    for (sector_id, count) in counts {
-        let row = tx.query_one(SELL, &[&sector_id.as_uuid(), &count]).await?;
-        any_full |= column::<bool>(&row, "is_full")?;
+/// Changes what is counted, and answers what it is then. Locks each sector until the transaction ends: to be called last.
+pub async fn change(tx: &Transaction, changes: &Changes) -> Result<HashMap<SectorId, Counts>, Error> {
+    if changes.is_empty() {
+        return Ok(HashMap::new());
     }
-    Ok(any_full)
+    let sectors: Vec<Uuid> = changes.keys().map(SectorId::as_uuid).collect();
+    let of = |pick: fn(&CountsChange) -> i32| -> Vec<i32> { changes.values().map(pick).collect() };
+    let (taken, kept, sold) = (of(|it| it.taken), of(|it| it.kept), of(|it| it.sold));
+    let rows = tx.query(CHANGE, &[&sectors, &taken, &kept, &sold]).await?;
+    rows.iter().map(read_counts).collect()
 }
 
-/// Whether every unit of the event is sold. Certain only while its row is locked.
+/// The revision of what is free in `event`, whose sectors are counted so. Rises with every change, whoever asks.
+#[must_use]
+pub fn revision(event: &Event, counts: &HashMap<SectorId, Counts>) -> u64 {
+    counts.values().fold(event.revision, |sum, it| sum.saturating_add(it.revision))
+}
+
+/// The database's time.
+pub async fn now(tx: &Transaction) -> Result<Timestamp, Error> {
+    time(&tx.query_one(NOW, &[]).await?, "now")
+}
+
+/// Whether nothing of the event is free or held. Certain only while its row is locked.
 pub async fn is_sold_out(tx: &Transaction, event_id: EventId) -> Result<bool, Error> {
     Ok(column(&tx.query_one(IS_SOLD_OUT, &[&event_id.as_uuid()]).await?, "is_sold_out")?)
+}
+
+fn read_counts(row: &Row) -> Result<(SectorId, Counts), Error> {
+    let revision = column::<i64>(row, "revision")?;
+    let counts = Counts {
+        capacity: number(row, "capacity")?,
+        taken: number(row, "taken_count")?,
+        kept: number(row, "kept_count")?,
+        sold: number(row, "sold_count")?,
+        revision: u64::try_from(revision).map_err(|_| Error::Stored { what: "revision", source: None })?,
+    };
+    Ok((SectorId::from_uuid(column(row, "sector_id")?), counts))
 }

@@ -1,5 +1,6 @@
 //! `CommitHold`, `ReleaseHold` and expiry: the ends of a hold.
 
+use futures_util::future::join_all;
 use onsale_proto::inventory::v1::{self as pb, HoldState};
 use onsale_testkit::wait_until;
 use tonic::Code;
@@ -51,7 +52,6 @@ async fn an_unknown_hold_and_malformed_ids_are_refused() {
     let world = World::start().await;
     let unknown = (Code::NotFound, "HOLD_NOT_FOUND".to_owned());
     assert_eq!(reason(world.commit(&request_id()).await), unknown);
-    assert_eq!(reason(world.release(&request_id()).await), unknown);
     let commit = world.internal.clone().commit_hold(world.as_claim(pb::CommitHoldRequest::default())).await;
     assert_eq!(fields(commit), ["request_id", "hold_id"]);
     let release =
@@ -60,18 +60,55 @@ async fn an_unknown_hold_and_malformed_ids_are_refused() {
 }
 
 #[tokio::test]
-async fn a_request_id_belongs_to_one_body() {
+async fn a_hold_that_is_released_before_it_is_made_cannot_be_made() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 5)]).await;
-    let first = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
-    let second = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
-    let message = pb::ReleaseHoldRequest { request_id: request_id(), hold_id: first.hold_id };
-    let release = |message| async { world.internal.clone().release_hold(world.as_claim(message)).await };
-    let answer = release(message.clone()).await.unwrap().into_inner();
-    assert_eq!(release(message.clone()).await.unwrap().into_inner(), answer);
-    let other = pb::ReleaseHoldRequest { hold_id: second.hold_id, ..message };
-    assert_eq!(reason(release(other).await), (Code::InvalidArgument, "REQUEST_ID_REUSED".to_owned()));
-    assert_eq!(world.taken().await, 1);
+    let message = a_reservation(&event, vec![count(&event, 0, 2)]);
+    let released = world.release(&message.hold_id).await.unwrap();
+    assert_eq!((released.state(), released.items.len()), (HoldState::Released, 0));
+    let late = world.reserve(message.clone()).await.unwrap().hold.unwrap();
+    assert_eq!((late.state(), late.items.len()), (HoldState::Released, 0));
+    assert_eq!(late.customer_id, message.customer_id);
+    assert_eq!(reason(world.commit(&message.hold_id).await).1, "HOLD_RELEASED");
+    assert_eq!((world.taken().await, world.counts(&event).await), (0, (5, 0)));
+    assert_eq!(numbers(&world.hold(&event, vec![count(&event, 0, 5)]).await.unwrap(), 0), [1, 2, 3, 4, 5]);
+}
+
+#[tokio::test]
+async fn a_release_beside_the_reservation_leaves_nothing_held() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 200)]).await;
+    let both = (0..40).map(|_| async {
+        let message = a_reservation(&event, vec![count(&event, 0, 2)]);
+        let hold_id = message.hold_id.clone();
+        let (reserved, released) = tokio::join!(world.reserve(message), world.release(&hold_id));
+        reserved.unwrap();
+        assert_eq!(released.unwrap().state(), HoldState::Released);
+    });
+    join_all(both).await;
+    assert_eq!((world.taken().await, world.counts(&event).await), (0, (200, 0)));
+}
+
+#[tokio::test]
+async fn a_hold_that_many_want_to_end_ends_once() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("A", 5)]).await;
+    for _ in 0..5 {
+        let hold = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
+        let ends =
+            (0..20).map(|number| {
+                let (world, hold_id) = (&world, &hold.hold_id);
+                async move {
+                    if number % 2 == 0 { world.commit(hold_id).await } else { world.release(hold_id).await }
+                }
+            });
+        let ends = join_all(ends).await;
+        let served: Vec<HoldState> = ends.iter().flatten().map(pb::Hold::state).collect();
+        assert_eq!(served.len(), 10, "all of one kind are served, none of the other");
+        assert!(served.iter().all(|state| *state == served[0]));
+    }
+    let sold = world.number("SELECT sum(sold_count) AS count FROM sector_sale", &[]).await;
+    assert_eq!(world.taken().await, sold);
 }
 
 #[tokio::test]

@@ -1,13 +1,39 @@
-//! The service stands: it opens its stores, says that it is ready, and stops when asked to.
+//! The service stands: it opens its stores, says that it is ready, and stops when asked to; without a key it does not.
 
-use onsale_testkit::service;
+use onsale_testkit::{service::TestService, wait_until};
+
+use crate::support::{SOON, World, required};
 
 #[tokio::test]
 async fn it_is_ready_on_real_stores_and_drains_cleanly() {
-    service::assert_starts_and_drains(
-        onsale_inventory::SERVICE,
-        onsale_inventory::DEFAULTS,
-        onsale_inventory::build,
-    )
+    let world = World::start().await;
+    wait_until("the service is ready", SOON, || async {
+        world.service.server.readiness().verdict().is_ready()
+    })
     .await;
+    let drained = world.service.server.shutdown().await;
+    assert!(drained.is_clean(), "{drained:?}");
+}
+
+#[tokio::test]
+async fn it_does_not_start_without_a_key_and_a_page_for_invitations() {
+    let wrongs = [
+        ("INVITATIONS__SIGNING_KEY", ""),
+        ("INVITATIONS__SIGNING_KEY", "no key"),
+        ("INVITATIONS__ACCEPT_PAGE", ""),
+        ("INVITATIONS__ACCEPT_PAGE", "ftp://tickets.test"),
+        ("INVITATIONS__ACCEPT_PAGE", "https://tickets.test/#here"),
+        ("QUOTAS__RETURN_EVERY", "0s"),
+    ];
+    for wrong in wrongs {
+        let settings: Vec<_> = required().into_iter().chain([wrong]).collect();
+        let started = TestService::start_with(
+            onsale_inventory::SERVICE,
+            onsale_inventory::DEFAULTS,
+            &settings,
+            onsale_inventory::build,
+        );
+        let error = started.await.err().unwrap_or_else(|| panic!("{wrong:?} was taken")).to_string();
+        assert!(error.to_uppercase().replace('.', "__").contains(wrong.0), "{error}");
+    }
 }

@@ -1,8 +1,9 @@
 //! What the tests share: a running service, calls with a token, and a look into its stores.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
 use onsale_inventory::store::keys::Keys;
+use onsale_kit::auth::SigningKey;
 use onsale_proto::{
     EventPayload,
     auth::v1::Role,
@@ -29,6 +30,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) const ORGANIZER: &str = "organizer-one";
 
+/// Where invitations are accepted.
+pub(crate) const ACCEPT_PAGE: &str = "https://tickets.example.test/invitation";
+
 /// A running service and what tests ask of it.
 pub(crate) struct World {
     pub(crate) service: TestService,
@@ -45,10 +49,11 @@ impl World {
     }
 
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let settings: Vec<_> = required().into_iter().chain(settings.iter().copied()).collect();
         let service = TestService::start_with(
             onsale_inventory::SERVICE,
             onsale_inventory::DEFAULTS,
-            settings,
+            &settings,
             onsale_inventory::build,
         );
         Self::around(service.await.unwrap()).await
@@ -62,11 +67,16 @@ impl World {
     }
 
     pub(crate) async fn start_on(stores: TestStores) -> Self {
+        Self::start_on_with(stores, &[]).await
+    }
+
+    pub(crate) async fn start_on_with(stores: TestStores, settings: &[(&str, &str)]) -> Self {
+        let settings: Vec<_> = required().into_iter().chain(settings.iter().copied()).collect();
         let service = TestService::start_on(
             onsale_inventory::SERVICE,
             onsale_inventory::DEFAULTS,
             stores,
-            &[],
+            &settings,
             onsale_inventory::build,
         );
         Self::around(service.await.unwrap()).await
@@ -205,7 +215,13 @@ impl World {
     }
 }
 
-fn with_token<T>(message: T, token: &str) -> Request<T> {
+/// The settings without which it does not start.
+pub(crate) fn required() -> [(&'static str, &'static str); 2] {
+    static KEY: LazyLock<String> = LazyLock::new(|| SigningKey::generate().unwrap());
+    [("INVITATIONS__SIGNING_KEY", KEY.as_str()), ("INVITATIONS__ACCEPT_PAGE", ACCEPT_PAGE)]
+}
+
+pub(crate) fn with_token<T>(message: T, token: &str) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
     request

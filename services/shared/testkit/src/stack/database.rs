@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 use tokio_postgres::Client;
 
 use super::Error;
-use super::postgres_server::{connect, database_url};
+use super::postgres_server::{PostgresServer, connect, database_url};
 
 /// Serializes the making of the template over all processes of a run. Any number will do; it must only be one.
 const TEMPLATE_LOCK: i64 = 0x006f_6e73_616c_6501;
@@ -25,6 +25,8 @@ pub struct TestDatabase {
     /// The database's name.
     pub name: String,
     address: SocketAddr,
+    /// Whether it goes with this handle.
+    is_owned: bool,
 }
 
 impl TestDatabase {
@@ -34,7 +36,23 @@ impl TestDatabase {
         let name = format!("test_{}", uuid::Uuid::now_v7().simple());
         let client = admin(address).await?;
         execute(&client, &format!("CREATE DATABASE {name} TEMPLATE {template}")).await?;
-        Ok(Self { url: database_url(address, &name), name, address })
+        Ok(Self { url: database_url(address, &name), name, address, is_owned: true })
+    }
+
+    /// The same on a server of one test's own, for a test that breaks it. The database goes with the server.
+    pub async fn create_on(server: &PostgresServer) -> Result<Self, Error> {
+        let (address, name) = (server.address(), "test".to_owned());
+        execute(&admin(address).await?, &format!("CREATE DATABASE {name}")).await?;
+        let url = database_url(address, &name);
+        migrate_all(&url).await?;
+        Ok(Self { url, name, address, is_owned: false })
+    }
+
+    /// The same database for another process of the same test. It goes with the first handle.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        let Self { url, name, address, .. } = self;
+        Self { url: url.clone(), name: name.clone(), address: *address, is_owned: false }
     }
 
     /// The door's settings for `schema` of this database.
@@ -52,6 +70,9 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
+        if !self.is_owned {
+            return;
+        }
         // On a thread of its own: the test's runtime is ending.
         static REMOVER: OnceLock<mpsc::Sender<(SocketAddr, String)>> = OnceLock::new();
         let remover = REMOVER.get_or_init(|| {

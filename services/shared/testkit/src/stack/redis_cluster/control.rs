@@ -82,6 +82,11 @@ impl RedisCluster {
         self.signal(node, Signal::Continue)
     }
 
+    /// Lets every frozen node run on.
+    pub fn thaw_all(&self) -> Result<(), Error> {
+        self.running().try_for_each(|(index, _)| self.thaw(index))
+    }
+
     /// Cuts the replica of `key`'s master off from what is written from now on, and freezes it. Kill the master, then
     /// thaw the replica: it takes over without those writes, as in a failover that loses acknowledged ones.
     pub async fn cut_off_replica_of(&self, key: &str) -> Result<NodeIndex, Error> {

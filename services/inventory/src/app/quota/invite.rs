@@ -1,0 +1,97 @@
+//! `InviteToQuota`: promises units to people and mails each a token, all or none.
+
+use std::collections::HashSet;
+
+use onsale_proto::inventory::v1 as pb;
+use onsale_storage::{idempotency::Request, messaging::NewEvent, postgres::Transaction};
+use onsale_types::{InvitationId, OrganizerId, QuotaId};
+
+use super::{super::App, event_now};
+use crate::{
+    convert,
+    domain::{
+        event::{Event, EventState, IllegalMove},
+        invitation::{Invitation, Invitee},
+        quota::{Exhausted, Quota},
+    },
+    error::Error,
+    metrics, store,
+};
+
+impl App {
+    /// Invites people to a quota of `organizer_id`.
+    pub async fn invite_to_quota(
+        &self,
+        request: &Request<'_>,
+        organizer_id: OrganizerId,
+        quota_id: QuotaId,
+        invitees: &[Invitee],
+    ) -> Result<pb::InviteToQuotaResponse, Error> {
+        self.once("invite to quota", request, |tx| async move {
+            // The event is not locked: whose it is stays, and what else may change harms no promise.
+            let (mut quota, event) = lock_own_quota(&tx, quota_id, organizer_id).await?;
+            convert::check_invitees(invitees, event.details.units_per_customer_max)?;
+            let invitees: Vec<_> = invitees.iter().map(|it| (InvitationId::generate(), it)).collect();
+            let invitations = store::invitation::insert(&tx, quota_id, &invitees).await?;
+            let new_ids: HashSet<InvitationId> = invitees.iter().map(|(id, _)| *id).collect();
+            let new = invitations.iter().zip(&invitees).filter(|(it, _)| new_ids.contains(&it.id));
+            let new: Vec<(&Invitation, &Invitee)> = new.map(|(it, (_, invitee))| (it, *invitee)).collect();
+            let promised = new.iter().map(|(it, _)| it.unit_count).fold(0, u32::saturating_add);
+            quota
+                .promise(promised)
+                .map_err(|Exhausted { free_count }| Error::QuotaExhausted { quota_id, free_count })?;
+            store::quota::save(&tx, &quota).await?;
+            self.tell_invited(&tx, &event, &quota, &new).await?;
+            Ok(pb::InviteToQuotaResponse {
+                invitations: invitations.iter().map(|it| convert::invitation(it, &quota)).collect(),
+                quota: Some(convert::quota(&quota)),
+            })
+        })
+        .await
+    }
+
+    /// One `quota.invitation` for each new invitation, in `tx`.
+    async fn tell_invited(
+        &self,
+        tx: &Transaction,
+        event: &Event,
+        quota: &Quota,
+        new: &[(&Invitation, &Invitee)],
+    ) -> Result<(), Error> {
+        let offer = self.offer_of(tx, event).await?;
+        let sector = offer.sectors.iter().find(|sector| sector.id == quota.sector_id);
+        let sector = sector.ok_or(Error::SectorNotFound { sector_id: quota.sector_id })?;
+        let mut events = Vec::with_capacity(new.len());
+        for (invitation, invitee) in new {
+            let accept_url = self.invitation_tokens.accept_url(invitation, quota)?;
+            let locale = &invitee.locale;
+            let payload = convert::quota_invitation(event, sector, quota, invitation, locale, accept_url);
+            events.push(NewEvent::new(invitation.id, &payload));
+        }
+        self.stores.outbox.append(tx, &events).await?;
+        let count = new.len();
+        tx.after_commit(move || metrics::invited(count));
+        Ok(())
+    }
+}
+
+/// The quota, locked, and its event, if `organizer_id` may invite to it now.
+async fn lock_own_quota(
+    tx: &Transaction,
+    quota_id: QuotaId,
+    organizer_id: OrganizerId,
+) -> Result<(Quota, Event), Error> {
+    let not_found = || Error::QuotaNotFound { quota_id };
+    let quota = store::quota::lock(tx, quota_id).await?.ok_or_else(not_found)?;
+    let (event, now) = event_now(tx, quota.event_id).await?;
+    if event.organizer_id != organizer_id {
+        return Err(not_found());
+    }
+    if !quota.is_open_at(now) {
+        return Err(Error::QuotaReturned { quota_id });
+    }
+    if event.state == EventState::Ended {
+        return Err(IllegalMove { state: event.state }.into());
+    }
+    Ok((quota, event))
+}

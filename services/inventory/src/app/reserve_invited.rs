@@ -1,0 +1,186 @@
+//! `ReserveUnits` with an invitation: the units come from its quota, which is locked meanwhile. Idempotent by the hold's id.
+
+use std::collections::HashMap;
+
+use onsale_proto::inventory::v1 as pb;
+use onsale_storage::postgres::Transaction;
+use onsale_types::SectorId;
+
+use super::{
+    App, ReserveUnits,
+    quota::{event_now, tokens::InvitationClaims},
+    views::Step,
+};
+use crate::{
+    convert,
+    domain::{
+        counts::{self, Changes, Counts, CountsChange},
+        event::{Event, EventState, Sector},
+        hold::{Hold, HoldItem, HoldState, Invited, Wanted, check_selections},
+        invitation::Invitation,
+        pick::pick,
+        quota::Quota,
+    },
+    error::Error,
+    store,
+};
+
+/// A hold of an invitee.
+struct Made {
+    event: Event,
+    hold: Hold,
+    /// What it made of the counts; nothing when it was there before.
+    counts: HashMap<SectorId, Counts>,
+}
+
+impl Made {
+    fn before(event: Event, hold: Hold) -> Self {
+        Self { event, hold, counts: HashMap::new() }
+    }
+}
+
+impl App {
+    /// Sets units of the invitation's quota aside, all or none.
+    pub(super) async fn reserve_invited(
+        &self,
+        command: &ReserveUnits,
+        token: &str,
+    ) -> Result<pb::ReserveUnitsResponse, Error> {
+        let named = self.invitation_tokens.read(token)?;
+        if named.event_id != command.event_id {
+            return Err(Error::InvitationTokenInvalid);
+        }
+        let named = &named;
+        let made = self
+            .stores
+            .postgres
+            .transaction("reserve invited units", |tx| async move {
+                let quota = store::quota::lock(&tx, named.quota_id).await?;
+                let quota = quota.ok_or(Error::InvitationTokenInvalid)?;
+                self.hold_invited(&tx, command, named, quota).await
+            })
+            .await?;
+        for (sector_id, counts) in made.counts {
+            // What is free is as it was.
+            self.views.follow(sector_id, counts.revision, Step::default());
+        }
+        Ok(convert::reserved(&made.event, &made.hold))
+    }
+
+    /// The hold, with units of the locked `quota`.
+    async fn hold_invited(
+        &self,
+        tx: &Transaction,
+        command: &ReserveUnits,
+        named: &InvitationClaims,
+        mut quota: Quota,
+    ) -> Result<Made, Error> {
+        let ReserveUnits { hold_id, event_id, customer_id, .. } = *command;
+        let InvitationClaims { invitation_id, quota_id, .. } = *named;
+        let invited = Invited { quota_id, invitation_id };
+        let (event, now) = event_now(tx, event_id).await?;
+        if let Some(hold) = store::hold::find(tx, &[hold_id]).await?.remove(&hold_id) {
+            return Ok(Made::before(event, same(command, invited, hold)?));
+        }
+        let found = store::invitation::lock(tx, invitation_id).await?;
+        let mut invitation = found.ok_or(Error::InvitationTokenInvalid)?;
+        invitation
+            .check_use(customer_id, &quota, now)
+            .map_err(|fault| Error::Invitation { invitation_id, fault })?;
+        check_state(&event)?;
+        let offer = self.offer_of(tx, &event).await?;
+        let sectors = check_selections(&offer.sectors, offer.units_per_customer_max, &command.selections)
+            .map_err(convert::selection_fault)?;
+        let (sector, wanted) = one_selection(command, &sectors, &quota, &invitation)?;
+        let units = choose(tx, &quota, sector, wanted).await?;
+        let hold = Hold {
+            id: hold_id,
+            event_id,
+            customer_id,
+            state: HoldState::Held,
+            items: vec![HoldItem::new(sector, &units)?],
+            invited: Some(invited),
+            create_time: now,
+            expire_time: store::hold::expire_time(now, command.release_after),
+        };
+        if !store::hold::insert(tx, &[&hold]).await?.contains(&hold_id) {
+            // Made a moment ago with another invitation, or without one; or released before it was made.
+            let found = store::hold::find(tx, &[hold_id]).await?.remove(&hold_id);
+            let hold = found.ok_or(Error::HoldNotFound { hold_id })?;
+            return Ok(Made::before(event, same(command, invited, hold)?));
+        }
+        store::quota::give(tx, &quota, hold_id, &units).await?;
+        quota.hold(wanted.count());
+        invitation.hold(hold_id);
+        store::invitation::save(tx, &invitation).await?;
+        store::quota::save(tx, &quota).await?;
+        let mut changes = Changes::new();
+        counts::add(&mut changes, [&hold], CountsChange::INVITED);
+        let counts = store::stock::change(tx, &changes).await?;
+        Ok(Made { event, hold, counts })
+    }
+}
+
+/// Who is invited need not wait for the sale to begin, and does not mind that the public finds nothing.
+fn check_state(event: &Event) -> Result<(), Error> {
+    match event.state {
+        EventState::OnSale | EventState::SoldOut => Ok(()),
+        EventState::Draft | EventState::Paused | EventState::Ended => {
+            Err(Error::NotOnSale { state: event.state, on_sale_time: None })
+        }
+    }
+}
+
+/// The one selection that an invitation allows: of its quota's sector, and not too many.
+fn one_selection<'a>(
+    command: &'a ReserveUnits,
+    sectors: &[&'a Sector],
+    quota: &Quota,
+    invitation: &Invitation,
+) -> Result<(&'a Sector, &'a Wanted), Error> {
+    let selected: Vec<_> = command.selections.iter().zip(sectors).collect();
+    if let Some(index) = selected.iter().position(|(selection, _)| selection.sector_id != quota.sector_id) {
+        return Err(convert::invited_selection(index).into());
+    }
+    let Some((selection, sector)) = selected.first() else {
+        return Err(convert::invalid("selections", "must be one").into());
+    };
+    if selection.wanted.count() > invitation.unit_count {
+        let message = format!("more than {} units, which the invitation allows", invitation.unit_count);
+        return Err(convert::invalid("selections", message).into());
+    }
+    Ok((sector, &selection.wanted))
+}
+
+/// Units that the locked quota keeps: the best there are, or exactly those wanted.
+async fn choose(
+    tx: &Transaction,
+    quota: &Quota,
+    sector: &Sector,
+    wanted: &Wanted,
+) -> Result<Vec<u32>, Error> {
+    let kept = store::quota::kept_units(tx, quota, sector).await?;
+    let best = pick(sector.layout.as_ref(), &kept, wanted.count());
+    match wanted {
+        Wanted::Count(_) => {
+            best.ok_or(Error::NotEnoughUnits { sector_id: sector.id, free_count: kept.count() })
+        }
+        Wanted::Units(units) => {
+            let taken: Vec<u32> = units.iter().copied().filter(|unit| !kept.contains(*unit)).collect();
+            if taken.is_empty() {
+                return Ok(units.clone());
+            }
+            Err(Error::UnitsTaken { sector_id: sector.id, taken, alternatives: best.unwrap_or_default() })
+        }
+    }
+}
+
+/// The hold, if it is what `command` asks for, or was released before it was made.
+fn same(command: &ReserveUnits, invited: Invited, hold: Hold) -> Result<Hold, Error> {
+    let ReserveUnits { event_id, customer_id, hold_id, .. } = *command;
+    if hold.is_nobodys() {
+        return Ok(hold.released_for(event_id, customer_id));
+    }
+    let is_same = hold.invited == Some(invited) && hold.answers(event_id, customer_id, &command.selections);
+    if is_same { Ok(hold) } else { Err(Error::HoldIdReused { hold_id }) }
+}

@@ -1,0 +1,269 @@
+//! One transaction for the reservations of a batch: the units first, then the holds of those who got all of theirs, then what
+//! is counted. Whoever got only a part gives it back before anybody can see it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use onsale_storage::postgres::Transaction;
+use onsale_types::{EventId, HoldId, SectorId, Timestamp};
+
+use super::{
+    App,
+    propose::{Origin, Proposals},
+    reserve_units::{Reserved, Reserving},
+    views::Step,
+};
+use crate::{
+    convert,
+    domain::{
+        counts::{self, Changes, Counts, CountsChange},
+        event::Event,
+        hold::{Hold, HoldItem, HoldState},
+    },
+    error::Error,
+    store::{self, hold::HoldUnit},
+};
+
+/// What a batch came to.
+pub(super) struct Written {
+    /// Of each item, in order.
+    pub(super) answers: Vec<Result<Reserved, Error>>,
+    /// The items with a new hold.
+    new: HashSet<usize>,
+    /// The units that others have.
+    taken: HashSet<(SectorId, u32)>,
+    /// What the new holds made of the counts.
+    counts: HashMap<SectorId, Counts>,
+}
+
+/// What the database says of the events of a batch.
+type Events = HashMap<EventId, (Event, Timestamp)>;
+
+impl App {
+    /// Writes the holds of the batch.
+    pub(super) async fn write_holds(
+        &self,
+        items: &[Reserving],
+        proposals: &[Proposals],
+    ) -> Result<Written, Error> {
+        let postgres = &self.stores.postgres;
+        postgres.transaction("reserve units", |tx| async move { write(&tx, items, proposals).await }).await
+    }
+
+    /// After the commit: the pools and the views follow.
+    pub(super) async fn settle(&self, items: &[Reserving], proposals: &[Proposals], written: &Written) {
+        let mut taken: BTreeMap<(EventId, SectorId), (Vec<u32>, Vec<u32>)> = BTreeMap::new();
+        for (index, (item, proposals)) in items.iter().zip(proposals).enumerate() {
+            for proposal in proposals.iter().flatten().filter(|_| written.new.contains(&index)) {
+                let key = (item.command.event_id, proposal.flight.sector_id);
+                let (all, unasked) = taken.entry(key).or_default();
+                all.extend(&proposal.flight.units);
+                if proposal.origin == Origin::Other {
+                    unasked.extend(&proposal.flight.units);
+                }
+            }
+        }
+        for ((event_id, sector_id), (all, unasked)) in taken {
+            if let Some(counts) = written.counts.get(&sector_id) {
+                self.views.follow(sector_id, counts.revision, Step { taken: all, freed: Vec::new() });
+            }
+            self.pools.take_out(event_id, sector_id, &unasked).await;
+        }
+        let is_in_vain = |index: usize, unit: (SectorId, u32)| {
+            !written.new.contains(&index) && !written.taken.contains(&unit)
+        };
+        self.hand_back(items, proposals, is_in_vain).await;
+    }
+
+    /// What was taken out of the pools and `is_in_vain` goes back.
+    pub(super) async fn hand_back(
+        &self,
+        items: &[Reserving],
+        proposals: &[Proposals],
+        is_in_vain: impl Fn(usize, (SectorId, u32)) -> bool,
+    ) {
+        let mut units: BTreeMap<(EventId, SectorId), Vec<u32>> = BTreeMap::new();
+        for (index, (item, proposals)) in items.iter().zip(proposals).enumerate() {
+            for proposal in proposals.iter().flatten().filter(|it| it.origin == Origin::Redis) {
+                let sector_id = proposal.flight.sector_id;
+                let returned =
+                    proposal.flight.units.iter().filter(|unit| is_in_vain(index, (sector_id, **unit)));
+                units.entry((item.command.event_id, sector_id)).or_default().extend(returned);
+            }
+        }
+        for ((event_id, sector_id), units) in units {
+            self.pools.put_back(event_id, sector_id, &units).await;
+        }
+    }
+}
+
+async fn write(tx: &Transaction, items: &[Reserving], proposals: &[Proposals]) -> Result<Written, Error> {
+    let events = store::event::find_all_now(tx, &event_ids(items)).await?;
+    let mut candidates = candidates(items, proposals, &events)?;
+    let wanted = store::hold::units_of(candidates.values());
+    let got = store::hold::insert_units(tx, &wanted).await?;
+    let lost: Vec<HoldUnit> = wanted.iter().copied().filter(|unit| !got.contains(unit)).collect();
+    let losers: HashSet<HoldId> = lost.iter().map(|(_, _, hold_id)| *hold_id).collect();
+    let winners: Vec<&Hold> = candidates.values().filter(|hold| !losers.contains(&hold.id)).collect();
+    let new = store::hold::insert(tx, &winners).await?;
+    // The others have a part, or were there before.
+    candidates.retain(|_, hold| new.contains(&hold.id));
+    let in_vain: Vec<HoldUnit> = got.into_iter().filter(|(_, _, id)| !new.contains(id)).collect();
+    store::hold::delete_units(tx, &in_vain).await?;
+    let mut changes = Changes::new();
+    counts::add(&mut changes, candidates.values(), CountsChange::TAKEN);
+    let counts = store::stock::change(tx, &changes).await?;
+    let mut written = Written {
+        answers: Vec::with_capacity(items.len()),
+        new: candidates.keys().copied().collect(),
+        taken: lost.iter().map(|(sector_id, unit, _)| (*sector_id, *unit)).collect(),
+        counts,
+    };
+    let mut others = answer_others(tx, items, proposals, &events, &written).await?;
+    for index in 0..items.len() {
+        let answer = match candidates.get(&index) {
+            Some(hold) => reserved(&events, hold),
+            None => others.remove(&index).unwrap_or(Ok(Reserved::Again(Vec::new()))),
+        };
+        written.answers.push(answer);
+    }
+    Ok(written)
+}
+
+/// The holds to be made, by item: of those who may reserve, and for whom something was proposed in every sector. Of two
+/// that ask for the same hold one is left to the next batch.
+fn candidates(
+    items: &[Reserving],
+    proposals: &[Proposals],
+    events: &Events,
+) -> Result<BTreeMap<usize, Hold>, Error> {
+    let mut candidates = BTreeMap::new();
+    let mut seen = HashSet::new();
+    for (index, (item, proposals)) in items.iter().zip(proposals).enumerate() {
+        let Some((event, now)) = events.get(&item.command.event_id) else { continue };
+        if !event.is_selling_at(*now)
+            || proposals.iter().any(Option::is_none)
+            || !seen.insert(item.command.hold_id)
+        {
+            continue;
+        }
+        let proposed = item.wanted().zip(proposals.iter().flatten());
+        let new = proposed.map(|((sector, _), proposal)| HoldItem::new(sector, &proposal.flight.units));
+        let hold = Hold {
+            id: item.command.hold_id,
+            event_id: item.command.event_id,
+            customer_id: item.command.customer_id,
+            state: HoldState::Held,
+            items: new.collect::<Result<_, _>>()?,
+            invited: None,
+            create_time: *now,
+            expire_time: store::hold::expire_time(*now, item.command.release_after),
+        };
+        candidates.insert(index, hold);
+    }
+    Ok(candidates)
+}
+
+/// The answers to all who have no new hold. That somebody asks for the second time comes first: a repeat must be answered
+/// also when nothing is left.
+async fn answer_others(
+    tx: &Transaction,
+    items: &[Reserving],
+    proposals: &[Proposals],
+    events: &Events,
+    written: &Written,
+) -> Result<HashMap<usize, Result<Reserved, Error>>, Error> {
+    let others: Vec<(usize, &Reserving)> =
+        items.iter().enumerate().filter(|(index, _)| !written.new.contains(index)).collect();
+    let ids: Vec<HoldId> = others.iter().map(|(_, item)| item.command.hold_id).collect();
+    let holds = store::hold::find(tx, &ids).await?;
+    let lacking: Vec<SectorId> = others
+        .iter()
+        .flat_map(|(index, item)| lacking(item, proposals.get(*index)).map(|(sector_id, _)| sector_id))
+        .filter(|sector_id| !written.counts.contains_key(sector_id))
+        .collect();
+    let mut counts = store::stock::counts_of(tx, &lacking).await?;
+    counts.extend(&written.counts);
+    let mut answers = HashMap::new();
+    for (index, item) in others {
+        let hold_id = item.command.hold_id;
+        let answer = match events.get(&item.command.event_id) {
+            None => Err(Error::EventNotFound { event_id: item.command.event_id }),
+            Some(_) if written.new_has(items, hold_id) => Ok(Reserved::Again(Vec::new())),
+            Some((event, now)) => match holds.get(&hold_id).cloned() {
+                Some(hold) => as_it_is(event, item, hold),
+                None => refusal(event, *now, item, proposals.get(index), &counts, &written.taken),
+            },
+        };
+        answers.insert(index, answer);
+    }
+    Ok(answers)
+}
+
+impl Written {
+    /// Whether an item of this batch has just made the hold: whoever asked for the same one finds it next time.
+    fn new_has(&self, items: &[Reserving], hold_id: HoldId) -> bool {
+        self.new.iter().any(|index| items.get(*index).is_some_and(|item| item.command.hold_id == hold_id))
+    }
+}
+
+/// A hold from before, if it is what is asked for.
+fn as_it_is(event: &Event, item: &Reserving, hold: Hold) -> Result<Reserved, Error> {
+    let command = &item.command;
+    if hold.is_nobodys() {
+        let released = hold.released_for(command.event_id, command.customer_id);
+        return Ok(Reserved::Hold(Box::new(convert::reserved(event, &released))));
+    }
+    if hold.answers(command.event_id, command.customer_id, &command.selections) {
+        Ok(Reserved::Hold(Box::new(convert::reserved(event, &hold))))
+    } else {
+        Err(Error::HoldIdReused { hold_id: command.hold_id })
+    }
+}
+
+/// Why an item has no hold, or that it may try again.
+fn refusal(
+    event: &Event,
+    now: Timestamp,
+    item: &Reserving,
+    proposals: Option<&Proposals>,
+    counts: &HashMap<SectorId, Counts>,
+    taken: &HashSet<(SectorId, u32)>,
+) -> Result<Reserved, Error> {
+    if !event.is_selling_at(now) {
+        let on_sale_time = event.details.on_sale_time.filter(|begin| *begin > now);
+        return Err(Error::NotOnSale { state: event.state, on_sale_time });
+    }
+    // Counted after the holds of this batch: whoever is short now is short by what Postgres says.
+    for (sector_id, count) in lacking(item, proposals) {
+        let free_count = counts.get(&sector_id).map_or(0, Counts::free);
+        if free_count < count {
+            return Err(Error::NotEnoughUnits { sector_id, free_count });
+        }
+    }
+    let short = lacking(item, proposals).map(|(sector_id, _)| (sector_id, 0));
+    let units = proposals.into_iter().flatten().flatten().flat_map(|proposal| {
+        let sector_id = proposal.flight.sector_id;
+        proposal.flight.units.iter().map(move |unit| (sector_id, *unit))
+    });
+    Ok(Reserved::Again(short.chain(units.filter(|unit| taken.contains(unit))).collect()))
+}
+
+/// The sectors for which nothing was proposed, and how much was wanted.
+fn lacking<'a>(
+    item: &'a Reserving,
+    proposals: Option<&'a Proposals>,
+) -> impl Iterator<Item = (SectorId, u32)> + 'a {
+    let proposed = proposals.into_iter().flatten();
+    let each = item.wanted().zip(proposed).filter(|(_, proposal)| proposal.is_none());
+    each.map(|((sector, wanted), _)| (sector.id, wanted.count()))
+}
+
+fn reserved(events: &Events, hold: &Hold) -> Result<Reserved, Error> {
+    let (event, _) = events.get(&hold.event_id).ok_or(Error::EventNotFound { event_id: hold.event_id })?;
+    Ok(Reserved::Hold(Box::new(convert::reserved(event, hold))))
+}
+
+fn event_ids(items: &[Reserving]) -> Vec<EventId> {
+    let ids: HashSet<EventId> = items.iter().map(|item| item.command.event_id).collect();
+    ids.into_iter().collect()
+}
