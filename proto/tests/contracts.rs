@@ -53,7 +53,7 @@ const DESIGNED: [(&str, &str, &[&str]); 17] = [
     (INVENTORY, "QuotaService", &["CreateQuota", "InviteToQuota", "ListQuotas", "AcceptInvitation"]),
     (INVENTORY, "InventoryInternalService", &["ReserveUnits", "CommitHold", "ReleaseHold"]),
     (CLAIM, "ClaimService", &["CreateClaim", "GetClaim", "ListClaims", "ReleaseClaim"]),
-    (CLAIM, "ClaimInternalService", &["ConfirmClaim"]),
+    (CLAIM, "ClaimInternalService", &["ConfirmClaim", "ExtendClaim"]),
     (PAYMENT, "PaymentService", &["CreatePayment", "GetPayment", "WatchPayment", "RefundPayment"]),
     (PAYMENT, "PaymentInternalService", &["HandleWebhook"]),
     (TICKETING, "TicketService", &["ListTickets", "GetTicket", "TransferTicket", "CheckInTicket"]),

@@ -1,32 +1,35 @@
 //! The use cases. Each orders its steps, owns its transactions, and leaves every decision to the domain.
 //!
 //! What holds between the steps, whatever dies in between:
+//! - nothing is written for who has no right to claim;
 //! - a hold is written down before Inventory is asked for it, so that no unit is set aside without a trace here;
 //! - a claim is given up here first and at Inventory after, by a note that stays until it is done;
 //! - a payment is noted before its hold is committed, and a claim with a payment is never given up.
 
 mod confirm_claim;
 mod create_claim;
+mod extend_claim;
 mod read_claims;
 mod reconcile;
 mod release_claim;
 
 use std::sync::Arc;
 
-use onsale_kit::auth::TokenReader;
+use onsale_kit::{auth::TokenReader, batcher::Batcher};
 use onsale_storage::{Stores, messaging::NewEvent, postgres::Transaction};
 use onsale_types::{Clock, Timestamp};
 use tokio::sync::Notify;
 
 pub use confirm_claim::ConfirmClaim;
-pub use create_claim::{CreateClaim, Right};
+pub use create_claim::{CreateClaim, Enter, Entered, Entering, Insert, Prepared, Right};
+pub use extend_claim::ExtendClaim;
 pub use release_claim::TurnEnded;
 
 use crate::{
     clients::{inventory::Inventory, queue::Queue},
     config::{ClaimsConfig, HoldsConfig},
     convert,
-    domain::{Claim, Life, Stage},
+    domain::{Claim, CooldownRule, Life, Stage},
     error::Error,
     metrics, store,
 };
@@ -43,8 +46,14 @@ pub struct App {
     pub turns: TokenReader,
     /// For the end of a turn token, before Queue is asked; all else goes by the database's clock.
     pub clock: Arc<dyn Clock>,
+    /// Those who come to claim something at the same time.
+    pub entering: Batcher<Entering, Entered, Error>,
+    /// Claims that are made at the same time.
+    pub inserting: Batcher<Prepared, Claim, Error>,
     /// How long claims live.
     pub claims: ClaimsConfig,
+    /// Who has to wait before the next claim.
+    pub cooldown: CooldownRule,
     /// How holds are kept tidy.
     pub holds: HoldsConfig,
     /// Tells the releaser that there is a hold to give back. Forgetting it costs one interval.
@@ -52,32 +61,39 @@ pub struct App {
 }
 
 impl App {
-    /// Brings a locked claim to `life` and tells others: the one way a claim changes. Without a change nothing is written.
+    /// Brings a locked claim to `life` and tells others. Without a change nothing is written.
     async fn change(
         &self,
         tx: &Transaction,
-        claim: &Claim,
+        claim: Claim,
         life: Life,
         now: Timestamp,
     ) -> Result<Claim, Error> {
         if life == claim.life {
-            return Ok(claim.clone());
+            return Ok(claim);
         }
-        let changed = store::claim::save(tx, claim, life, now).await?;
-        if changed.life.stage() == claim.life.stage() {
-            return Ok(changed);
+        let id = claim.id;
+        self.change_all(tx, vec![(claim, life)], now).await?.pop().ok_or(Error::ClaimNotFound { claim: id })
+    }
+
+    /// Brings locked claims to other lives and tells others: the one way claims change. Answers them as they are then.
+    async fn change_all(
+        &self,
+        tx: &Transaction,
+        changes: Vec<(Claim, Life)>,
+        now: Timestamp,
+    ) -> Result<Vec<Claim>, Error> {
+        let changed = store::claim::save(tx, &changes, now, self.cooldown).await?;
+        let moved = changes
+            .iter()
+            .zip(&changed)
+            .filter(|((before, _), after)| before.life.stage() != after.life.stage());
+        let moved: Vec<&Claim> = moved.map(|(_, after)| after).collect();
+        let events: Vec<NewEvent> = moved.iter().filter_map(|claim| told(claim, now)).collect();
+        self.stores.outbox.append(tx, &events).await?;
+        for claim in moved {
+            metrics::changed(claim.life.stage());
         }
-        let event = match changed.life.stage() {
-            Stage::Claimed => return Ok(changed),
-            Stage::Confirmed => NewEvent::new(changed.id, &convert::order_completed(&changed, now)),
-            Stage::Released(_) => {
-                NewEvent::new(changed.id, &convert::claim_released(&changed, changed.unit_count(), now))
-            }
-            // Its units were gone before.
-            Stage::Rejected => NewEvent::new(changed.id, &convert::claim_released(&changed, 0, now)),
-        };
-        self.stores.outbox.append(tx, &[event]).await?;
-        metrics::changed(changed.life.stage());
         Ok(changed)
     }
 
@@ -85,6 +101,19 @@ impl App {
     fn wake(&self) {
         self.stores.outbox.wake_relay();
         self.release_hint.notify_one();
+    }
+}
+
+/// What others hear of a claim that has come to another stage.
+fn told(claim: &Claim, now: Timestamp) -> Option<NewEvent> {
+    match claim.life.stage() {
+        Stage::Claimed => None,
+        Stage::Confirmed => Some(NewEvent::new(claim.id, &convert::order_completed(claim, now))),
+        Stage::Released(_) => {
+            Some(NewEvent::new(claim.id, &convert::claim_released(claim, claim.unit_count(), now)))
+        }
+        // Its units were gone before.
+        Stage::Rejected => Some(NewEvent::new(claim.id, &convert::claim_released(claim, 0, now))),
     }
 }
 

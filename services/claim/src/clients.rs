@@ -41,6 +41,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// The answer makes no sense in `what`.
+    #[must_use]
+    pub fn answer(neighbour: &'static str, what: &'static str) -> Self {
+        Self::Answer { neighbour, what }
+    }
+
     /// Sorts what `neighbour` answered; `passed_on` are the reasons that Claim's own callers may hear.
     fn of(neighbour: &'static str, status: Status, passed_on: &[Reason]) -> Self {
         let said = reason_of(&status);

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use onsale_kit::{
     auth::{KeyError, KeySet},
+    batcher::BatcherConfig,
     client::ClientConfig,
     config::{Problem, ServiceConfig, Text},
 };
 use onsale_storage::StoresConfig;
 use serde::Deserialize;
+
+use crate::domain::CooldownRule;
 
 /// What the contract allows for `release_after`.
 const RELEASE_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -23,8 +26,12 @@ pub struct Config {
     pub neighbours: NeighboursConfig,
     /// Turn tokens.
     pub turns: TurnsConfig,
+    /// How claims that come together are made.
+    pub create: CreateConfig,
     /// How long claims live.
     pub claims: ClaimsConfig,
+    /// Who has to wait before the next claim.
+    pub cooldown: CooldownConfig,
     /// How holds are kept tidy.
     pub holds: HoldsConfig,
     /// How events are handled.
@@ -56,6 +63,53 @@ impl TurnsConfig {
     }
 }
 
+/// Section `create`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateConfig {
+    /// Requests that wait for each of the two steps.
+    pub queue_max: usize,
+    /// Requests that take a step together.
+    pub batch_max: usize,
+    /// Such batches at the same time.
+    pub concurrency: usize,
+}
+
+impl CreateConfig {
+    /// The bounds of each step.
+    #[must_use]
+    pub fn batcher(&self) -> BatcherConfig {
+        BatcherConfig {
+            queue_max: self.queue_max,
+            batch_max: self.batch_max,
+            concurrency: self.concurrency,
+            ..BatcherConfig::default()
+        }
+    }
+}
+
+/// Section `cooldown`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CooldownConfig {
+    /// Claims given up before a customer has to wait.
+    pub claims: u32,
+    /// How soon after the one before each of them was given up.
+    #[serde(with = "humantime_serde")]
+    pub within: Duration,
+    /// How long the customer has to wait.
+    #[serde(with = "humantime_serde")]
+    pub lasts: Duration,
+}
+
+impl CooldownConfig {
+    /// The rule it means.
+    #[must_use]
+    pub fn rule(&self) -> CooldownRule {
+        CooldownRule { claims: self.claims, within: self.within, lasts: self.lasts }
+    }
+}
+
 /// Section `claims`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,11 +117,22 @@ pub struct ClaimsConfig {
     /// How long a claim may stay unpaid.
     #[serde(with = "humantime_serde")]
     pub window: Duration,
+    /// How much longer a payment in progress makes it.
+    #[serde(with = "humantime_serde")]
+    pub extension: Duration,
     /// How often unpaid claims are looked for.
     #[serde(with = "humantime_serde")]
     pub expire_every: Duration,
     /// How many are given up in one transaction.
     pub expire_batch_max: u32,
+}
+
+impl ClaimsConfig {
+    /// The longest a claim may stay unpaid.
+    #[must_use]
+    pub fn lifetime_max(&self) -> Duration {
+        self.window.saturating_add(self.extension)
+    }
 }
 
 /// Section `holds`.
@@ -111,6 +176,9 @@ impl ServiceConfig for Config {
         let (claims, holds) = (&self.claims, &self.holds);
         for (key, span) in [
             ("claims.window", claims.window),
+            ("claims.extension", claims.extension),
+            ("cooldown.within", self.cooldown.within),
+            ("cooldown.lasts", self.cooldown.lasts),
             ("claims.expire_every", claims.expire_every),
             ("holds.keep_longer", holds.keep_longer),
             ("holds.abandon_after", holds.abandon_after),
@@ -123,6 +191,9 @@ impl ServiceConfig for Config {
         }
         for (key, is_zero) in [
             ("claims.expire_batch_max", claims.expire_batch_max == 0),
+            ("create.queue_max", self.create.queue_max == 0),
+            ("create.batch_max", self.create.batch_max == 0),
+            ("create.concurrency", self.create.concurrency == 0),
             ("holds.batch_max", holds.batch_max == 0),
             ("holds.concurrency", holds.concurrency == 0),
             ("consumers.concurrency", self.consumers.concurrency == 0),
@@ -131,8 +202,8 @@ impl ServiceConfig for Config {
                 problems.push(Problem::new(key, "must be at least 1"));
             }
         }
-        if claims.window.saturating_add(holds.keep_longer) > RELEASE_AFTER_MAX {
-            let message = "claims.window and this together must be at most 24h";
+        if claims.lifetime_max().saturating_add(holds.keep_longer) > RELEASE_AFTER_MAX {
+            let message = "claims.window, claims.extension and this together must be at most 24h";
             problems.push(Problem::new("holds.keep_longer", message));
         }
         if problems.is_empty() { Ok(()) } else { Err(problems) }

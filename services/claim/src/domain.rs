@@ -2,12 +2,16 @@
 
 mod allowance;
 mod claim;
+mod cooldown;
 mod life;
+mod lifetime;
 mod selection;
 mod turn;
 
 pub use allowance::{Allowance, LimitExceeded};
-pub use claim::{Buyer, Claim, EventSummary, Item, Reservation, Seat, Transition, Unit, expire_time, total};
+pub use claim::{Buyer, Claim, EventSummary, Item, Origin, Reservation, Seat, Transition, Unit, total};
+pub use cooldown::{Abandonment, CooldownRule};
 pub use life::{HoldState, Life, Paid, PaidByAnother, ReleaseReason, Stage, State, Step};
+pub use lifetime::Lifetime;
 pub use selection::{Selection, Wanted, unit_count};
 pub use turn::{Turn, TurnError, TurnToken};

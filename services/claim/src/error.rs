@@ -1,9 +1,13 @@
 //! Why Claim says no, or cannot answer. One type for all use cases: most of these can come out of several.
 
-use onsale_kit::error::{Kind, QuotaViolation, Reason, ServiceError, to_status};
+use std::time::Duration;
+
+use onsale_kit::{
+    batcher::SubmitError,
+    error::{Kind, QuotaViolation, Reason, ServiceError, to_status},
+};
 use onsale_proto::{
-    claim::v1::ErrorReason, inventory::v1::ErrorReason as InventoryReason,
-    queue::v1::ErrorReason as QueueReason, r#type::v1::ErrorReason as CommonReason,
+    claim::v1::ErrorReason, queue::v1::ErrorReason as QueueReason, r#type::v1::ErrorReason as CommonReason,
 };
 use onsale_storage::{idempotency, postgres};
 use onsale_types::{ClaimId, CustomerId, PaymentId, Timestamp};
@@ -69,9 +73,14 @@ pub enum Error {
         /// When.
         expire_time: Timestamp,
     },
-    /// No invitation can be genuine: quotas are not served yet.
-    #[error("the invitation token is not valid")]
-    InvitationTokenInvalid,
+    /// The customer let several claims go by.
+    #[error("after several claims given up the next may be made at {retry_time}")]
+    Cooldown {
+        /// When the next may be made.
+        retry_time: Timestamp,
+        /// How long that is from now.
+        wait: Duration,
+    },
     /// Another call was at the same thing; begun again, it finds what that one left.
     #[error("lost against a concurrent call: {what}")]
     Contended {
@@ -87,6 +96,9 @@ pub enum Error {
     /// Postgres failed.
     #[error("failed to read or write claims")]
     Postgres(#[from] postgres::Error),
+    /// The batch that carried the request failed, or had no place for it.
+    #[error(transparent)]
+    Batch(Box<SubmitError<Self>>),
     /// A stored value makes no sense.
     #[error("the stored {what} makes no sense")]
     Stored {
@@ -101,7 +113,7 @@ impl Error {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Idempotency(error) => matches!(error, idempotency::Error::RequestIdReused { .. }),
-            Self::Neighbour(_) | Self::Postgres(_) => false,
+            Self::Neighbour(_) | Self::Postgres(_) | Self::Batch(_) => false,
             Self::ClaimNotFound { .. }
             | Self::ClaimOpenExists { .. }
             | Self::LimitExceeded { .. }
@@ -111,9 +123,24 @@ impl Error {
             | Self::PaidByAnother { .. }
             | Self::TurnTokenInvalid
             | Self::TurnExpired { .. }
-            | Self::InvitationTokenInvalid
+            | Self::Cooldown { .. }
             | Self::Contended { .. }
             | Self::Stored { .. } => true,
+        }
+    }
+
+    /// Whether one row of several may be to blame, and nothing was written.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        matches!(self, Self::Postgres(postgres::Error::Query { .. } | postgres::Error::Conflict { .. }))
+    }
+}
+
+impl From<SubmitError<Self>> for Error {
+    fn from(error: SubmitError<Self>) -> Self {
+        match error {
+            SubmitError::Item(error) => error,
+            error => Self::Batch(Box::new(error)),
         }
     }
 }
@@ -138,7 +165,9 @@ impl ServiceError for Error {
             | Self::AmountMismatch { .. }
             | Self::PaidByAnother { .. }
             | Self::TurnExpired { .. } => Kind::State,
-            Self::TurnTokenInvalid | Self::InvitationTokenInvalid => Kind::Forbidden,
+            Self::TurnTokenInvalid => Kind::Forbidden,
+            Self::Cooldown { .. } => Kind::Limited,
+            Self::Batch(error) => error.kind(),
             Self::Contended { .. } => Kind::Contended,
             Self::Neighbour(error) => error.kind(),
             Self::Idempotency(error) => error.kind(),
@@ -158,9 +187,8 @@ impl ServiceError for Error {
             Self::PaidByAnother { .. } => ErrorReason::ClaimPaidByAnother,
             Self::TurnTokenInvalid => return Reason::from_proto(QueueReason::TurnTokenInvalid.as_str_name()),
             Self::TurnExpired { .. } => return Reason::from_proto(QueueReason::TurnExpired.as_str_name()),
-            Self::InvitationTokenInvalid => {
-                return Reason::from_proto(InventoryReason::InvitationTokenInvalid.as_str_name());
-            }
+            Self::Cooldown { .. } => ErrorReason::ClaimCooldown,
+            Self::Batch(error) => return error.reason(),
             Self::Contended { .. } => return CommonReason::Contended.into(),
             Self::Neighbour(error) => return error.reason(),
             Self::Idempotency(error) => return error.reason(),
@@ -184,14 +212,24 @@ impl ServiceError for Error {
                 ("units_left", exceeded.units_left.to_string()),
             ],
             Self::TurnExpired { expire_time } => vec![("expire_time", expire_time.to_string())],
+            Self::Cooldown { retry_time, .. } => vec![("retry_time", retry_time.to_string())],
+            Self::Batch(error) => error.metadata(),
             Self::EmailNotVerified
             | Self::TurnTokenInvalid
-            | Self::InvitationTokenInvalid
             | Self::Contended { .. }
             | Self::Neighbour(_)
             | Self::Idempotency(_)
             | Self::Postgres(_)
             | Self::Stored { .. } => Vec::new(),
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Cooldown { wait, .. } => Some(*wait),
+            Self::Batch(error) => error.retry_after(),
+            Self::Postgres(error) => error.retry_after(),
+            _ => None,
         }
     }
 

@@ -37,12 +37,9 @@ impl ClaimService for Grpc {
         let identity = auth::identity(&request)?;
         let customer = identity.customer_id();
         let buyer = buyer(identity);
-        let body = request.get_ref();
-        let command = convert::create_claim(customer, buyer, body)?;
-        let caller = customer.to_string();
-        let once = idempotency::Request::new("CreateClaim", &caller, command.request_id, body);
-        let answer = Box::pin(self.app.create_claim(&command, &once)).await?;
-        Ok(Response::new(answer))
+        let command = convert::create_claim(customer, buyer, request.get_ref())?;
+        let claim = self.app.create_claim(command).await?;
+        Ok(Response::new(pb::CreateClaimResponse { claim: Some(convert::claim_to_pb(&claim)) }))
     }
 
     async fn get_claim(
@@ -91,6 +88,18 @@ impl ClaimInternalService for Grpc {
         let (request_id, command) = convert::confirm_claim(body)?;
         let once = idempotency::Request::new("ConfirmClaim", caller, request_id, body);
         let answer = Box::pin(self.app.confirm_claim_once(command, &once)).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn extend_claim(
+        &self,
+        request: Request<pb::ExtendClaimRequest>,
+    ) -> Result<Response<pb::ExtendClaimResponse>, Status> {
+        let caller = &auth::identity(&request)?.subject;
+        let body = request.get_ref();
+        let (request_id, command) = convert::extend_claim(body)?;
+        let once = idempotency::Request::new("ExtendClaim", caller, request_id, body);
+        let answer = self.app.extend_claim(command, &once).await?;
         Ok(Response::new(answer))
     }
 }

@@ -15,7 +15,7 @@ mod metrics;
 
 use std::sync::Arc;
 
-use onsale_kit::{BuildError, auth::TokenReader, server::Chassis};
+use onsale_kit::{BuildError, auth::TokenReader, batcher::Batcher, server::Chassis};
 use onsale_proto::claim::v1::{
     claim_internal_service_server::ClaimInternalServiceServer, claim_service_server::ClaimServiceServer,
 };
@@ -23,7 +23,7 @@ use onsale_storage::Stores;
 use tokio::sync::Notify;
 
 use crate::{
-    app::App,
+    app::{App, Enter, Insert},
     clients::{inventory::Inventory, queue::Queue},
     config::Config,
     grpc::Grpc,
@@ -44,13 +44,20 @@ pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildErr
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
     let neighbours = chassis.neighbours()?;
+    let (postgres, cooldown) = (stores.postgres.clone(), config.cooldown.rule());
+    let enter = Enter { postgres: postgres.clone(), cooldown };
+    let insert = Insert { postgres, claims: config.claims.clone(), cooldown };
+    let (batcher, tasks) = (config.create.batcher(), chassis.tasks());
     let app = Arc::new(App {
         stores,
+        entering: Batcher::new("enter", batcher, enter, tasks),
+        inserting: Batcher::new("create_claim", batcher, insert, tasks),
         queue: Queue::new(neighbours.channel("queue", &config.neighbours.queue)?),
         inventory: Inventory::new(neighbours.channel("inventory", &config.neighbours.inventory)?),
         turns: TokenReader::new(config.turns.keys()?, TURN_ISSUER, TURN_AUDIENCE),
         clock: chassis.clock(),
         claims: config.claims,
+        cooldown,
         holds: config.holds,
         release_hint: Notify::new(),
     });

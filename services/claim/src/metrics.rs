@@ -3,6 +3,8 @@
 use crate::domain::{ReleaseReason, Stage};
 
 const TRANSITIONS: &str = "claim_transitions_total";
+const COOLDOWNS: &str = "claim_cooldowns_total";
+const EXTENSIONS: &str = "claim_extensions_total";
 const HOLDS_RELEASED: &str = "claim_holds_released_total";
 const HOLDS_ABANDONED: &str = "claim_holds_abandoned_total";
 
@@ -13,6 +15,8 @@ pub(crate) fn describe() {
         "claims that went to a state: claimed, confirmed, released_customer, released_expired, \
          released_payment_failed, rejected"
     );
+    metrics::describe_counter!(COOLDOWNS, "claims refused because the customer let several go by unpaid");
+    metrics::describe_counter!(EXTENSIONS, "claims that a payment in progress gave more time");
     metrics::describe_counter!(HOLDS_RELEASED, "holds given back to Inventory");
     metrics::describe_counter!(HOLDS_ABANDONED, "attempts that became no claim in time and were given up");
 }
@@ -30,8 +34,18 @@ pub(crate) fn changed(stage: Stage) {
     metrics::counter!(TRANSITIONS, "to" => to).increment(1);
 }
 
-pub(crate) fn hold_released() {
-    metrics::counter!(HOLDS_RELEASED).increment(1);
+pub(crate) fn holds_released(count: usize) {
+    metrics::counter!(HOLDS_RELEASED).increment(u64::try_from(count).unwrap_or(u64::MAX));
+}
+
+/// A customer was told to wait.
+pub(crate) fn cooled_down() {
+    metrics::counter!(COOLDOWNS).increment(1);
+}
+
+/// A payment in progress gave a claim more time.
+pub(crate) fn extended() {
+    metrics::counter!(EXTENSIONS).increment(1);
 }
 
 pub(crate) fn holds_abandoned(count: u64) {

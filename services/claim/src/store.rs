@@ -2,6 +2,7 @@
 
 pub mod allowance;
 pub mod claim;
+pub mod entrance;
 pub mod hold;
 
 mod row;

@@ -54,12 +54,16 @@ use self::{
     stats::Statistics,
     tell::{News, TELLING_MAX},
     tokens::Tokens,
+    turns::Checking,
     viewers::Viewers,
 };
 use crate::{
     clients::inventory::Inventory,
     config::{AdmissionConfig, SweepConfig, WatchConfig},
-    domain::policy::Policy,
+    domain::{
+        entry::{TurnCheck, TurnName},
+        policy::Policy,
+    },
     error::Error,
     store::{entries::Found, move_log::MoveLog, pods::Pods, presence::Presence, ranks::Ranks},
 };
@@ -80,6 +84,8 @@ pub struct App {
     pub(crate) positions: Batcher<places::Asked, Option<u64>, Error>,
     /// Entries asked for one by one, found together.
     pub(crate) finding: Batcher<Wanted, Option<Found>, Error>,
+    /// Turns asked about one by one, looked up together.
+    pub(crate) checking: Batcher<TurnName, (TurnCheck, Timestamp), Error>,
     /// Polls of the last second.
     pub(crate) polls: Polls,
     /// What is still worth waiting for.
@@ -175,6 +181,8 @@ impl App {
             Batcher::new("positions", BatcherConfig::default(), places::Asking(Arc::clone(&places)), &tasks);
         let finding =
             Batcher::new("finding", BatcherConfig::default(), Finding(stores.postgres.clone()), &tasks);
+        let checking =
+            Batcher::new("checking", BatcherConfig::default(), Checking(stores.postgres.clone()), &tasks);
         let hints = Hints::start(&stores.redis, &tasks);
         let viewers = Viewers::new(Pods::new(stores.redis.clone(), ranks.keys().clone()));
         Arc::new(Self {
@@ -185,6 +193,7 @@ impl App {
             places,
             positions,
             finding,
+            checking,
             polls: Polls::default(),
             inventory,
             tokens,

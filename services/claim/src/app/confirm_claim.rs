@@ -18,7 +18,10 @@ use crate::{
     convert,
     domain::{Claim, Life, PaidByAnother, Reservation, Selection, Step, total},
     error::Error,
-    store::{self, hold::Want},
+    store::{
+        self,
+        hold::{Attempt, Want},
+    },
 };
 
 /// More steps than any settlement needs that is not disturbed again and again.
@@ -91,12 +94,12 @@ impl App {
                     return Err(Error::AmountMismatch { claim: id });
                 }
                 // Only a claim that was given up has to fit in again.
-                let allowance = store::allowance::lock(&tx, claim.event.id, claim.customer).await?;
+                let allowance = store::allowance::lock_one(&tx, (claim.event.id, claim.customer)).await?;
                 let has_room = allowance.check(claim.unit_count()).is_ok();
                 let paid = claim.life.pay(command.payment, has_room);
                 let life =
                     paid.map_err(|PaidByAnother(payment)| Error::PaidByAnother { claim: id, payment })?;
-                self.change(&tx, &claim, life, now).await
+                self.change(&tx, claim, life, now).await
             })
             .await?;
         self.wake();
@@ -125,7 +128,7 @@ impl App {
                 let locked = store::claim::lock(&tx, id).await?;
                 let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim: id })?;
                 match step(claim.life) {
-                    Some(life) if claim.hold == hold => self.change(&tx, &claim, life, now).await,
+                    Some(life) if claim.hold == hold => self.change(&tx, claim, life, now).await,
                     Some(_) | None => Ok(claim),
                 }
             })
@@ -142,21 +145,23 @@ impl App {
             let cause = RequestId::derive(claim.id.as_uuid(), &format!("substitute {number}")).as_uuid();
             let want = Want { cause, fingerprint: cause, claim: Some(claim.id) };
             let latest = store::hold::latest(&self.stores.postgres, cause).await?;
-            let Some(hold) = store::hold::attempt(&self.stores.postgres, want, latest).await? else {
+            let attempt = Attempt::after(latest, want);
+            let hold = attempt.hold;
+            if !store::hold::attempt(&self.stores.postgres, &[attempt]).await?.contains(&hold) {
                 // Another settlement has just used it, or given it up.
                 return self.get_claim(claim.id, None).await;
-            };
+            }
             match self.reserve_substitute(&claim, hold, selections).await {
-                Ok(reservation) if !reservation.is_held => {
+                Ok(None) => {
                     // Inventory gave it back by itself; the next attempt has a new id.
                     self.abandon_hold(hold).await;
                     return Ok(claim);
                 }
-                Ok(reservation) if total(&reservation.items) == Ok(Some(claim.total)) => {
+                Ok(Some(reservation)) if total(&reservation.items) == Ok(Some(claim.total)) => {
                     return self.replace_hold(&claim, hold, &reservation).await;
                 }
                 // Of another price than what was paid.
-                Ok(_) | Err(clients::Error::Refused { .. }) => self.abandon_hold(hold).await,
+                Ok(Some(_)) | Err(clients::Error::Refused { .. }) => self.abandon_hold(hold).await,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -169,12 +174,14 @@ impl App {
         claim: &Claim,
         hold: HoldId,
         selections: &[Selection],
-    ) -> Result<Reservation, clients::Error> {
+    ) -> Result<Option<Reservation>, clients::Error> {
         let reserve = Reserve {
             hold,
             event: claim.event.id,
             customer: claim.customer,
             selections,
+            // Nobody keeps the token. What is left of the public sale has to do.
+            invitation: None,
             release_after: self.release_after(),
         };
         self.inventory.reserve(&reserve).await

@@ -3,27 +3,35 @@
 //! The hold's id is written down before Inventory is asked for it. The transaction that makes the claim takes the hold's
 //! row, and so does the reconciler that gives up what became no claim: whoever is second finds it gone. A retry joins the
 //! attempt that is under way, and begins a new one, with a new hold, when that was given up.
+//!
+//! Nothing is written for who has no right: a turn is proven by its signature and by Queue before anything else is done, and
+//! what is noted for an invitation that Inventory does not know is forgotten at once. What claims that come together write,
+//! they write together ([`enter`], [`insert`]). The attempt is also the memory of the request: with a claim on it, a repeat is
+//! answered with that claim.
 
-use onsale_proto::claim::v1::CreateClaimResponse;
-use onsale_storage::{idempotency, postgres::Transaction};
+mod enter;
+mod insert;
+
+use onsale_kit::{config::Secret, error::Chain};
+use onsale_storage::idempotency;
 use onsale_types::{ClaimId, CustomerId, EventId, HoldId, RequestId, Timestamp};
 use serde::Deserialize;
 use uuid::Uuid;
 
+pub use enter::{Enter, Entered, Entering};
+pub use insert::{Insert, Prepared};
+
 use super::App;
 use crate::{
-    clients::{inventory::Reserve, queue::Validity},
-    convert,
-    domain::{
-        Buyer, Claim, Life, Reservation, Selection, Stage, Transition, Turn, TurnToken, expire_time, total,
-        unit_count,
+    clients::{
+        self,
+        inventory::{self, Reserve},
+        queue::Validity,
     },
+    domain::{Buyer, Claim, Origin, Reservation, Selection, Stage, Turn, TurnToken, unit_count},
     error::Error,
     metrics,
-    store::{
-        self,
-        hold::{Latest, Want},
-    },
+    store::{self, hold::Want},
 };
 
 /// What a customer wants to claim.
@@ -31,7 +39,7 @@ use crate::{
 pub struct CreateClaim {
     /// Names the wish.
     pub request_id: RequestId,
-    /// Of the request's body.
+    /// Of the request's body; nobody can read the body from it.
     pub fingerprint: Uuid,
     /// Who.
     pub customer: CustomerId,
@@ -49,9 +57,9 @@ pub struct CreateClaim {
 #[derive(Clone, Debug)]
 pub enum Right {
     /// The token of a turn.
-    Turn(String),
-    /// The token of an invitation. None can be genuine yet.
-    Invitation,
+    Turn(Secret),
+    /// The token of an invitation, which Inventory knows.
+    Invitation(Secret),
 }
 
 /// What a turn token says besides whose it is and when it ends.
@@ -61,23 +69,12 @@ struct TurnClaims {
     fencing_number: u64,
 }
 
-/// What became of a request so far.
-enum Prior {
-    /// It is done.
-    Done(Box<CreateClaimResponse>),
-    /// It is not; the last hold asked for on its behalf.
-    Open(Option<Latest>),
-}
-
-/// A claim about to be made.
-struct Prepared<'a> {
-    command: &'a CreateClaim,
-    buyer: &'a Buyer,
-    claim: ClaimId,
-    turn: Turn,
-    turn_end: Timestamp,
-    hold: HoldId,
-    reservation: &'a Reservation,
+/// A right as far as it is proven.
+enum Proven<'a> {
+    /// A turn that Queue vouches for, and when it ends.
+    Turn { fencing_number: u64, end: Timestamp },
+    /// An invitation that Inventory has yet to look at.
+    Invitation(&'a Secret),
 }
 
 impl CreateClaim {
@@ -89,105 +86,65 @@ impl CreateClaim {
 }
 
 impl App {
-    /// Holds units for the customer. Done before, it answers what it answered then.
-    pub async fn create_claim(
-        &self,
-        command: &CreateClaim,
-        request: &idempotency::Request<'_>,
-    ) -> Result<CreateClaimResponse, Error> {
-        let latest = match self.look_up(command, request).await? {
-            Prior::Done(answer) => return Ok(*answer),
-            Prior::Open(latest) => latest,
-        };
-        let made = self.try_create(command, latest, request).await;
-        match made {
-            // It may be its own twin, done just now, that stands in the way.
-            Err(error) if error.is_refusal() => match self.look_up(command, request).await? {
-                Prior::Done(answer) => Ok(*answer),
-                Prior::Open(_) => Err(error),
+    /// Holds units for the customer. Done before, it answers the claim as it is.
+    pub async fn create_claim(&self, command: CreateClaim) -> Result<Claim, Error> {
+        match Box::pin(self.try_create(&command)).await {
+            Ok(claim) => Ok(claim),
+            // It may have been done before, so that its right is used up; or its twin, done just now, stands in the way.
+            Err(error) => match self.done_before(&command).await {
+                Ok(Some(claim)) => Ok(claim),
+                Ok(None) => Err(error),
+                Err(reused @ Error::Idempotency(_)) => Err(reused),
+                Err(failure) => {
+                    tracing::debug!(error = %Chain(&failure), "failed to look for an earlier claim of a request");
+                    Err(error)
+                }
             },
-            made => made,
         }
     }
 
-    /// What became of the request so far.
-    async fn look_up(
-        &self,
-        command: &CreateClaim,
-        request: &idempotency::Request<'_>,
-    ) -> Result<Prior, Error> {
-        let latest = store::hold::latest(&self.stores.postgres, command.want().cause).await?;
-        if latest.is_some_and(|latest| latest.fingerprint != command.fingerprint) {
-            let id = command.request_id.as_uuid();
-            return Err(idempotency::Error::RequestIdReused { id }.into());
-        }
-        match latest.and_then(|latest| latest.claim) {
-            Some(claim) => self.answer_again(claim, request).await.map(Box::new).map(Prior::Done),
-            None => Ok(Prior::Open(latest)),
-        }
-    }
-
-    async fn try_create(
-        &self,
-        command: &CreateClaim,
-        latest: Option<Latest>,
-        request: &idempotency::Request<'_>,
-    ) -> Result<CreateClaimResponse, Error> {
-        let buyer = command.buyer.as_ref().ok_or(Error::EmailNotVerified)?;
-        let turn = self.turn(command)?;
-        self.refuse_early(command).await?;
-        let turn_end = match self.queue.validate_turn(&turn).await? {
-            Validity::Until(end) => end,
-            Validity::Unknown => return Err(Error::TurnTokenInvalid),
-        };
-        let hold = store::hold::attempt(&self.stores.postgres, command.want(), latest).await?;
-        let hold = hold.ok_or(Error::Contended { what: "the same request" })?;
-        let reserve = Reserve {
-            hold,
+    async fn try_create(&self, command: &CreateClaim) -> Result<Claim, Error> {
+        let buyer = command.buyer.clone().ok_or(Error::EmailNotVerified)?;
+        let right = self.prove(command).await?;
+        let entering = Entering {
+            want: command.want(),
+            request_id: command.request_id,
             event: command.event,
             customer: command.customer,
-            selections: &command.selections,
-            release_after: self.release_after(),
+            unit_count: unit_count(&command.selections),
         };
-        let reservation = self.inventory.reserve(&reserve).await?;
-        let (claim, reservation) = (ClaimId::generate(), &reservation);
-        let prepared = Prepared { command, buyer, claim, turn, turn_end, hold, reservation };
-        let made = self.insert(&prepared, request).await;
-        if let Err(error) = &made
-            && error.is_refusal()
-        {
-            self.abandon_hold(hold).await;
-        }
-        made
+        let hold = match self.entering.submit(entering).await? {
+            Entered::Attempt(hold) => hold,
+            Entered::Done(claim) => return self.get_claim(claim, None).await,
+        };
+        let reservation = self.reserve(command, hold, &right).await?;
+        let (origin, turn_end) = match right {
+            Proven::Turn { fencing_number, end } => (Origin::Turn { fencing_number }, Some(end)),
+            Proven::Invitation(_) => {
+                let quota = reservation.quota.ok_or(clients::Error::answer(inventory::NAME, "quota_id"))?;
+                (Origin::Invitation { quota }, None)
+            }
+        };
+        let (claim, customer) = (ClaimId::generate(), command.customer);
+        self.insert(Prepared { claim, customer, buyer, origin, turn_end, hold, reservation }).await
     }
 
-    /// What the request was answered when it was done.
-    async fn answer_again(
-        &self,
-        claim: ClaimId,
-        request: &idempotency::Request<'_>,
-    ) -> Result<CreateClaimResponse, Error> {
-        self.stores
-            .postgres
-            .transaction("answer again", |tx| async move {
-                let work = async {
-                    // The answer is forgotten, after days; the claim is not.
-                    let found = store::claim::lock(&tx, claim).await?;
-                    let (claim, _) = found.ok_or(Error::Stored { what: "claim of a hold" })?;
-                    Ok::<_, Error>(answer(&claim))
-                };
-                idempotency::once(&tx, request, work).await
-            })
-            .await
+    /// The right that the request names, if it is genuine, the caller's and not over.
+    async fn prove<'a>(&self, command: &'a CreateClaim) -> Result<Proven<'a>, Error> {
+        let token = match &command.right {
+            Right::Turn(token) => token,
+            Right::Invitation(token) => return Ok(Proven::Invitation(token)),
+        };
+        let turn = self.turn(command, token)?;
+        match self.queue.validate_turn(&turn).await? {
+            Validity::Until(end) => Ok(Proven::Turn { fencing_number: turn.fencing_number, end }),
+            Validity::Unknown => Err(Error::TurnTokenInvalid),
+        }
     }
 
     /// The turn of the token, if it is genuine, the caller's and not over.
-    fn turn(&self, command: &CreateClaim) -> Result<Turn, Error> {
-        let token = match &command.right {
-            Right::Turn(token) => token,
-            Right::Invitation => return Err(Error::InvitationTokenInvalid),
-        };
-        let read = self.turns.read::<TurnClaims>(token).map_err(|_fault| Error::TurnTokenInvalid)?;
+    fn turn(&self, command: &CreateClaim, token: &Secret) -> Result<Turn, Error> {
+        let read = self.turns.read::<TurnClaims>(token.expose()).map_err(|_fault| Error::TurnTokenInvalid)?;
         let token = TurnToken {
             customer: CustomerId::parse(&read.subject).map_err(|_malformed| Error::TurnTokenInvalid)?,
             event: read.claims.event_id,
@@ -197,92 +154,77 @@ impl App {
         Ok(token.check(command.customer, command.event, self.clock.now())?)
     }
 
-    /// Says no before anything is reserved, as far as can be seen without a lock. The transaction looks again.
-    async fn refuse_early(&self, command: &CreateClaim) -> Result<(), Error> {
-        let (event, customer) = (command.event, command.customer);
-        let glance = store::allowance::glance(&self.stores.postgres, event, customer).await?;
-        if let Some(claim) = glance.open_claim {
-            return Err(Error::ClaimOpenExists { claim });
-        }
-        if let Some(allowance) = glance.allowance {
-            let checked = allowance.check(unit_count(&command.selections));
-            checked.map_err(|exceeded| Error::LimitExceeded { customer, exceeded })?;
-        }
-        Ok(())
-    }
-
-    async fn insert(
+    async fn reserve(
         &self,
-        prepared: &Prepared<'_>,
-        request: &idempotency::Request<'_>,
-    ) -> Result<CreateClaimResponse, Error> {
-        if !prepared.reservation.is_held {
-            // Inventory gave it back before we could use it.
-            return Err(Error::Contended { what: "the hold" });
+        command: &CreateClaim,
+        hold: HoldId,
+        right: &Proven<'_>,
+    ) -> Result<Reservation, Error> {
+        let reserve = Reserve {
+            hold,
+            event: command.event,
+            customer: command.customer,
+            selections: &command.selections,
+            invitation: match right {
+                Proven::Turn { .. } => None,
+                Proven::Invitation(token) => Some(*token),
+            },
+            release_after: self.release_after(),
+        };
+        let reserved = self.inventory.reserve(&reserve).await;
+        if let Err(error) = &reserved
+            && inventory::is_refused_for_good(error)
+        {
+            self.discard(hold).await;
         }
-        let made = self
-            .stores
-            .postgres
-            .transaction("create claim", |tx| async move {
-                let work = async {
-                    let claim = self.insert_claim(&tx, prepared).await?;
-                    Ok::<_, Error>(answer(&claim))
-                };
-                idempotency::once(&tx, request, work).await
-            })
-            .await?;
-        metrics::changed(Stage::Claimed);
-        Ok(made)
+        let Some(reservation) = reserved? else {
+            // Inventory gave it back before we could use it; the next try has a new one.
+            self.abandon_hold(hold).await;
+            return Err(Error::Contended { what: "the hold" });
+        };
+        if reservation.event.id != command.event {
+            return Err(clients::Error::answer(inventory::NAME, "event_id").into());
+        }
+        Ok(reservation)
     }
 
-    async fn insert_claim(&self, tx: &Transaction, prepared: &Prepared<'_>) -> Result<Claim, Error> {
-        let Prepared { command, reservation, .. } = prepared;
-        let (event, customer) = (command.event, command.customer);
-        let (allowance, now) = store::allowance::enter(tx, event, customer, reservation.units_max).await?;
-        if let Some(claim) = store::allowance::open_claim(tx, event, customer).await? {
-            return Err(Error::ClaimOpenExists { claim });
+    /// Makes the claim, with others that are at the same point. Refused, its hold goes back before the answer.
+    async fn insert(&self, prepared: Prepared) -> Result<Claim, Error> {
+        let hold = prepared.hold;
+        let made: Result<Claim, Error> = self.inserting.submit(prepared).await.map_err(Error::from);
+        match &made {
+            Ok(_) => metrics::changed(Stage::Claimed),
+            // Somebody else has the hold, or has given it up, and sees to it.
+            Err(Error::Contended { .. }) => {}
+            Err(error) if error.is_refusal() => self.try_release_hold(hold).await,
+            Err(_) => {}
         }
-        let end = expire_time(now, prepared.turn_end, self.claims.window)
-            .ok_or(Error::TurnExpired { expire_time: prepared.turn_end })?;
-        let claim = prepared.claim(now, end)?;
-        allowance
-            .check(claim.unit_count())
-            .map_err(|exceeded| Error::LimitExceeded { customer, exceeded })?;
-        store::allowance::take(tx, event, customer, claim.unit_count()).await?;
-        if !store::hold::hold(tx, prepared.hold, prepared.claim).await? {
-            return Err(Error::Contended { what: "the hold" });
+        made
+    }
+
+    /// The claim that the request has made, if it has; refuses its id with another body.
+    async fn done_before(&self, command: &CreateClaim) -> Result<Option<Claim>, Error> {
+        let latest = store::hold::latest(&self.stores.postgres, command.want().cause).await?;
+        let Some(latest) = latest else { return Ok(None) };
+        if latest.fingerprint != command.fingerprint {
+            let id = command.request_id.as_uuid();
+            return Err(idempotency::Error::RequestIdReused { id }.into());
         }
-        store::claim::insert(tx, &claim).await?;
-        Ok(claim)
+        match latest.claim {
+            Some(claim) => self.get_claim(claim, None).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Forgets an attempt that can never come to anything. Should it fail, the reconciler gives it up as any other.
+    async fn discard(&self, hold: HoldId) {
+        if let Err(error) = store::hold::discard(&self.stores.postgres, hold).await {
+            tracing::debug!(%hold, error = %Chain(&error), "failed to forget an attempt, giving it up later");
+        }
     }
 
     /// How long Inventory keeps a hold without hearing of it: longer than a claim on it can live.
     pub(super) fn release_after(&self) -> std::time::Duration {
-        self.claims.window.saturating_add(self.holds.keep_longer)
+        self.claims.lifetime_max().saturating_add(self.holds.keep_longer)
     }
-}
-
-impl Prepared<'_> {
-    fn claim(&self, now: Timestamp, expire_time: Timestamp) -> Result<Claim, Error> {
-        let items = self.reservation.items.clone();
-        let total = total(&items).ok().flatten().ok_or(Error::Stored { what: "price of a hold" })?;
-        Ok(Claim {
-            id: self.claim,
-            customer: self.command.customer,
-            event: self.reservation.event.clone(),
-            buyer: self.buyer.clone(),
-            items,
-            total,
-            fencing_number: self.turn.fencing_number,
-            hold: self.hold,
-            life: Life::BEGIN,
-            create_time: now,
-            expire_time,
-            history: vec![Transition { stage: Stage::Claimed, time: now }],
-        })
-    }
-}
-
-fn answer(claim: &Claim) -> CreateClaimResponse {
-    CreateClaimResponse { claim: Some(convert::claim_to_pb(claim)) }
 }

@@ -23,10 +23,17 @@ impl App {
         }
         let due = store::hold::take_due(postgres, config.retry_after, config.batch_max).await?;
         let count = due.len();
-        let releases = stream::iter(due).map(|hold| self.release_hold(hold));
-        let failures = releases.buffer_unordered(config.concurrency).filter_map(async |it| it.err());
+        let release = async |hold| (hold, self.inventory.release(hold).await);
+        let releases = stream::iter(due).map(release).buffer_unordered(config.concurrency);
+        let (mut released, mut failures) = (Vec::with_capacity(count), Vec::new());
+        for (hold, outcome) in releases.collect::<Vec<_>>().await {
+            match outcome {
+                Ok(release) => released.push((hold, release)),
+                Err(error) => failures.push(error),
+            }
+        }
+        self.finish_releases(&released).await?;
         // One line for all of them: without Inventory they fail together.
-        let failures: Vec<Error> = failures.collect().await;
         if let Some(error) = failures.first() {
             let hold_count = failures.len();
             tracing::warn!(hold_count, error = %Chain(error), "failed to give back holds, trying again later");

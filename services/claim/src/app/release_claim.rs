@@ -48,7 +48,7 @@ impl App {
                     let (claim, now) = own.ok_or(Error::ClaimNotFound { claim: id })?;
                     let life = claim.life.release(ReleaseReason::Customer);
                     let life = life.map_err(|_paid| Error::ClaimConfirmed { claim: id })?;
-                    let claim = self.change(&tx, &claim, life, now).await?;
+                    let claim = self.change(&tx, claim, life, now).await?;
                     Ok::<_, Error>(ReleaseClaimResponse { claim: Some(convert::claim_to_pb(&claim)) })
                 };
                 idempotency::once(&tx, request, work).await
@@ -66,7 +66,7 @@ impl App {
     /// payment, or gone already, stays as it is.
     pub async fn release_unpaid(&self, tx: &Transaction, id: ClaimId) -> Result<(), Error> {
         if let Some(locked) = store::claim::lock(tx, id).await? {
-            self.give_up(tx, locked, ReleaseReason::PaymentFailed).await?;
+            self.give_up(tx, vec![locked], ReleaseReason::PaymentFailed).await?;
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl App {
     pub async fn release_of_turn(&self, tx: &Transaction, turn: TurnEnded) -> Result<(), Error> {
         let TurnEnded { event, customer, fencing_number, reason } = turn;
         if let Some(locked) = store::claim::lock_of_turn(tx, event, customer, fencing_number).await? {
-            self.give_up(tx, locked, reason).await?;
+            self.give_up(tx, vec![locked], reason).await?;
         }
         Ok(())
     }
@@ -89,9 +89,7 @@ impl App {
             .transaction("expire claims", |tx| async move {
                 let locked = store::claim::lock_expired(&tx, batch_max).await?;
                 let count = locked.len();
-                for locked in locked {
-                    self.give_up(&tx, locked, ReleaseReason::Expired).await?;
-                }
+                self.give_up(&tx, locked, ReleaseReason::Expired).await?;
                 Ok::<_, Error>(count)
             })
             .await?;
@@ -102,14 +100,22 @@ impl App {
         Ok(expired)
     }
 
+    /// Gives up locked claims as far as they may be.
     async fn give_up(
         &self,
         tx: &Transaction,
-        (claim, now): (Claim, Timestamp),
+        locked: Vec<(Claim, Timestamp)>,
         reason: ReleaseReason,
     ) -> Result<(), Error> {
-        if let Ok(life) = claim.life.release(reason) {
-            self.change(tx, &claim, life, now).await?;
+        let Some((_, now)) = locked.first() else { return Ok(()) };
+        let now = *now;
+        let released = locked.into_iter().filter_map(|(claim, _)| {
+            let life = claim.life.release(reason).ok()?;
+            (life != claim.life).then_some((claim, life))
+        });
+        let released: Vec<_> = released.collect();
+        if !released.is_empty() {
+            self.change_all(tx, released, now).await?;
             // The commit is still to come; should the releaser look before it, it looks again soon.
             self.release_hint.notify_one();
         }
@@ -118,16 +124,23 @@ impl App {
 
     /// Gives back a hold whose note says so, and takes the note off.
     pub async fn release_hold(&self, hold: HoldId) -> Result<(), Error> {
-        let is_committed = match self.inventory.release(hold).await? {
-            Release::Released => false,
-            Release::Committed => {
+        let released = self.inventory.release(hold).await?;
+        self.finish_releases(&[(hold, released)]).await
+    }
+
+    /// Takes off the notes of holds that Inventory has taken back.
+    pub(super) async fn finish_releases(&self, released: &[(HoldId, Release)]) -> Result<(), Error> {
+        for is_committed in [false, true] {
+            let of = |release: Release| (release == Release::Committed) == is_committed;
+            let holds: Vec<HoldId> =
+                released.iter().filter(|(_, release)| of(*release)).map(|(hold, _)| *hold).collect();
+            if is_committed && !holds.is_empty() {
                 // Only holds of claims with a payment are committed, and those are never noted for release.
-                tracing::error!(%hold, "a hold that was to be given back is sold");
-                true
+                tracing::error!(?holds, "holds that were to be given back are sold");
             }
-        };
-        store::hold::finish(&self.stores.postgres, hold, is_committed).await?;
-        metrics::hold_released();
+            store::hold::finish(&self.stores.postgres, &holds, is_committed).await?;
+        }
+        metrics::holds_released(released.len());
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use onsale_kit::{client::Channel, error::Reason};
+use onsale_kit::{client::Channel, config::Secret, error::Reason};
 use onsale_proto::{
     inventory::v1::{
         CommitHoldRequest, ErrorReason, ReleaseHoldRequest, ReserveUnitsRequest,
@@ -18,17 +18,33 @@ use crate::{
     domain::{Reservation, Selection},
 };
 
-const NAME: &str = "inventory";
+/// What it is called.
+pub const NAME: &str = "inventory";
 
 /// What Claim passes on of what Inventory says.
-static PASSED_ON: LazyLock<[Reason; 6]> = LazyLock::new(|| {
+static PASSED_ON: LazyLock<[Reason; 11]> = LazyLock::new(|| {
     [
         name_of(ErrorReason::UnitsTaken),
         name_of(ErrorReason::NotEnoughUnits),
         name_of(ErrorReason::EventNotOnSale),
         name_of(ErrorReason::SectorNotFound),
+        name_of(ErrorReason::InvitationTokenInvalid),
+        name_of(ErrorReason::InvitationNotAccepted),
+        name_of(ErrorReason::InvitationAcceptedByAnother),
+        name_of(ErrorReason::InvitationExpired),
+        name_of(ErrorReason::InvitationUsed),
         CommonReason::EventNotFound.into(),
         // Only Inventory knows the sectors' kinds and the event's limit; the selections have the same path there.
+        CommonReason::FieldsInvalid.into(),
+    ]
+});
+
+/// Of those, what it says of a request that never was right and never will be: no try of it can have set anything aside.
+static FOR_GOOD: LazyLock<[Reason; 4]> = LazyLock::new(|| {
+    [
+        name_of(ErrorReason::SectorNotFound),
+        name_of(ErrorReason::InvitationTokenInvalid),
+        CommonReason::EventNotFound.into(),
         CommonReason::FieldsInvalid.into(),
     ]
 });
@@ -44,6 +60,8 @@ pub struct Reserve<'a> {
     pub customer: CustomerId,
     /// What.
     pub selections: &'a [Selection],
+    /// The token of the invitation whose quota they come from. None: from the public sale.
+    pub invitation: Option<&'a Secret>,
     /// When Inventory gives it back by itself.
     pub release_after: Duration,
 }
@@ -79,15 +97,15 @@ impl Inventory {
         Self { client: InventoryInternalServiceClient::new(channel) }
     }
 
-    /// Sets units aside, all or none. A hold that was made before is answered as it is.
-    pub async fn reserve(&self, reserve: &Reserve<'_>) -> Result<Reservation, Error> {
+    /// Sets units aside, all or none. None: the hold was made and given back before.
+    pub async fn reserve(&self, reserve: &Reserve<'_>) -> Result<Option<Reservation>, Error> {
         let request = ReserveUnitsRequest {
             request_id: step(reserve.hold, "reserve"),
             hold_id: reserve.hold.to_string(),
             event_id: reserve.event.to_string(),
             customer_id: reserve.customer.to_string(),
             selections: reserve.selections.iter().map(convert::selection_to_pb).collect(),
-            invitation_token: String::new(),
+            invitation_token: reserve.invitation.map(|it| it.expose().to_owned()).unwrap_or_default(),
             release_after: convert::duration(reserve.release_after),
         };
         let answer = self.client.clone().reserve_units(request).await;
@@ -122,6 +140,12 @@ impl Inventory {
         }
         Err(Error::of(NAME, status, &[]))
     }
+}
+
+/// Whether Inventory refused what it can never have done, so that there is nothing to give back.
+#[must_use]
+pub fn is_refused_for_good(error: &Error) -> bool {
+    matches!(error, Error::Refused { neighbour, reason, .. } if *neighbour == NAME && FOR_GOOD.contains(reason))
 }
 
 /// The request of one step of a hold's life: the same in every process and after every crash.

@@ -28,8 +28,8 @@ pub fn claim_to_pb(claim: &Claim) -> pb::Claim {
         total: money_to_pb(claim.total),
         buyer_email: claim.buyer.email.clone(),
         buyer_locale: claim.buyer.locale.clone(),
-        create_time: timestamp_to_pb(claim.create_time),
-        expire_time: if is_claimed { timestamp_to_pb(claim.expire_time) } else { None },
+        create_time: timestamp_to_pb(claim.lifetime.create_time),
+        expire_time: if is_claimed { timestamp_to_pb(claim.lifetime.expire_time) } else { None },
         payment_id,
         release_reason: release_reason(stage).into(),
         history: claim.history.iter().map(transition_to_pb).collect(),
@@ -50,7 +50,7 @@ pub fn claims_page(claims: &[Claim], query: &ListQuery) -> pb::ListClaimsRespons
 
 /// The token of the page that begins after `last`; `ListClaims` reads it back.
 fn next_page_token(last: &Claim, query: &PageQuery) -> String {
-    let mut position = last.create_time.as_micros().to_be_bytes().to_vec();
+    let mut position = last.lifetime.create_time.as_micros().to_be_bytes().to_vec();
     position.extend_from_slice(last.id.as_uuid().as_bytes());
     PageToken::after(position).encode(query)
 }

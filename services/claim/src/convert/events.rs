@@ -7,7 +7,7 @@ use super::{
     answers::{item_to_pb, release_reason},
     event_to_pb, money_to_pb, timestamp_to_pb,
 };
-use crate::domain::Claim;
+use crate::domain::{Claim, Origin};
 
 /// The claim was paid, and its units are sold.
 #[must_use]
@@ -21,7 +21,7 @@ pub fn order_completed(claim: &Claim, now: Timestamp) -> OrderCompleted {
         items: claim.items.iter().map(item_to_pb).collect(),
         total: money_to_pb(claim.total),
         payment_id: claim.life.payment().map(|payment| payment.to_string()).unwrap_or_default(),
-        fencing_number: claim.fencing_number,
+        fencing_number: fencing_number(claim),
         complete_time: timestamp_to_pb(now),
     }
 }
@@ -35,7 +35,15 @@ pub fn claim_released(claim: &Claim, unit_count: u32, now: Timestamp) -> ClaimRe
         customer_id: claim.customer.to_string(),
         reason: release_reason(claim.life.stage()).into(),
         unit_count,
-        fencing_number: claim.fencing_number,
+        fencing_number: fencing_number(claim),
         release_time: timestamp_to_pb(now),
+    }
+}
+
+/// Of the turn it was made in; unset without one.
+fn fencing_number(claim: &Claim) -> u64 {
+    match claim.origin {
+        Origin::Turn { fencing_number } => fencing_number,
+        Origin::Invitation { .. } => 0,
     }
 }

@@ -4,7 +4,7 @@ use onsale_proto::{
     inventory::v1::{HoldState, ReserveUnitsResponse},
     r#type::v1::{EventSummary as PbEventSummary, LineItem, Unit as PbUnit, UnitSelection},
 };
-use onsale_types::{EventId, SectorId};
+use onsale_types::{EventId, QuotaId, SectorId};
 
 use super::{money, timestamp};
 use crate::domain::{EventSummary, Item, Reservation, Seat, Selection, Unit, Wanted};
@@ -19,10 +19,17 @@ pub fn selection_to_pb(selection: &Selection) -> UnitSelection {
     UnitSelection { sector_id: selection.sector.to_string(), count, units }
 }
 
-/// What Inventory set aside; the error names the part that makes no sense.
-pub fn reservation(answer: ReserveUnitsResponse) -> Result<Reservation, &'static str> {
+/// What Inventory set aside; none when the hold does not stand any more, as an old one is answered as it is. The error names
+/// the part that makes no sense.
+pub fn reservation(answer: ReserveUnitsResponse) -> Result<Option<Reservation>, &'static str> {
     let hold = answer.hold.ok_or("hold")?;
-    let is_held = hold.state() == HoldState::Held;
+    if hold.state() != HoldState::Held {
+        return Ok(None);
+    }
+    let quota = match hold.quota_id.as_str() {
+        "" => None,
+        text => Some(QuotaId::parse(text).map_err(|_malformed| "quota_id")?),
+    };
     let items = hold.items.into_iter().map(item).collect::<Result<Vec<_>, _>>()?;
     if items.is_empty() {
         return Err("items");
@@ -31,7 +38,7 @@ pub fn reservation(answer: ReserveUnitsResponse) -> Result<Reservation, &'static
         return Err("units_per_customer_max");
     }
     let event = event(answer.event.ok_or("event")?)?;
-    Ok(Reservation { event, items, units_max: answer.units_per_customer_max, is_held })
+    Ok(Some(Reservation { event, items, quota, units_max: answer.units_per_customer_max }))
 }
 
 fn item(item: LineItem) -> Result<Item, &'static str> {

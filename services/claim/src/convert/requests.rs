@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use onsale_kit::error::{InvalidFields, Violations};
+use onsale_kit::{
+    config::Secret,
+    error::{InvalidFields, Violations},
+};
 use onsale_proto::{
     claim::v1 as pb,
     events::v1::{PaymentConfirmed, QueueExpired},
@@ -18,7 +21,7 @@ use uuid::Uuid;
 
 use super::money;
 use crate::{
-    app::{ConfirmClaim, CreateClaim, Right, TurnEnded},
+    app::{ConfirmClaim, CreateClaim, ExtendClaim, Right, TurnEnded},
     domain::{Buyer, ReleaseReason, Selection, Wanted},
     store::claim::{Filter, ListedState},
 };
@@ -50,10 +53,10 @@ pub fn create_claim(
     let event = violations.check("event_id", EventId::parse(&request.event_id));
     let right = match &request.right {
         Some(pb::create_claim_request::Right::TurnToken(token)) if !token.is_empty() => {
-            Some(Right::Turn(token.clone()))
+            Some(Right::Turn(Secret::new(token)))
         }
         Some(pb::create_claim_request::Right::InvitationToken(token)) if !token.is_empty() => {
-            Some(Right::Invitation)
+            Some(Right::Invitation(Secret::new(token)))
         }
         Some(_) | None => None,
     };
@@ -125,6 +128,15 @@ pub fn confirm_claim(request: &pb::ConfirmClaimRequest) -> Result<(RequestId, Co
         .build(|| Some((request_id?, ConfirmClaim { claim: claim?, payment: payment?, amount: amount? })))
 }
 
+/// `ExtendClaim`.
+pub fn extend_claim(request: &pb::ExtendClaimRequest) -> Result<(RequestId, ExtendClaim), InvalidFields> {
+    let mut violations = Violations::new();
+    let request_id = violations.check("request_id", RequestId::parse(&request.request_id));
+    let claim = violations.check("claim_id", ClaimId::parse(&request.claim_id));
+    let payment = violations.check("payment_id", PaymentId::parse(&request.payment_id));
+    violations.build(|| Some((request_id?, ExtendClaim { claim: claim?, payment: payment? })))
+}
+
 /// `payment.confirmed` asks for what `ConfirmClaim` asks for.
 pub fn payment_confirmed(event: &PaymentConfirmed) -> Result<ConfirmClaim, InvalidFields> {
     let mut violations = Violations::new();
@@ -136,8 +148,9 @@ pub fn payment_confirmed(event: &PaymentConfirmed) -> Result<ConfirmClaim, Inval
 
 /// A turn whose open claim is to be given up with it; none when the claim may run its own time.
 ///
-/// It may when the turn ran out, for a claim ends with its turn at the latest, by its own clock; and when the queue closed
-/// or lost sight of the customer, who may be paying at this moment. Who left or was blocked is not waited for.
+/// It may when the turn ran out, for a claim ends with its turn at the latest, by its own clock, unless a payment in progress
+/// has extended it; and when the queue closed or lost sight of the customer, who may be paying at this moment. Who left or was
+/// blocked is not waited for.
 pub fn turn_ended(event: &QueueExpired) -> Result<Option<TurnEnded>, InvalidFields> {
     let reason = match event.reason() {
         ExpireReason::Left => ReleaseReason::Customer,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use onsale_types::{ClaimId, CustomerId, EventId, HoldId, Money, MoneyError, SectorId, Timestamp};
+use onsale_types::{ClaimId, CustomerId, EventId, HoldId, Money, MoneyError, QuotaId, SectorId, Timestamp};
 
-use super::{Life, Selection, Stage, Wanted};
+use super::{Life, Lifetime, Selection, Stage, State, Wanted};
 
 /// A customer's right to buy held units; once confirmed, the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,18 +21,31 @@ pub struct Claim {
     pub items: Vec<Item>,
     /// What to pay.
     pub total: Money,
-    /// Of the turn it was made in.
-    pub fencing_number: u64,
+    /// What gave the right to it.
+    pub origin: Origin,
     /// The hold it stands on.
     pub hold: HoldId,
     /// Where it is in its life.
     pub life: Life,
-    /// When it was made.
-    pub create_time: Timestamp,
-    /// When it is released unless it is paid before.
-    pub expire_time: Timestamp,
+    /// How long it lasts.
+    pub lifetime: Lifetime,
     /// Every stage it has been at, oldest first.
     pub history: Vec<Transition>,
+}
+
+/// What gave a customer the right to claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A turn in the queue.
+    Turn {
+        /// Which of the customer's turns.
+        fencing_number: u64,
+    },
+    /// An invitation.
+    Invitation {
+        /// To units of this quota.
+        quota: QuotaId,
+    },
 }
 
 /// A step in the life of a claim.
@@ -110,10 +123,10 @@ pub struct Reservation {
     pub event: EventSummary,
     /// The units with their prices.
     pub items: Vec<Item>,
+    /// The quota they came from. None: the public sale.
+    pub quota: Option<QuotaId>,
     /// Most units a customer may have of the event.
     pub units_max: u32,
-    /// Whether the hold still stands: an old one is answered as it is.
-    pub is_held: bool,
 }
 
 impl Item {
@@ -131,19 +144,24 @@ pub fn total(items: &[Item]) -> Result<Option<Money>, MoneyError> {
     Money::sum(first.unit_price.currency(), amounts).map(Some)
 }
 
-/// When a claim made at `now` ends: with its turn or with its window, whichever comes first. None: the turn is over.
-#[must_use]
-pub fn expire_time(now: Timestamp, turn_end: Timestamp, window: Duration) -> Option<Timestamp> {
-    let end = now.checked_add(window).map_or(turn_end, |window_end| window_end.min(turn_end));
-    (end > now).then_some(end)
-}
-
 impl Claim {
     /// How many units it is about.
     #[must_use]
     pub fn unit_count(&self) -> u32 {
         let count: usize = self.items.iter().map(|item| item.units.len()).sum();
         u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// How long it lasts with a payment in progress at `now`. None: it is paid or given up already, or was extended before.
+    #[must_use]
+    pub fn extend(&self, now: Timestamp, window: Duration, extension: Duration) -> Option<Lifetime> {
+        match self.life.state {
+            State::Claimed { payment: None } => self.lifetime.extend(now, window, extension),
+            State::Claimed { payment: Some(_) }
+            | State::Confirmed { .. }
+            | State::Released { .. }
+            | State::Rejected { .. } => None,
+        }
     }
 
     /// What to ask for when it is paid and its units are gone, best first: the very seats, then as many of any.
@@ -166,9 +184,10 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
-    use onsale_types::Currency;
+    use onsale_types::{Currency, PaymentId};
 
     use super::*;
+    use crate::domain::ReleaseReason;
 
     const EUR: &str = "EUR";
 
@@ -198,11 +217,14 @@ mod tests {
             buyer: Buyer { email: String::new(), locale: String::new() },
             total: total(&items).unwrap().unwrap(),
             items,
-            fencing_number: 1,
+            origin: Origin::Turn { fencing_number: 1 },
             hold: HoldId::generate(),
             life: Life::BEGIN,
-            create_time: Timestamp::EPOCH,
-            expire_time: Timestamp::EPOCH,
+            lifetime: Lifetime {
+                create_time: Timestamp::EPOCH,
+                expire_time: Timestamp::from_secs(10),
+                extend_time: None,
+            },
             history: Vec::new(),
         }
     }
@@ -222,12 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_ends_with_its_turn_or_its_window_and_never_begins_at_its_end() {
-        let (now, window) = (Timestamp::from_secs(100), Duration::from_secs(10));
-        assert_eq!(expire_time(now, Timestamp::from_secs(105), window), Some(Timestamp::from_secs(105)));
-        assert_eq!(expire_time(now, Timestamp::from_secs(200), window), Some(Timestamp::from_secs(110)));
-        assert_eq!(expire_time(now, now, window), None);
-        assert_eq!(expire_time(now, Timestamp::from_secs(99), window), None);
+    fn only_an_unpaid_open_claim_is_extended() {
+        let (now, span) = (Timestamp::from_secs(5), Duration::from_secs(10));
+        let mut claim = claim(vec![item(1, false)]);
+        assert!(claim.extend(now, span, span).is_some());
+        let paid = Life::BEGIN.pay(PaymentId::generate(), true).unwrap();
+        for life in [paid, paid.complete().unwrap(), Life::BEGIN.release(ReleaseReason::Expired).unwrap()] {
+            claim.life = life;
+            assert_eq!(claim.extend(now, span, span), None, "{life:?}");
+        }
     }
 
     #[test]

@@ -1,101 +1,121 @@
-//! How many units a customer has of an event. Whoever changes it holds its row's lock.
+//! How many units a customer has of an event. Whoever changes it holds its row's lock; who takes several takes them in the
+//! order of their keys.
 
-use onsale_storage::postgres::{Postgres, Row, Transaction, column};
+use std::collections::{HashMap, HashSet};
+use std::time::SystemTime;
+
+use onsale_storage::postgres::{Row, Transaction, column};
 use onsale_types::{ClaimId, CustomerId, EventId, Timestamp};
 use uuid::Uuid;
 
 use super::row;
-use crate::{domain::Allowance, error::Error};
+use crate::{
+    domain::{Abandonment, Allowance},
+    error::Error,
+};
 
-// The update changes nothing and locks the row, whoever made it.
-const ENTER: &str = "INSERT INTO allowance (event_id, customer_id, units_max, units_taken)
-    VALUES ($1, $2, $3, 0)
-    ON CONFLICT (event_id, customer_id) DO UPDATE SET units_max = allowance.units_max
-    RETURNING units_max, units_taken, now() AS database_now";
-const LOCK: &str = "SELECT units_max, units_taken FROM allowance
-    WHERE event_id = $1 AND customer_id = $2 FOR UPDATE";
-const MOVE: &str = "UPDATE allowance SET units_taken = units_taken + $3
-    WHERE event_id = $1 AND customer_id = $2";
-const LOOK: &str = "SELECT
-        (SELECT claim_id FROM claim WHERE event_id = $1 AND customer_id = $2 AND state = 'CLAIMED') AS open_claim_id,
-        (SELECT units_max FROM allowance WHERE event_id = $1 AND customer_id = $2) AS units_max,
-        (SELECT units_taken FROM allowance WHERE event_id = $1 AND customer_id = $2) AS units_taken";
-const OPEN_CLAIM: &str = "SELECT claim_id FROM claim
-    WHERE event_id = $1 AND customer_id = $2 AND state = 'CLAIMED'";
+// Waits for whoever makes the same one right now, and leaves what is there as it is.
+const OPEN: &str = "INSERT INTO allowance (event_id, customer_id, units_max, units_taken)
+    SELECT event_id, customer_id, units_max, units_taken
+    FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[]) AS new (event_id, customer_id, units_max, units_taken)
+    ORDER BY event_id, customer_id
+    ON CONFLICT (event_id, customer_id) DO NOTHING
+    RETURNING event_id, customer_id";
+// Each by its key and in the order of keys, whatever the planner knows of the table: `LIMIT` leaves it no other way.
+const LOCK: &str = "SELECT kept.*
+    FROM (SELECT event_id, customer_id FROM unnest($1::uuid[], $2::uuid[]) AS asked (event_id, customer_id)
+        ORDER BY event_id, customer_id) asked
+    CROSS JOIN LATERAL (SELECT event_id, customer_id, units_max, units_taken, abandoned_count, abandoned_at
+        FROM allowance WHERE event_id = asked.event_id AND customer_id = asked.customer_id LIMIT 1 FOR UPDATE) kept";
+// All of them are there. Said so, each is found by its key; said as an update, the planner may read the whole table.
+const SAVE: &str =
+    "INSERT INTO allowance (event_id, customer_id, units_max, units_taken, abandoned_count, abandoned_at)
+    SELECT event_id, customer_id, units_max, units_taken, abandoned_count, abandoned_at
+    FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::int[], $6::timestamptz[])
+        AS new (event_id, customer_id, units_max, units_taken, abandoned_count, abandoned_at)
+    ON CONFLICT (event_id, customer_id) DO UPDATE SET units_taken = excluded.units_taken,
+        abandoned_count = excluded.abandoned_count, abandoned_at = excluded.abandoned_at";
+// One look at the index for each who asks: `LIMIT` keeps the planner from reading the whole table instead.
+const OPEN_CLAIMS: &str = "SELECT asked.event_id, asked.customer_id, open.claim_id
+    FROM unnest($1::uuid[], $2::uuid[]) AS asked (event_id, customer_id)
+    CROSS JOIN LATERAL (SELECT claim_id FROM claim
+        WHERE event_id = asked.event_id AND customer_id = asked.customer_id AND state = 'CLAIMED' LIMIT 1) open";
 
-/// What a customer has of an event, as far as anybody knows without a lock.
-#[derive(Clone, Copy, Debug)]
-pub struct Glance {
-    /// The open claim.
-    pub open_claim: Option<ClaimId>,
-    /// The allowance; none before the first claim.
-    pub allowance: Option<Allowance>,
+/// Whose allowance, and in which event.
+pub type Key = (EventId, CustomerId);
+
+/// Makes the allowances that are not there yet, as they are given; says which those were. They are locked then.
+pub async fn open(tx: &Transaction, new: &HashMap<Key, Allowance>) -> Result<HashSet<Key>, Error> {
+    let keys: Vec<&Key> = new.keys().collect();
+    let (events, customers) = columns(keys.iter().copied());
+    let units_max = integers(new.values().map(|allowance| allowance.units_max))?;
+    let units_taken = integers(new.values().map(|allowance| allowance.units_taken))?;
+    let made = tx.query(OPEN, &[&events, &customers, &units_max, &units_taken]).await?;
+    made.iter().map(key).collect()
 }
 
-/// Looks without a lock: good enough to refuse early, never to allow.
-pub async fn glance(postgres: &Postgres, event: EventId, customer: CustomerId) -> Result<Glance, Error> {
-    let row = postgres.query_one("glance", LOOK, &[&event.as_uuid(), &customer.as_uuid()]).await?;
-    let open_claim = column::<Option<Uuid>>(&row, "open_claim_id")?.map(ClaimId::from_uuid);
-    let has_allowance = column::<Option<i32>>(&row, "units_max")?.is_some();
-    Ok(Glance { open_claim, allowance: if has_allowance { Some(allowance(&row)?) } else { None } })
-}
-
-/// Locks the allowance, making it with `units_max` if there is none; also says the time by the database's clock.
-pub async fn enter(
-    tx: &Transaction,
-    event: EventId,
-    customer: CustomerId,
-    units_max: u32,
-) -> Result<(Allowance, Timestamp), Error> {
-    let units_max = row::integer(units_max)?;
-    let found = tx.query_one(ENTER, &[&event.as_uuid(), &customer.as_uuid(), &units_max]).await?;
-    Ok((allowance(&found)?, row::timestamp(&found, "database_now")?))
+/// Locks the allowances of `keys`, as far as there are any.
+pub async fn lock(tx: &Transaction, keys: &[Key]) -> Result<HashMap<Key, Allowance>, Error> {
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (events, customers) = columns(keys);
+    let locked = tx.query(LOCK, &[&events, &customers]).await?;
+    locked.iter().map(|locked| Ok((key(locked)?, allowance(locked)?))).collect()
 }
 
 /// Locks the allowance of a customer who has claimed before.
-pub async fn lock(tx: &Transaction, event: EventId, customer: CustomerId) -> Result<Allowance, Error> {
-    allowance(&tx.query_one(LOCK, &[&event.as_uuid(), &customer.as_uuid()]).await?)
+pub async fn lock_one(tx: &Transaction, key: Key) -> Result<Allowance, Error> {
+    lock(tx, &[key]).await?.remove(&key).ok_or(Error::Stored { what: "allowance" })
 }
 
-/// Counts `units` more.
-pub async fn take(tx: &Transaction, event: EventId, customer: CustomerId, units: u32) -> Result<(), Error> {
-    move_by(tx, event, customer, row::integer(units)?).await
-}
-
-/// Counts `units` less.
-pub async fn give_back(
-    tx: &Transaction,
-    event: EventId,
-    customer: CustomerId,
-    units: u32,
-) -> Result<(), Error> {
-    // A count is never the least integer, so it can be negated.
-    move_by(tx, event, customer, row::integer(units)?.saturating_neg()).await
-}
-
-/// The customer's open claim, exact while the allowance is locked.
-pub async fn open_claim(
-    tx: &Transaction,
-    event: EventId,
-    customer: CustomerId,
-) -> Result<Option<ClaimId>, Error> {
-    let found = tx.query_opt(OPEN_CLAIM, &[&event.as_uuid(), &customer.as_uuid()]).await?;
-    found.map(|found| row::id(&found, "claim_id", ClaimId::from_uuid)).transpose()
-}
-
-async fn move_by(
-    tx: &Transaction,
-    event: EventId,
-    customer: CustomerId,
-    difference: i32,
-) -> Result<(), Error> {
-    tx.execute(MOVE, &[&event.as_uuid(), &customer.as_uuid(), &difference]).await?;
+/// Keeps allowances that are locked.
+pub async fn save(tx: &Transaction, changed: &[(Key, Allowance)]) -> Result<(), Error> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let (events, customers) = columns(changed.iter().map(|(key, _)| key));
+    let units_max = integers(changed.iter().map(|(_, allowance)| allowance.units_max))?;
+    let units_taken = integers(changed.iter().map(|(_, allowance)| allowance.units_taken))?;
+    let counts = integers(changed.iter().map(|(_, allowance)| allowance.abandonment.count))?;
+    let last =
+        |(_, allowance): &(Key, Allowance)| allowance.abandonment.last.map(row::system_time).transpose();
+    let lasts = changed.iter().map(last).collect::<Result<Vec<Option<SystemTime>>, Error>>()?;
+    tx.execute(SAVE, &[&events, &customers, &units_max, &units_taken, &counts, &lasts]).await?;
     Ok(())
 }
 
-fn allowance(found: &Row) -> Result<Allowance, Error> {
+/// The open claims of these customers, exact while their allowances are locked.
+pub async fn open_claims(tx: &Transaction, keys: &[Key]) -> Result<HashMap<Key, ClaimId>, Error> {
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (events, customers) = columns(keys);
+    let found = tx.query(OPEN_CLAIMS, &[&events, &customers]).await?;
+    found.iter().map(|found| Ok((key(found)?, row::id(found, "claim_id", ClaimId::from_uuid)?))).collect()
+}
+
+/// The allowance in a row that has its columns.
+pub(super) fn allowance(found: &Row) -> Result<Allowance, Error> {
+    let last = column::<Option<SystemTime>>(found, "abandoned_at")?;
+    let last =
+        last.map(|time| Timestamp::from_system_time(time).ok_or(Error::Stored { what: "abandoned_at" }));
     Ok(Allowance {
         units_max: row::count(found, "units_max")?,
         units_taken: row::count(found, "units_taken")?,
+        abandonment: Abandonment { count: row::count(found, "abandoned_count")?, last: last.transpose()? },
     })
+}
+
+fn key(found: &Row) -> Result<Key, Error> {
+    let event = row::id(found, "event_id", EventId::from_uuid)?;
+    Ok((event, row::id(found, "customer_id", CustomerId::from_uuid)?))
+}
+
+fn columns<'a>(keys: impl IntoIterator<Item = &'a Key>) -> (Vec<Uuid>, Vec<Uuid>) {
+    keys.into_iter().map(|(event, customer)| (event.as_uuid(), customer.as_uuid())).unzip()
+}
+
+fn integers(counts: impl Iterator<Item = u32>) -> Result<Vec<i32>, Error> {
+    counts.map(row::integer).collect()
 }

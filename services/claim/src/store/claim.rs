@@ -4,34 +4,42 @@ use onsale_storage::postgres::{Isolation, Postgres, Row, Transaction, column};
 use onsale_types::{ClaimId, CustomerId, EventId, HoldId, Timestamp};
 use uuid::Uuid;
 
-use super::{allowance, hold, row};
+use super::{hold, row};
 use crate::{
-    domain::{Claim, Item, Life, Transition},
+    domain::{Claim, Item},
     error::Error,
 };
 
 mod read;
+mod write;
 
 use read::claims_of;
+use write::insert_items;
+pub use write::{insert, save, save_lifetime};
 
 // The columns of a claim; each statement that reads claims begins with them.
 macro_rules! select_claims {
     ($rest:literal) => {
         concat!(
-            "SELECT claim.claim_id, claim.event_id, customer_id, claim.hold_id, hold.state AS hold_state,
-                fencing_number, claim.state, release_reason, payment_id, total_minor, currency_code, buyer_email,
-                buyer_locale, event_name, venue_name, venue_address, time_zone, start_at, created_at, expires_at,
-                now() AS database_now
-            FROM claim JOIN hold USING (hold_id) ",
+            "SELECT claim.claim_id, claim.event_id, customer_id, claim.hold_id,
+                (SELECT hold.state FROM hold WHERE hold.hold_id = claim.hold_id) AS hold_state, fencing_number,
+                quota_id, extended_at, claim.state, release_reason, payment_id, total_minor, currency_code,
+                buyer_email, buyer_locale, event_name, venue_name, venue_address, time_zone, start_at, created_at,
+                expires_at, now() AS database_now
+            FROM ",
             $rest
         )
     };
 }
 
-const READ: &str =
-    select_claims!("WHERE claim.claim_id = ANY ($1) ORDER BY created_at DESC, claim.claim_id DESC");
+// One look at the index for each: `OFFSET 0` keeps the planner from reading the whole table instead.
+const READ: &str = select_claims!(
+    "unnest($1::uuid[]) AS asked (id)
+    CROSS JOIN LATERAL (SELECT * FROM claim WHERE claim_id = asked.id OFFSET 0) claim
+    ORDER BY created_at DESC, claim.claim_id DESC"
+);
 const LIST: &str = select_claims!(
-    "WHERE customer_id = $1
+    "claim WHERE customer_id = $1
         AND ($2::uuid IS NULL OR claim.event_id = $2)
         AND (cardinality($3::text[]) = 0 OR claim.state = ANY ($3))
         AND ($4::timestamptz IS NULL OR (created_at, claim.claim_id) < ($4, $5::uuid))
@@ -48,21 +56,10 @@ const ITEMS: &str =
     "SELECT claim_id, sector_id, sector_name, unit_price_minor, group_count, units, row_labels,
         seat_labels
     FROM claim_item WHERE claim_id = ANY ($1) ORDER BY claim_id, place";
+// The first one is in the claim's own row.
 const HISTORY: &str = "SELECT claim_id, state, release_reason, transitioned_at
-    FROM claim_transition WHERE claim_id = ANY ($1) ORDER BY claim_id, number";
-const INSERT: &str = "INSERT INTO claim (claim_id, event_id, customer_id, hold_id, fencing_number, state, unit_count,
-        total_minor, currency_code, buyer_email, buyer_locale, event_name, venue_name, venue_address, time_zone,
-        start_at, created_at, expires_at)
-    VALUES ($1, $2, $3, $4, $5, 'CLAIMED', $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
-const INSERT_ITEM: &str = "INSERT INTO claim_item (claim_id, place, sector_id, sector_name, unit_price_minor,
-        group_count, units, row_labels, seat_labels)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    FROM claim_transition WHERE claim_id = ANY ($1) AND number > 1 ORDER BY claim_id, number";
 const DELETE_ITEMS: &str = "DELETE FROM claim_item WHERE claim_id = $1";
-const INSERT_TRANSITION: &str =
-    "INSERT INTO claim_transition (claim_id, number, state, release_reason, transitioned_at)
-    VALUES ($1, $2, $3, $4, $5)";
-const UPDATE: &str = "UPDATE claim SET state = $2, release_reason = $3, payment_id = $4 WHERE claim_id = $1";
-const UPDATE_HOLD: &str = "UPDATE hold SET state = $2, release_due_at = now() WHERE hold_id = $1";
 const REPLACE_HOLD: &str = "UPDATE claim SET hold_id = $2 WHERE claim_id = $1";
 
 /// Which claims to list, newest first.
@@ -144,71 +141,10 @@ pub async fn lock_of_turn(
     Ok(read_locked(tx, &locked).await?.pop())
 }
 
-/// Adds a new claim, whose hold and allowance are taken already.
-pub async fn insert(tx: &Transaction, claim: &Claim) -> Result<(), Error> {
-    let (id, event) = (claim.id.as_uuid(), &claim.event);
-    let fencing_number =
-        i64::try_from(claim.fencing_number).map_err(|_large| Error::Stored { what: "fencing_number" })?;
-    tx.execute(
-        INSERT,
-        &[
-            &id,
-            &event.id.as_uuid(),
-            &claim.customer.as_uuid(),
-            &claim.hold.as_uuid(),
-            &fencing_number,
-            &row::integer(claim.unit_count())?,
-            &claim.total.amount_minor(),
-            &claim.total.currency().code(),
-            &claim.buyer.email,
-            &claim.buyer.locale,
-            &event.name,
-            &event.venue_name,
-            &event.venue_address,
-            &event.time_zone,
-            &row::system_time(event.start_time)?,
-            &row::system_time(claim.create_time)?,
-            &row::system_time(claim.expire_time)?,
-        ],
-    )
-    .await?;
-    insert_items(tx, claim.id, &claim.items).await?;
-    for (number, transition) in (1..).zip(&claim.history) {
-        insert_transition(tx, claim.id, number, *transition).await?;
-    }
-    Ok(())
-}
-
-/// Brings a locked claim to `life`, with all that hangs on it: hold, allowance, history. Answers it as it is then.
-pub async fn save(tx: &Transaction, claim: &Claim, life: Life, now: Timestamp) -> Result<Claim, Error> {
-    let id = claim.id.as_uuid();
-    let (state, reason) = row::stage_columns(life.stage());
-    let payment = life.payment().map(|payment| payment.as_uuid());
-    tx.execute(UPDATE, &[&id, &state, &reason, &payment]).await?;
-    if life.hold != claim.life.hold {
-        tx.execute(UPDATE_HOLD, &[&claim.hold.as_uuid(), &row::hold_column(life.hold)]).await?;
-    }
-    match (claim.life.is_counted(), life.is_counted()) {
-        (false, true) => allowance::take(tx, claim.event.id, claim.customer, claim.unit_count()).await?,
-        (true, false) => allowance::give_back(tx, claim.event.id, claim.customer, claim.unit_count()).await?,
-        (true, true) | (false, false) => {}
-    }
-    let mut saved = Claim { life, ..claim.clone() };
-    if life.stage() != claim.life.stage() {
-        let transition = Transition { stage: life.stage(), time: now };
-        let number = i32::try_from(claim.history.len()).unwrap_or(i32::MAX).saturating_add(1);
-        insert_transition(tx, claim.id, number, transition).await?;
-        saved.history.push(transition);
-    }
-    if life.is_final() {
-        hold::abandon_of_claim(tx, claim.id).await?;
-    }
-    Ok(saved)
-}
-
 /// Puts a locked claim on the hold `new`, with its units; false when that was given up before.
 pub async fn replace_hold(tx: &Transaction, id: ClaimId, new: HoldId, items: &[Item]) -> Result<bool, Error> {
-    if !hold::hold(tx, new, id).await? {
+    let (taken, _) = hold::take(tx, &[(new, id)]).await?;
+    if taken.is_empty() {
         return Ok(false);
     }
     tx.execute(REPLACE_HOLD, &[&id.as_uuid(), &new.as_uuid()]).await?;
@@ -235,43 +171,4 @@ fn listed_column(state: ListedState) -> &'static str {
         ListedState::Confirmed => "CONFIRMED",
         ListedState::Released => "RELEASED",
     }
-}
-
-async fn insert_items(tx: &Transaction, claim: ClaimId, items: &[Item]) -> Result<(), Error> {
-    for (place, item) in (1_i32..).zip(items) {
-        let seats = item.units.iter().filter_map(|unit| unit.seat.as_ref());
-        let row_labels: Vec<&str> = seats.clone().map(|seat| seat.row_label.as_str()).collect();
-        let seat_labels: Vec<&str> = seats.map(|seat| seat.seat_label.as_str()).collect();
-        let units = item.units.iter().map(|unit| row::integer(unit.number)).collect::<Result<Vec<_>, _>>()?;
-        let (claim_id, sector_id): (Uuid, Uuid) = (claim.as_uuid(), item.sector.as_uuid());
-        let (price, groups) = (item.unit_price.amount_minor(), row::integer(item.group_count)?);
-        tx.execute(
-            INSERT_ITEM,
-            &[
-                &claim_id,
-                &place,
-                &sector_id,
-                &item.sector_name,
-                &price,
-                &groups,
-                &units,
-                &row_labels,
-                &seat_labels,
-            ],
-        )
-        .await?;
-    }
-    Ok(())
-}
-
-async fn insert_transition(
-    tx: &Transaction,
-    claim: ClaimId,
-    number: i32,
-    transition: Transition,
-) -> Result<(), Error> {
-    let (state, reason) = row::stage_columns(transition.stage);
-    let time = row::system_time(transition.time)?;
-    tx.execute(INSERT_TRANSITION, &[&claim.as_uuid(), &number, &state, &reason, &time]).await?;
-    Ok(())
 }

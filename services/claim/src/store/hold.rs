@@ -1,28 +1,39 @@
 //! The holds asked of Inventory, written before the asking. What a crash leaves is found and given back from here.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
-use onsale_storage::postgres::{Postgres, Transaction, column};
-use onsale_types::{ClaimId, HoldId};
+use onsale_storage::postgres::{Postgres, Row, Transaction, column};
+use onsale_types::{ClaimId, HoldId, Timestamp};
 use uuid::Uuid;
 
 use super::row;
 use crate::error::Error;
 
+// Where a statement names holds, `= ANY` and `IS TRUE` leave the planner one way to find them, by their key: of a table that a
+// rush has just filled it knows nothing, and reads all of it, or all of one state.
 const LATEST: &str = "SELECT attempt, state, fingerprint, claim_id FROM hold
     WHERE cause_id = $1 ORDER BY attempt DESC LIMIT 1";
 // An attempt that another call began is joined as long as nobody has given it up.
 const ATTEMPT: &str = "INSERT INTO hold (hold_id, cause_id, attempt, fingerprint, claim_id, state)
-    VALUES ($1, $2, $3, $4, $5, 'RESERVING')
+    SELECT hold_id, cause_id, attempt, fingerprint, claim_id, 'RESERVING'
+    FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::uuid[], $5::uuid[])
+        AS new (hold_id, cause_id, attempt, fingerprint, claim_id)
+    ORDER BY hold_id
     ON CONFLICT (hold_id) DO UPDATE SET attempted_at = now()
         WHERE hold.state = 'RESERVING' AND hold.fingerprint = excluded.fingerprint
     RETURNING hold_id";
 // The lock that the insert of a claim and its abandonment both take: whoever is second finds another state.
-const HOLD: &str = "UPDATE hold SET state = 'HELD', claim_id = $2 WHERE hold_id = $1 AND state = 'RESERVING'";
+const TAKE: &str = "UPDATE hold SET state = 'HELD', claim_id = new.claim_id
+    FROM unnest($1::uuid[], $2::uuid[]) AS new (hold_id, claim_id)
+    WHERE hold.hold_id = ANY ($1) AND hold.hold_id = new.hold_id AND (hold.state = 'RESERVING') IS TRUE
+    RETURNING hold.claim_id, now() AS database_now";
+const GIVE_UP: &str = "UPDATE hold SET state = 'RELEASING', claim_id = NULL, release_due_at = now()
+    WHERE hold_id = ANY ($1) AND (state = 'HELD') IS TRUE";
+const DISCARD: &str = "DELETE FROM hold WHERE hold_id = $1 AND state = 'RESERVING' AND claim_id IS NULL";
 const ABANDON: &str = "UPDATE hold SET state = 'RELEASING', release_due_at = now()
     WHERE hold_id = $1 AND state = 'RESERVING'";
-const ABANDON_OF_CLAIM: &str = "UPDATE hold SET state = 'RELEASING', release_due_at = now()
-    WHERE claim_id = $1 AND state = 'RESERVING'";
+const ABANDON_OF_CLAIMS: &str = "UPDATE hold SET state = 'RELEASING', release_due_at = now()
+    WHERE claim_id = ANY ($1) AND state = 'RESERVING'";
 const ABANDON_STALE: &str = "UPDATE hold SET state = 'RELEASING', release_due_at = now()
     WHERE hold_id IN (SELECT hold_id FROM hold
         WHERE state = 'RESERVING' AND claim_id IS NULL AND attempted_at < now() - make_interval(secs => $1)
@@ -34,7 +45,7 @@ const TAKE_DUE: &str = "UPDATE hold SET release_due_at = now() + make_interval(s
         ORDER BY release_due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
     RETURNING hold_id";
 const RELEASING_OF_CLAIM: &str = "SELECT hold_id FROM hold WHERE claim_id = $1 AND state = 'RELEASING'";
-const FINISH: &str = "UPDATE hold SET state = $2 WHERE hold_id = $1 AND state = 'RELEASING'";
+const FINISH: &str = "UPDATE hold SET state = $2 WHERE hold_id = ANY ($1) AND (state = 'RELEASING') IS TRUE";
 const FORGET: &str = "DELETE FROM hold WHERE hold_id IN (SELECT hold_id FROM hold
     WHERE state = 'RELEASED' AND claim_id IS NULL AND attempted_at < now() - make_interval(secs => $1)
     ORDER BY attempted_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
@@ -50,6 +61,15 @@ pub struct Latest {
     pub claim: Option<ClaimId>,
 }
 
+/// One try to get a hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt {
+    /// The id that Inventory is asked for.
+    pub hold: HoldId,
+    number: i32,
+    want: Want,
+}
+
 /// What a hold is wanted for.
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
@@ -61,36 +81,76 @@ pub struct Want {
     pub claim: Option<ClaimId>,
 }
 
+impl Latest {
+    /// From a row that has its columns.
+    pub(super) fn read(found: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            attempt: column(found, "attempt")?,
+            is_given_up: matches!(column::<&str>(found, "state")?, "RELEASING" | "RELEASED"),
+            fingerprint: column(found, "fingerprint")?,
+            claim: column::<Option<Uuid>>(found, "claim_id")?.map(ClaimId::from_uuid),
+        })
+    }
+}
+
+impl Attempt {
+    /// The next try of `want` after `latest`: the same, as long as nobody gave that up, for a hold that went back cannot be had
+    /// again.
+    #[must_use]
+    pub fn after(latest: Option<Latest>, want: Want) -> Self {
+        let number = latest.map_or(1, |latest| latest.attempt.saturating_add(i32::from(latest.is_given_up)));
+        let hold = HoldId::from_uuid(Uuid::new_v5(&want.cause, &number.to_be_bytes()));
+        Self { hold, number, want }
+    }
+}
+
 /// The last hold asked for on behalf of `cause`.
 pub async fn latest(postgres: &Postgres, cause: Uuid) -> Result<Option<Latest>, Error> {
-    let Some(found) = postgres.query_opt("latest hold", LATEST, &[&cause]).await? else { return Ok(None) };
-    Ok(Some(Latest {
-        attempt: column(&found, "attempt")?,
-        is_given_up: matches!(column::<&str>(&found, "state")?, "RELEASING" | "RELEASED"),
-        fingerprint: column(&found, "fingerprint")?,
-        claim: column::<Option<Uuid>>(&found, "claim_id")?.map(ClaimId::from_uuid),
-    }))
+    let found = postgres.query_opt("latest hold", LATEST, &[&cause]).await?;
+    found.as_ref().map(Latest::read).transpose()
 }
 
-/// Notes that Inventory is about to be asked, and under which id: that of the last try, as long as nobody gave it up, for
-/// a hold that went back cannot be had again. None: it was given up or used just now.
-pub async fn attempt(
-    postgres: &Postgres,
-    want: Want,
-    latest: Option<Latest>,
-) -> Result<Option<HoldId>, Error> {
-    let number = latest.map_or(1, |latest| latest.attempt.saturating_add(i32::from(latest.is_given_up)));
-    let hold_id = Uuid::new_v5(&want.cause, &number.to_be_bytes());
-    let claim_id = want.claim.map(|claim| claim.as_uuid());
+/// Notes that Inventory is about to be asked for these holds, each named once. Answers which may be asked for: not those that
+/// were given up or used just now.
+pub async fn attempt(postgres: &Postgres, attempts: &[Attempt]) -> Result<HashSet<HoldId>, Error> {
+    let holds: Vec<Uuid> = attempts.iter().map(|it| it.hold.as_uuid()).collect();
+    let causes: Vec<Uuid> = attempts.iter().map(|it| it.want.cause).collect();
+    let numbers: Vec<i32> = attempts.iter().map(|it| it.number).collect();
+    let fingerprints: Vec<Uuid> = attempts.iter().map(|it| it.want.fingerprint).collect();
+    let claims: Vec<Option<Uuid>> =
+        attempts.iter().map(|it| it.want.claim.map(|claim| claim.as_uuid())).collect();
     let noted = postgres
-        .query_opt("attempt hold", ATTEMPT, &[&hold_id, &want.cause, &number, &want.fingerprint, &claim_id])
+        .query("attempt holds", ATTEMPT, &[&holds, &causes, &numbers, &fingerprints, &claims])
         .await?;
-    noted.map(|noted| row::id(&noted, "hold_id", HoldId::from_uuid)).transpose()
+    noted.iter().map(|noted| row::id(noted, "hold_id", HoldId::from_uuid)).collect()
 }
 
-/// Makes the hold that of a claim; false when it was given up before.
-pub async fn hold(tx: &Transaction, hold: HoldId, claim: ClaimId) -> Result<bool, Error> {
-    Ok(tx.execute(HOLD, &[&hold.as_uuid(), &claim.as_uuid()]).await? == 1)
+/// Makes each hold that of its claim, unless it was given up before. Answers the claims that have theirs, and the time by the
+/// database's clock if there are any.
+pub async fn take(
+    tx: &Transaction,
+    holds: &[(HoldId, ClaimId)],
+) -> Result<(HashSet<ClaimId>, Option<Timestamp>), Error> {
+    let (ids, claims): (Vec<Uuid>, Vec<Uuid>) =
+        holds.iter().map(|(hold, claim)| (hold.as_uuid(), claim.as_uuid())).unzip();
+    let taken = tx.query(TAKE, &[&ids, &claims]).await?;
+    let now = taken.first().map(|taken| row::timestamp(taken, "database_now")).transpose()?;
+    let claims = taken.iter().map(|taken| row::id(taken, "claim_id", ClaimId::from_uuid));
+    Ok((claims.collect::<Result<_, _>>()?, now))
+}
+
+/// Gives up holds that were just taken for claims that are not made: from here on they have to be given back.
+pub async fn give_up(tx: &Transaction, holds: &[HoldId]) -> Result<(), Error> {
+    if !holds.is_empty() {
+        tx.execute(GIVE_UP, &[&uuids(holds)]).await?;
+    }
+    Ok(())
+}
+
+/// Forgets an attempt at what Inventory never had and never will have, so that nothing can be held for it.
+pub async fn discard(postgres: &Postgres, hold: HoldId) -> Result<(), Error> {
+    postgres.execute("discard attempt", DISCARD, &[&hold.as_uuid()]).await?;
+    Ok(())
 }
 
 /// Gives an attempt up: from here on it has to be given back. False when a claim stands on it, or it was given up before.
@@ -98,9 +158,12 @@ pub async fn abandon(postgres: &Postgres, hold: HoldId) -> Result<bool, Error> {
     Ok(postgres.execute("abandon hold", ABANDON, &[&hold.as_uuid()]).await? == 1)
 }
 
-/// Gives up every attempt made for a claim that is settled.
-pub async fn abandon_of_claim(tx: &Transaction, claim: ClaimId) -> Result<(), Error> {
-    tx.execute(ABANDON_OF_CLAIM, &[&claim.as_uuid()]).await?;
+/// Gives up every attempt made for claims that are settled.
+pub async fn abandon_of_claims(tx: &Transaction, claims: &[ClaimId]) -> Result<(), Error> {
+    if !claims.is_empty() {
+        let claims: Vec<Uuid> = claims.iter().map(ClaimId::as_uuid).collect();
+        tx.execute(ABANDON_OF_CLAIMS, &[&claims]).await?;
+    }
     Ok(())
 }
 
@@ -127,10 +190,12 @@ pub async fn releasing_of_claim(postgres: &Postgres, claim: ClaimId) -> Result<V
     found.iter().map(|found| row::id(found, "hold_id", HoldId::from_uuid)).collect()
 }
 
-/// Notes how giving a hold back ended; `is_committed`: Inventory says that it is sold.
-pub async fn finish(postgres: &Postgres, hold: HoldId, is_committed: bool) -> Result<(), Error> {
-    let state = if is_committed { "COMMITTED" } else { "RELEASED" };
-    postgres.execute("finish release", FINISH, &[&hold.as_uuid(), &state]).await?;
+/// Notes how giving holds back ended; `is_committed`: Inventory says that they are sold.
+pub async fn finish(postgres: &Postgres, holds: &[HoldId], is_committed: bool) -> Result<(), Error> {
+    if !holds.is_empty() {
+        let state = if is_committed { "COMMITTED" } else { "RELEASED" };
+        postgres.execute("finish release", FINISH, &[&uuids(holds), &state]).await?;
+    }
     Ok(())
 }
 
@@ -138,4 +203,8 @@ pub async fn finish(postgres: &Postgres, hold: HoldId, is_committed: bool) -> Re
 pub async fn forget(postgres: &Postgres, after: Duration, count_max: u32) -> Result<u64, Error> {
     let parameters = (after.as_secs_f64(), i64::from(count_max));
     Ok(postgres.execute("forget holds", FORGET, &[&parameters.0, &parameters.1]).await?)
+}
+
+fn uuids(holds: &[HoldId]) -> Vec<Uuid> {
+    holds.iter().map(HoldId::as_uuid).collect()
 }

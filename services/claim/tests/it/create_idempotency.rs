@@ -7,15 +7,15 @@ use tonic::Code;
 use crate::world::{World, reason};
 
 #[tokio::test]
-async fn a_retry_gets_the_same_answer_even_after_the_turn_has_ended() {
+async fn a_retry_gets_the_claim_as_it_is_even_after_the_turn_has_ended() {
     let world = World::start().await;
     let customer = world.customer();
     let wish = world.wish(&customer, 2);
     let first = world.create(&customer, wish.clone()).await.unwrap();
     world.queue.refuse(Some((Code::FailedPrecondition, "TURN_ENDED")));
     assert_eq!(world.create(&customer, wish.clone()).await.unwrap(), first);
-    world.release(&customer, &first.claim_id).await.unwrap();
-    assert_eq!(world.create(&customer, wish).await.unwrap(), first, "as it was answered then");
+    let released = world.release(&customer, &first.claim_id).await.unwrap();
+    assert_eq!(world.create(&customer, wish).await.unwrap(), released);
     world.audit().await;
 }
 

@@ -82,19 +82,6 @@ async fn a_turn_that_ran_out_buys_nothing() {
 }
 
 #[tokio::test]
-async fn no_invitation_is_genuine_yet() {
-    let world = World::start().await;
-    let customer = world.customer();
-    let right = Some(Right::InvitationToken("invited".to_owned()));
-    let status =
-        refused(&world, &customer, pb::CreateClaimRequest { right, ..world.wish(&customer, 1) }).await;
-    assert_eq!(
-        (status.code(), reason(&status).as_str()),
-        (Code::PermissionDenied, "INVITATION_TOKEN_INVALID")
-    );
-}
-
-#[tokio::test]
 async fn what_queue_says_of_a_turn_passes_through() {
     let world = World::start().await;
     let customer = world.customer();

@@ -33,12 +33,17 @@ pub(crate) struct State {
     units_max: u32,
     sectors: HashMap<String, Sector>,
     holds: HashMap<String, (Hold, Vec<UnitSelection>)>,
+    /// Quotas by the tokens of invitations to them.
+    pub(crate) invitations: HashMap<String, String>,
     /// Every call fails with this.
     pub(crate) down: Option<Code>,
     /// Reserving is refused with this.
     pub(crate) refuses: Option<(Code, &'static str)>,
     /// Reserving takes effect and is not answered while this is set.
     pub(crate) is_mute: bool,
+    /// Reserving is not answered in time while this is set, and takes effect only when it is told to.
+    pub(crate) is_slow: bool,
+    delayed: Vec<ReserveUnitsRequest>,
     /// Calls of `ReserveUnits` that came.
     pub(crate) reserve_calls: u32,
 }
@@ -103,6 +108,35 @@ impl FakeInventory {
     }
 }
 
+impl FakeInventory {
+    /// What was delayed happens now; answers how many holds have units by it.
+    pub(crate) fn land(&self) -> usize {
+        let delayed = std::mem::take(&mut self.state.lock().unwrap().delayed);
+        assert!(!delayed.is_empty(), "nothing was delayed");
+        let answers = delayed.into_iter().map(|request| self.reserve_now(request).unwrap().hold.unwrap());
+        answers.filter(|hold| hold.state() == HoldState::Held).count()
+    }
+
+    fn reserve_now(&self, request: ReserveUnitsRequest) -> Result<ReserveUnitsResponse, Status> {
+        let mut state = self.state.lock().unwrap();
+        state.check()?;
+        if let Some((code, reason)) = state.refuses {
+            return Err(refusal(code, reason, &[("from", "inventory")]));
+        }
+        let hold = state.reserve(&request)?;
+        let event = EventSummary {
+            event_id: request.event_id,
+            name: "Final".to_owned(),
+            venue_name: "Arena".to_owned(),
+            venue_address: String::new(),
+            time_zone: "Europe/Zagreb".to_owned(),
+            start_time: Some(to_pb(Timestamp::from_secs(4_000_000_000))),
+        };
+        let units_per_customer_max = state.units_max;
+        Ok(ReserveUnitsResponse { hold: Some(hold), event: Some(event), units_per_customer_max })
+    }
+}
+
 impl State {
     fn ids_in(&self, wanted: HoldState) -> Vec<String> {
         let found = self.holds.iter().filter(|(_, (hold, _))| hold.state() == wanted);
@@ -119,12 +153,18 @@ impl State {
 
     fn reserve(&mut self, request: &ReserveUnitsRequest) -> Result<Hold, Status> {
         if let Some((hold, selections)) = self.holds.get(&request.hold_id) {
-            return if *selections == request.selections {
+            return if *selections == request.selections || selections.is_empty() {
                 Ok(hold.clone())
             } else {
                 Err(refusal(Code::InvalidArgument, "HOLD_ID_REUSED", &[("hold_id", &request.hold_id)]))
             };
         }
+        let token = request.invitation_token.as_str();
+        let quota_id = match self.invitations.get(token) {
+            _ if token.is_empty() => String::new(),
+            Some(quota) => quota.clone(),
+            None => return Err(refusal(Code::PermissionDenied, "INVITATION_TOKEN_INVALID", &[])),
+        };
         let picked: Result<Vec<_>, _> = request.selections.iter().map(|it| self.pick(it)).collect();
         let items: Vec<LineItem> = picked?;
         for item in &items {
@@ -139,6 +179,7 @@ impl State {
             customer_id: request.customer_id.clone(),
             state: HoldState::Held.into(),
             items,
+            quota_id,
             ..Hold::default()
         };
         self.holds.insert(request.hold_id.clone(), (hold.clone(), request.selections.clone()));
@@ -202,25 +243,12 @@ impl InventoryInternalService for FakeInventory {
         request: Request<ReserveUnitsRequest>,
     ) -> Result<Response<ReserveUnitsResponse>, Status> {
         let request = request.into_inner();
-        let answer = {
-            let mut state = self.state.lock().unwrap();
-            state.reserve_calls += 1;
-            state.check()?;
-            if let Some((code, reason)) = state.refuses {
-                return Err(refusal(code, reason, &[("from", "inventory")]));
-            }
-            let hold = state.reserve(&request)?;
-            let event = EventSummary {
-                event_id: request.event_id,
-                name: "Final".to_owned(),
-                venue_name: "Arena".to_owned(),
-                venue_address: String::new(),
-                time_zone: "Europe/Zagreb".to_owned(),
-                start_time: Some(to_pb(Timestamp::from_secs(4_000_000_000))),
-            };
-            let units_per_customer_max = state.units_max;
-            ReserveUnitsResponse { hold: Some(hold), event: Some(event), units_per_customer_max }
-        };
+        self.state.lock().unwrap().reserve_calls += 1;
+        if self.state.lock().unwrap().is_slow {
+            self.state.lock().unwrap().delayed.push(request);
+            return Err(refusal(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", &[]));
+        }
+        let answer = self.reserve_now(request)?;
         wait_until("it may answer", SOON, async || !self.state.lock().unwrap().is_mute).await;
         Ok(Response::new(answer))
     }
@@ -246,6 +274,12 @@ impl InventoryInternalService for FakeInventory {
         let id = request.into_inner().hold_id;
         let mut state = self.state.lock().unwrap();
         state.check()?;
+        if state.hold(&id).is_err() {
+            // Whoever asks for it after this is too late.
+            let hold = Hold { hold_id: id.clone(), state: HoldState::Released.into(), ..Hold::default() };
+            state.holds.insert(id, (hold.clone(), Vec::new()));
+            return Ok(Response::new(ReleaseHoldResponse { hold: Some(hold) }));
+        }
         if state.hold(&id)?.state() == HoldState::Committed {
             return Err(refusal(Code::FailedPrecondition, "HOLD_COMMITTED", &[("hold_id", &id)]));
         }

@@ -3,7 +3,11 @@
 #[cfg(test)]
 mod confirm;
 #[cfg(test)]
+mod cooldown;
+#[cfg(test)]
 mod create;
+#[cfg(test)]
+mod create_batches;
 #[cfg(test)]
 mod create_idempotency;
 #[cfg(test)]
@@ -13,7 +17,11 @@ mod events;
 #[cfg(test)]
 mod expiry;
 #[cfg(test)]
+mod extend;
+#[cfg(test)]
 mod inventory;
+#[cfg(test)]
+mod invitations;
 #[cfg(test)]
 mod queue;
 #[cfg(test)]

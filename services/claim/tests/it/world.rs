@@ -20,7 +20,10 @@ use onsale_proto::{
     r#type::v1::{Money, UnitSelection},
 };
 use onsale_storage::postgres::{Postgres, column};
-use onsale_testkit::{service::TestService, tokens, wait_until};
+use onsale_testkit::{
+    service::{TestService, TestStores},
+    stack, tokens, wait_until,
+};
 use onsale_types::{Clock, SystemClock, Timestamp};
 use prost::Message;
 use serde_json::json;
@@ -50,6 +53,7 @@ pub(crate) struct World {
     pub(crate) seated: String,
     signer: TokenSigner,
     channel: Channel,
+    settings: Vec<(String, String)>,
     /// The neighbours' servers.
     _tasks: Tasks,
 }
@@ -57,6 +61,7 @@ pub(crate) struct World {
 /// Somebody with a verified address.
 #[derive(Clone)]
 pub(crate) struct Customer {
+    subject: String,
     pub(crate) id: String,
     pub(crate) email: String,
     token: String,
@@ -84,26 +89,58 @@ impl World {
             ("CLAIMS__EXPIRE_EVERY", "50ms"),
             ("HOLDS__RELEASE_EVERY", "50ms"),
             ("HOLDS__RETRY_AFTER", "200ms"),
+            // Tests give up many claims; those that are about it set it.
+            ("COOLDOWN__CLAIMS", "0"),
         ];
         all.extend_from_slice(settings);
-        let service =
-            TestService::start_with(onsale_claim::SERVICE, onsale_claim::DEFAULTS, &all, onsale_claim::build)
-                .await
-                .unwrap();
+        let settings: Vec<_> =
+            all.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let stores =
+            TestStores { database: stack::database().await.unwrap(), redis: stack::redis().await.unwrap() };
+        let service = run(stores, &settings).await;
         let postgres = Postgres::connect(&service.database.config("claim")).await.unwrap();
         let channel = service.channel().await.unwrap();
         let event = Uuid::now_v7().to_string();
-        Self { service, queue, inventory, postgres, event, general, seated, signer, channel, _tasks: tasks }
+        Self {
+            service,
+            queue,
+            inventory,
+            postgres,
+            event,
+            general,
+            seated,
+            signer,
+            channel,
+            settings,
+            _tasks: tasks,
+        }
+    }
+
+    /// Stops the service and starts another on what it left behind.
+    pub(crate) async fn restart(mut self) -> Self {
+        let TestService { server, database, redis, .. } = self.service;
+        server.shutdown().await;
+        self.service = run(TestStores { database, redis }, &self.settings).await;
+        self.channel = self.service.channel().await.unwrap();
+        self
     }
 
     pub(crate) fn customer(&self) -> Customer {
-        let subject = Uuid::now_v7().to_string();
+        self.customer_named(Uuid::now_v7().to_string())
+    }
+
+    /// The same customer with a token that the service trusts after a restart.
+    pub(crate) fn again(&self, customer: &Customer) -> Customer {
+        self.customer_named(customer.subject.clone())
+    }
+
+    fn customer_named(&self, subject: String) -> Customer {
         let email = format!("{subject}@example.test");
         let mut claims = self.service.mint.claims(&subject, &[Role::Customer]);
         claims["email"] = json!(email);
         claims["email_verified"] = json!(true);
         claims["locale"] = json!("hr");
-        Customer { id: customer_id(&subject), email, token: self.service.mint.sign(&claims) }
+        Customer { id: customer_id(&subject), email, token: self.service.mint.sign(&claims), subject }
     }
 
     /// Somebody whose address nobody has verified.
@@ -111,7 +148,8 @@ impl World {
         let subject = Uuid::now_v7().to_string();
         let mut claims = self.service.mint.claims(&subject, &[Role::Customer]);
         claims["email"] = json!("x@example.test");
-        Customer { id: customer_id(&subject), email: String::new(), token: self.service.mint.sign(&claims) }
+        let token = self.service.mint.sign(&claims);
+        Customer { id: customer_id(&subject), email: String::new(), token, subject }
     }
 
     /// A turn of `customer` that lasts `span`: its token.
@@ -210,6 +248,18 @@ impl World {
         Ok(answer.into_inner().claim.unwrap())
     }
 
+    /// A payment of `claim` has begun.
+    pub(crate) async fn extend(&self, claim_id: &str, payment_id: &str) -> Result<pb::Claim, Status> {
+        let request = pb::ExtendClaimRequest {
+            request_id: Uuid::now_v7().to_string(),
+            claim_id: claim_id.to_owned(),
+            payment_id: payment_id.to_owned(),
+        };
+        let mut client = ClaimInternalServiceClient::new(self.channel.clone());
+        let answer = client.extend_claim(self.service_request(request)).await?;
+        Ok(answer.into_inner().claim.unwrap())
+    }
+
     pub(crate) fn service_request<T>(&self, message: T) -> Request<T> {
         with_token(message, &self.service.mint.token_for("payment", &[Role::Service]))
     }
@@ -271,6 +321,21 @@ impl World {
         None
     }
 
+    /// As [`World::count`], of a statement made up by the test.
+    pub(crate) async fn count_of(&self, sql: &str) -> i64 {
+        self.count(Box::leak(sql.to_owned().into_boxed_str())).await
+    }
+
+    pub(crate) async fn text(&self, sql: &'static str) -> String {
+        column(&self.postgres.query_one("text", sql, &[]).await.unwrap(), "text").unwrap()
+    }
+
+    /// Changes something behind the service's back.
+    pub(crate) async fn run(&self, sql: &str) {
+        let sql: &'static str = Box::leak(sql.to_owned().into_boxed_str());
+        self.postgres.execute("change", sql, &[]).await.unwrap();
+    }
+
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         column(&self.postgres.query_one("count", sql, &[]).await.unwrap(), "count").unwrap()
     }
@@ -323,6 +388,13 @@ fn with_token<T>(message: T, token: &str) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
     request
+}
+
+/// The service with these settings.
+async fn run(stores: TestStores, settings: &[(String, String)]) -> TestService {
+    let settings: Vec<_> = settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let (name, defaults) = (onsale_claim::SERVICE, onsale_claim::DEFAULTS);
+    TestService::start_on(name, defaults, stores, &settings, onsale_claim::build).await.unwrap()
 }
 
 /// Serves a neighbour on a free port; answers where.

@@ -1,6 +1,12 @@
 //! The step INITIALIZE: asking the provider for a page, by whoever created the payment, then by workers until it answers.
 //! The provider's idempotency key comes from the payment, so asking again opens nothing twice.
+//!
+//! While the provider is asked, Claim is asked to give the claim more time. Nobody has seen the page by then, so no crash costs
+//! the customer that time: either the payment is PENDING and the claim was asked for, or both are done again.
 
+use std::time::Duration;
+
+use futures_util::future::join;
 use onsale_kit::{deadline::Deadline, error::Chain};
 
 use super::App;
@@ -10,6 +16,9 @@ use crate::{
     error::Error,
     store::payments,
 };
+
+/// The most a customer waits for the claim's extension beyond what the provider takes.
+const EXTEND_TIME_MAX: Duration = Duration::from_secs(1);
 
 impl App {
     /// Asks once, within the time of the running call. Without an answer the payment stays as it is, for a worker.
@@ -51,7 +60,8 @@ impl App {
         let late = |message: &str| ProviderError::Unknown { attempt: ATTEMPT, message: message.to_owned() };
         let deadline = Deadline::current_or_after(self.provider_timeout).for_call();
         let deadline = deadline.ok_or_else(|| late("no time is left to ask"))?;
-        let answer = deadline.bound(provider.open(payment, claim)).await;
+        let (answer, ()) =
+            join(deadline.bound(provider.open(payment, claim)), self.extend_claim(payment)).await;
         let fact = match answer.unwrap_or_else(|_passed| Err(late("the time is over"))) {
             Ok(fact) => fact,
             Err(error @ (ProviderError::Refused { .. } | ProviderError::Missing { .. })) => {
@@ -63,5 +73,18 @@ impl App {
             }
         };
         self.hear(payment.id, &fact).await
+    }
+
+    /// Asks Claim for more time. A payment is worth trying without.
+    async fn extend_claim(&self, payment: &Payment) {
+        let deadline = Deadline::current_or_after(EXTEND_TIME_MAX);
+        let extended = deadline.bound(deadline.scope(self.claims.extend(payment))).await;
+        let failure = match &extended {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => Chain(error).to_string(),
+            Err(passed) => Chain(passed).to_string(),
+        };
+        let (payment_id, claim_id) = (payment.id, payment.claim_id);
+        tracing::info!(%payment_id, %claim_id, error = failure, "claim could not be extended for its payment");
     }
 }

@@ -2,7 +2,7 @@
 
 use onsale_kit::{client::Channel, error::Violations};
 use onsale_proto::claim::v1::{
-    ConfirmClaimRequest, ErrorReason, GetClaimRequest,
+    ConfirmClaimRequest, ErrorReason, ExtendClaimRequest, GetClaimRequest,
     claim_internal_service_client::ClaimInternalServiceClient, claim_service_client::ClaimServiceClient,
 };
 use onsale_types::{ClaimId, RequestId};
@@ -40,6 +40,17 @@ impl Claims {
             Err(status) => return Err(NeighbourError::status(ATTEMPT)(status)),
         };
         convert::claim(answer.claim).map(Some).map_err(NeighbourError::answer(ATTEMPT))
+    }
+
+    /// Gives the claim of a payment that begins more time, as far as it may have any. Idempotent.
+    pub async fn extend(&self, payment: &Payment) -> Result<(), NeighbourError> {
+        let request = ExtendClaimRequest {
+            request_id: RequestId::derive(payment.id.as_uuid(), "extend-claim").to_string(),
+            claim_id: payment.claim_id.to_string(),
+            payment_id: payment.id.to_string(),
+        };
+        let answer = self.internal.clone().extend_claim(request).await;
+        answer.map(drop).map_err(NeighbourError::status("extend the claim"))
     }
 
     /// Has the claim of a confirmed payment served. Idempotent.

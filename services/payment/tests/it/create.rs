@@ -1,5 +1,7 @@
 //! CreatePayment: whose claim, which provider, once per request.
 
+use std::time::Duration;
+
 use onsale_kit::config;
 use onsale_payment::config::Config;
 use onsale_proto::{
@@ -149,4 +151,41 @@ fn the_sandbox_is_refused_in_production() {
     assert!(refused.contains("providers.sandbox.url"), "{refused}");
     let incomplete = load(&sandbox[..2]).unwrap_err();
     assert!(incomplete.contains("providers.sandbox"), "{incomplete}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payment_that_begins_asks_for_more_time_for_its_claim_before_anybody_sees_its_page() {
+    let world = World::new().await;
+    let ana = world.customer("ana");
+    let request = creation(world.mesh.claim(ana.customer));
+    let payment = world.create_with(&ana, request.clone()).await.unwrap();
+    assert_eq!(payment.state(), PaymentState::Pending);
+    assert_eq!(world.mesh.facts().extended_by, [payment.payment_id.as_str()]);
+    // What is pending has been asked for.
+    world.create_with(&ana, request).await.unwrap();
+    assert_eq!(world.mesh.facts().extended_by.len(), 1);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_gets_no_more_time_is_paid_all_the_same() {
+    let world = World::new().await;
+    let ana = world.customer("ana");
+    for (code, takes) in [
+        (Some(Code::Unavailable), Duration::ZERO),
+        (Some(Code::NotFound), Duration::ZERO),
+        (Some(Code::Internal), Duration::ZERO),
+        (None, Duration::from_secs(60)),
+    ] {
+        {
+            let mut facts = world.mesh.facts();
+            (facts.extending_fails, facts.extend_takes) = (code, takes);
+        }
+        let payment = world.create(&ana, world.mesh.claim(ana.customer)).await.unwrap();
+        assert_eq!(payment.state(), PaymentState::Pending, "{code:?}");
+        assert!(world.mesh.facts().extended_by.contains(&payment.payment_id));
+        world.press(&payment, "pay").await;
+        world.until(&ana, &payment.payment_id, PaymentState::Confirmed).await;
+    }
+    world.stop().await;
 }

@@ -14,7 +14,7 @@ use onsale_kit::{
 use onsale_proto::{
     claim::v1::{
         Claim, ClaimState, ConfirmClaimRequest, ConfirmClaimResponse, ErrorReason as ClaimReason,
-        GetClaimRequest, GetClaimResponse, ReleaseReason,
+        ExtendClaimRequest, ExtendClaimResponse, GetClaimRequest, GetClaimResponse, ReleaseReason,
         claim_internal_service_server::{ClaimInternalService, ClaimInternalServiceServer},
         claim_service_server::{ClaimService, ClaimServiceServer},
     },
@@ -54,6 +54,10 @@ pub(crate) struct Facts {
     pub(crate) organizers: BTreeMap<String, OrganizerId>,
     pub(crate) confirming: Confirming,
     pub(crate) confirm_calls: u32,
+    /// Payments that asked for more time for their claim.
+    pub(crate) extended_by: Vec<String>,
+    pub(crate) extending_fails: Option<Code>,
+    pub(crate) extend_takes: Duration,
     pub(crate) voided: BTreeSet<String>,
     pub(crate) is_checked_in: bool,
     pub(crate) is_ticketing_away: bool,
@@ -181,6 +185,24 @@ impl ClaimInternalService for Mesh {
             }
         }
         Ok(Response::new(ConfirmClaimResponse { claim: Some(claim.clone()) }))
+    }
+
+    async fn extend_claim(
+        &self,
+        request: Request<ExtendClaimRequest>,
+    ) -> Result<Response<ExtendClaimResponse>, Status> {
+        let request = request.into_inner();
+        let takes = {
+            let mut facts = self.facts();
+            facts.extended_by.push(request.payment_id);
+            facts.extend_takes
+        };
+        tokio::time::sleep(takes).await;
+        let facts = self.facts();
+        if let Some(code) = facts.extending_fails {
+            return Err(Status::new(code, "told so"));
+        }
+        Ok(Response::new(ExtendClaimResponse { claim: facts.claims.get(&request.claim_id).cloned() }))
     }
 }
 

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use onsale_kit::batcher::{BatchOutcome, Processor};
 use onsale_proto::queue::v1::CompleteTurnResponse;
-use onsale_storage::{idempotency, postgres::Transaction};
-use onsale_types::{ClaimId, CustomerId, EntryId, EventId};
+use onsale_storage::{
+    idempotency,
+    postgres::{Postgres, Transaction},
+};
+use onsale_types::{ClaimId, EntryId, Timestamp};
 
 use super::{App, tell::News};
 use crate::{
     convert,
     domain::{
-        entry::{Completion, Entry, EntryState, ExpireReason, Turn},
+        entry::{Completion, Entry, EntryState, ExpireReason, Turn, TurnCheck, TurnName},
         policy::QueueMode,
         refusal::Refusal,
     },
@@ -18,23 +22,25 @@ use crate::{
     store::{entries, queues},
 };
 
-/// A turn, named as its token does.
-#[derive(Clone, Copy, Debug)]
-pub struct TurnName {
-    /// Of which event.
-    pub event_id: EventId,
-    /// Whose.
-    pub customer_id: CustomerId,
-    /// Its fencing number.
-    pub fencing_number: u64,
+/// Looks up turns that are asked about at the same time, with one statement.
+pub struct Checking(pub Postgres);
+
+impl Processor<TurnName> for Checking {
+    type Output = (TurnCheck, Timestamp);
+    type Error = Error;
+
+    async fn process(&self, items: &[TurnName]) -> BatchOutcome<(TurnCheck, Timestamp), Error> {
+        match entries::turns(&self.0, items).await {
+            Ok(checks) => BatchOutcome::Answered(checks.into_iter().map(Ok).collect()),
+            Err(error) => BatchOutcome::Failed(error),
+        }
+    }
 }
 
 impl App {
     /// Whether a turn still holds.
     pub async fn validate_turn(&self, turn: TurnName) -> Result<(EntryId, Turn), Error> {
-        let TurnName { event_id, customer_id, fencing_number } = turn;
-        let (check, now) =
-            entries::turn(&self.stores.postgres, event_id, customer_id, fencing_number).await?;
+        let (check, now) = self.checking.submit(turn).await?;
         // Nobody has it: maybe nobody's is stored.
         if check.newest_fencing_number.is_none()
             && let Some(held) = self.validate_ticket(turn).await?

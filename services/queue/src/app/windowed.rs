@@ -7,12 +7,10 @@ use onsale_kit::error::Chain;
 use onsale_storage::{lease::Lease, postgres::Transaction};
 use onsale_types::{ClaimId, CustomerId, EntryId, EventId};
 
-use super::{
-    App, admit::EVENTS_CONCURRENCY, join::Join, lanes::Lanes, standing::Standing, tell::News, turns::TurnName,
-};
+use super::{App, admit::EVENTS_CONCURRENCY, join::Join, lanes::Lanes, standing::Standing, tell::News};
 use crate::{
     domain::{
-        entry::{Entry, Turn},
+        entry::{Entry, Turn, TurnName},
         policy::QueueMode,
         refusal::Refusal,
         window::{Ticket, TicketCompletion},

@@ -15,9 +15,9 @@ use super::{
     read_timestamp, timestamp,
 };
 use crate::{
-    app::{learn::Report, turns::TurnName},
+    app::learn::Report,
     domain::{
-        entry::Entry,
+        entry::{Entry, TurnName},
         estimate::estimate,
         queue::{Created, EventSummary, Queue, Sector},
     },

@@ -10,8 +10,9 @@ use uuid::Uuid;
 
 use super::read_timestamp;
 use crate::{
-    app::{control::Control, join::Join, standing::OwnEntry, turns::TurnName},
+    app::{control::Control, join::Join, standing::OwnEntry},
     domain::{
+        entry::TurnName,
         milestones::Milestones,
         policy::{PolicyChange, QueueMode},
         queue::CloseReason,

@@ -98,6 +98,17 @@ pub struct Turn {
     pub expire_time: Timestamp,
 }
 
+/// A turn, named as its token does.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnName {
+    /// Of which event.
+    pub event_id: EventId,
+    /// Whose.
+    pub customer_id: CustomerId,
+    /// Its fencing number.
+    pub fencing_number: u64,
+}
+
 /// What a check of a turn sees: the entry that has the fencing number, and the customer's newest.
 #[derive(Clone, Debug)]
 pub struct TurnCheck {

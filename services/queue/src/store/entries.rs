@@ -1,5 +1,7 @@
 //! Entries and their turns in Postgres. What changes an entry happens under the lock of its line.
 
+use std::collections::BTreeMap;
+
 use onsale_storage::postgres::{Postgres, Row, Transaction, column};
 use onsale_types::{ClaimId, CustomerId, EntryId, EventId, RequestId, Timestamp};
 use uuid::Uuid;
@@ -7,7 +9,7 @@ use uuid::Uuid;
 use super::{count, named, optional_named, optional_time, sql_count, sql_time, time, uuid};
 use crate::{
     domain::{
-        entry::{Entry, EntryState, ExpireReason, Turn, TurnCheck},
+        entry::{Entry, EntryState, ExpireReason, Turn, TurnCheck, TurnName},
         line::Line,
         policy::Policy,
     },
@@ -84,6 +86,20 @@ const TURNS_FROM: &str = concat!(
         EXISTS (SELECT FROM blocked_customer kept WHERE kept.event_id = $1 AND kept.customer_id = $2) AS is_blocked
     FROM entry
     WHERE customer_id = $2 AND (event_id = $1 AND fencing_number >= $3) IS TRUE ORDER BY fencing_number"
+);
+// As the one above for many at once. `OFFSET 0` keeps it one look at the customer's entries for each who asks: joined, the
+// planner may read the whole table instead.
+const TURNS_OF: &str = concat!(
+    "SELECT asked.place, found.*, clock_timestamp() AS now,
+        (SELECT true FROM blocked_customer kept WHERE kept.event_id = asked.event_id
+            AND kept.customer_id = asked.customer_id LIMIT 1) IS NOT NULL AS is_blocked
+    FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS asked (event_id, customer_id, number, place)
+    CROSS JOIN LATERAL (SELECT ",
+    columns!(),
+    " FROM entry WHERE customer_id = asked.customer_id
+        AND (event_id = asked.event_id AND fencing_number >= asked.number) IS TRUE
+        ORDER BY fencing_number OFFSET 0) found
+    ORDER BY asked.place, found.fencing_number"
 );
 const OVERDUE: &str = "SELECT DISTINCT event_id FROM entry WHERE state = 'ADMITTED' AND expire_time <= now()";
 const OVERDUE_OF: &str = "SELECT entry_id FROM entry
@@ -302,21 +318,25 @@ pub async fn complete(
     read(&row)
 }
 
-/// What there is to know about a turn, and the database's time if there is anything.
-pub async fn turn(
-    postgres: &Postgres,
-    event_id: EventId,
-    customer_id: CustomerId,
-    fencing_number: u64,
-) -> Result<(TurnCheck, Timestamp), Error> {
-    let (event, customer) = (event_id.as_uuid(), customer_id.as_uuid());
-    let rows =
-        postgres.query("check turn", TURNS_FROM, &[&event, &customer, &sql_count(fencing_number)]).await?;
-    let now = rows.first().map(|row| time(row, "now")).transpose()?.unwrap_or(Timestamp::EPOCH);
-    Ok((turn_check(event_id, fencing_number, rows)?, now))
+/// What there is to know about each of these turns, in their order, and the database's time if there is anything.
+pub async fn turns(postgres: &Postgres, turns: &[TurnName]) -> Result<Vec<(TurnCheck, Timestamp)>, Error> {
+    let events: Vec<Uuid> = turns.iter().map(|turn| turn.event_id.as_uuid()).collect();
+    let customers: Vec<Uuid> = turns.iter().map(|turn| turn.customer_id.as_uuid()).collect();
+    let numbers: Vec<i64> = turns.iter().map(|turn| sql_count(turn.fencing_number)).collect();
+    let rows = postgres.query("check turns", TURNS_OF, &[&events, &customers, &numbers]).await?;
+    let mut found: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
+    for row in rows {
+        found.entry(count(&row, "place")?).or_default().push(row);
+    }
+    let check = |(place, turn): (u64, &TurnName)| {
+        let rows = found.remove(&place).unwrap_or_default();
+        let now = rows.first().map(|row| time(row, "now")).transpose()?.unwrap_or(Timestamp::EPOCH);
+        Ok((turn_check(turn.event_id, turn.fencing_number, rows)?, now))
+    };
+    (1..).zip(turns).map(check).collect()
 }
 
-/// The same, in a transaction.
+/// What there is to know about a turn, in a transaction.
 pub async fn turn_in(
     transaction: &Transaction,
     event_id: EventId,

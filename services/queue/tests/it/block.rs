@@ -10,7 +10,7 @@ use crate::world::{Person, SOON, World, refused};
 const TOLD: &str = "SELECT count(*) FROM outbox WHERE topic = 'queue.expired'";
 const BLOCKED: &str = "SELECT count(*) FROM blocked_customer";
 
-fn blocking(customer: &Person, event: &str, note: &str) -> pb::BlockCustomerRequest {
+pub(crate) fn blocking(customer: &Person, event: &str, note: &str) -> pb::BlockCustomerRequest {
     pb::BlockCustomerRequest {
         request_id: Uuid::now_v7().to_string(),
         event_id: event.to_owned(),
@@ -27,7 +27,7 @@ fn unblocking(customer: &Person, event: &str) -> pb::UnblockCustomerRequest {
     }
 }
 
-async fn block(
+pub(crate) async fn block(
     world: &World,
     organizer: &Person,
     request: pb::BlockCustomerRequest,

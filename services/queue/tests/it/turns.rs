@@ -9,6 +9,7 @@ use onsale_testkit::wait_until;
 use tonic::{Code, Status};
 use uuid::Uuid;
 
+use crate::block::{block, blocking};
 use crate::world::{Person, SOON, World, fact, refused, summary};
 
 async fn validate(
@@ -56,6 +57,32 @@ async fn a_running_turn_holds_for_its_customer_and_for_nobody_else() {
     refused(validate(&world, &people[0], &event, 0).await, Code::InvalidArgument, "FIELDS_INVALID");
     let unknown = Uuid::now_v7().to_string();
     refused(validate(&world, &people[0], &unknown, 1).await, Code::NotFound, "ENTRY_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn turns_asked_about_at_once_each_get_their_own_answer() {
+    let world = World::start().await;
+    let (event, other) = (world.selling_queue().await, world.selling_queue().await);
+    let people = world.join_all(12, &event).await;
+    let mut turns = Vec::new();
+    for person in &people {
+        turns.push(world.turn(person, &event).await);
+    }
+    block(&world, &world.organizer, blocking(&people[3], &event, "")).await.unwrap();
+    let asked = people.iter().zip(&turns).enumerate().map(|(at, (person, turn))| {
+        // Some ask about a turn that is not theirs, or in an event where they have none.
+        let number = if at % 4 == 1 { turn.fencing_number + 100 } else { turn.fencing_number };
+        let event = if at % 4 == 2 { &other } else { &event };
+        let world = &world;
+        async move { validate(world, person, event, number).await }
+    });
+    for (at, answer) in futures_util::future::join_all(asked).await.into_iter().enumerate() {
+        match at % 4 {
+            _ if at == 3 => drop(refused(answer, Code::PermissionDenied, "CUSTOMER_BLOCKED")),
+            1 | 2 => drop(refused(answer, Code::NotFound, "ENTRY_NOT_FOUND")),
+            _ => assert_eq!(answer.unwrap().expire_time, turns[at].expire_time),
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,16 @@
 //! Any order of events, on a claim and an Inventory of one hold at a time.
 
+use std::time::Duration;
+
+use onsale_types::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::{Allowance, CooldownRule, Lifetime};
+
+const UNITS: u32 = 2;
+const WINDOW: Duration = Duration::from_secs(600);
+const RULE: CooldownRule = CooldownRule { claims: 2, within: WINDOW, lasts: WINDOW };
 
 /// What can happen, as the service sees it.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +28,10 @@ enum Happening {
     FinishRelease,
     /// Inventory releases a hold by itself.
     HoldExpires,
+    /// A payment has begun, so many seconds after the claim was made.
+    Extend {
+        seconds: u64,
+    },
 }
 
 /// A hold at Inventory.
@@ -35,6 +47,8 @@ struct World {
     stock: Stock,
     payments: [PaymentId; 2],
     history: Vec<Stage>,
+    lifetime: Lifetime,
+    allowance: Allowance,
 }
 
 impl World {
@@ -44,6 +58,8 @@ impl World {
             stock: Stock::Held,
             payments: [PaymentId::generate(), PaymentId::generate()],
             history: vec![Stage::Claimed],
+            lifetime: Lifetime::begin(Timestamp::EPOCH, None, WINDOW).unwrap(),
+            allowance: Allowance::of_new_customer(UNITS).with(UNITS),
         }
     }
 
@@ -51,6 +67,7 @@ impl World {
         if life.stage() != self.history.last().copied().unwrap() {
             self.history.push(life.stage());
         }
+        self.allowance = self.allowance.after(self.life, life, UNITS, Timestamp::EPOCH, RULE);
         self.life = life;
     }
 
@@ -68,6 +85,12 @@ impl World {
             }
             Happening::Settle { is_had } => self.settle(is_had),
             Happening::FinishRelease => self.finish_release(),
+            Happening::Extend { seconds } => {
+                let now = Timestamp::EPOCH.checked_add(Duration::from_secs(seconds)).unwrap();
+                if let Some(lifetime) = self.lifetime.extend(now, WINDOW, WINDOW) {
+                    self.lifetime = lifetime;
+                }
+            }
             Happening::HoldExpires => {
                 if self.stock == Stock::Held {
                     self.stock = Stock::Free;
@@ -120,6 +143,8 @@ impl World {
         }
         let last = self.history.last().copied().unwrap();
         assert_eq!(last, self.life.stage());
+        assert_eq!(self.allowance.units_taken, if self.life.is_counted() { UNITS } else { 0 });
+        assert!(self.lifetime.expire_time <= Timestamp::EPOCH.checked_add(WINDOW * 2).unwrap());
     }
 }
 
@@ -138,6 +163,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         4 => any::<bool>().prop_map(|is_had| Happening::Settle { is_had }),
         1 => Just(Happening::FinishRelease),
         1 => Just(Happening::HoldExpires),
+        1 => (0_u64..1_000).prop_map(|seconds| Happening::Extend { seconds }),
     ]
 }
 
@@ -148,11 +174,15 @@ proptest! {
     ) {
         let mut world = World::new();
         for happening in happenings {
-            let before = world.life;
+            let (before, end) = (world.life, world.lifetime);
             world.happen(happening);
             world.check();
             if before.is_final() {
                 prop_assert_eq!(world.life.state, before.state, "{:?} moved what is final", happening);
+            }
+            if let Some(extend_time) = end.extend_time {
+                prop_assert_eq!(world.lifetime.extend_time, Some(extend_time), "a claim is extended once");
+                prop_assert_eq!(world.lifetime.expire_time, end.expire_time);
             }
             if let Some(payment) = before.payment() {
                 prop_assert_eq!(world.life.payment(), Some(payment), "a claim has one payment");

@@ -1,15 +1,19 @@
 //! Rows into claims.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::SystemTime};
 
 use onsale_storage::postgres::{Row, Transaction, column};
-use onsale_types::{ClaimId, Currency, CustomerId, EventId, HoldId, Money, PaymentId, SectorId};
+use onsale_types::{
+    ClaimId, Currency, CustomerId, EventId, HoldId, Money, PaymentId, QuotaId, SectorId, Timestamp,
+};
 use uuid::Uuid;
 
 use super::super::row;
 use super::{HISTORY, ITEMS};
 use crate::{
-    domain::{Buyer, Claim, EventSummary, Item, Life, Seat, Stage, State, Transition, Unit},
+    domain::{
+        Buyer, Claim, EventSummary, Item, Life, Lifetime, Origin, Seat, Stage, State, Transition, Unit,
+    },
     error::Error,
 };
 
@@ -42,8 +46,9 @@ fn grouped(rows: Vec<Row>) -> Result<HashMap<Uuid, Vec<Row>>, Error> {
 fn claim(found: &Row, items: &[Row], history: &[Row]) -> Result<Claim, Error> {
     let currency = Currency::parse(column(found, "currency_code")?)
         .map_err(|_malformed| Error::Stored { what: "currency_code" })?;
-    let fencing_number = u64::try_from(column::<i64>(found, "fencing_number")?)
-        .map_err(|_negative| Error::Stored { what: "fencing_number" })?;
+    let lifetime = lifetime(found)?;
+    let begin = Transition { stage: Stage::Claimed, time: lifetime.create_time };
+    let history = std::iter::once(Ok(begin)).chain(history.iter().map(transition));
     Ok(Claim {
         id: row::id(found, "claim_id", ClaimId::from_uuid)?,
         customer: row::id(found, "customer_id", CustomerId::from_uuid)?,
@@ -58,12 +63,32 @@ fn claim(found: &Row, items: &[Row], history: &[Row]) -> Result<Claim, Error> {
         buyer: Buyer { email: column(found, "buyer_email")?, locale: column(found, "buyer_locale")? },
         items: items.iter().map(|found| item(found, currency)).collect::<Result<_, _>>()?,
         total: Money::new(column(found, "total_minor")?, currency),
-        fencing_number,
+        origin: origin(found)?,
         hold: row::id(found, "hold_id", HoldId::from_uuid)?,
         life: life(found)?,
+        lifetime,
+        history: history.collect::<Result<_, _>>()?,
+    })
+}
+
+fn origin(found: &Row) -> Result<Origin, Error> {
+    let fencing_number = column::<Option<i64>>(found, "fencing_number")?;
+    let quota = column::<Option<Uuid>>(found, "quota_id")?.map(QuotaId::from_uuid);
+    match (fencing_number.map(u64::try_from), quota) {
+        (Some(Ok(fencing_number)), None) => Ok(Origin::Turn { fencing_number }),
+        (None, Some(quota)) => Ok(Origin::Invitation { quota }),
+        (Some(_), _) | (None, None) => Err(Error::Stored { what: "fencing_number" }),
+    }
+}
+
+fn lifetime(found: &Row) -> Result<Lifetime, Error> {
+    let extended = column::<Option<SystemTime>>(found, "extended_at")?;
+    let extended =
+        extended.map(|time| Timestamp::from_system_time(time).ok_or(Error::Stored { what: "extended_at" }));
+    Ok(Lifetime {
         create_time: row::timestamp(found, "created_at")?,
         expire_time: row::timestamp(found, "expires_at")?,
-        history: history.iter().map(transition).collect::<Result<_, _>>()?,
+        extend_time: extended.transpose()?,
     })
 }
 

@@ -1,0 +1,102 @@
+//! Claims by invitation: Inventory knows whom it invited, and no turn is asked for.
+
+use onsale_proto::{
+    claim::v1::{self as pb, create_claim_request::Right},
+    events::v1::{ClaimReleased, OrderCompleted},
+};
+use tonic::Code;
+use uuid::Uuid;
+
+use crate::world::{Customer, UNITS_MAX, World, reason};
+
+const TOKEN: &str = "an-invitation-of-inventory";
+
+fn invited(world: &World, customer: &Customer, count: u32) -> pb::CreateClaimRequest {
+    let right = Some(Right::InvitationToken(TOKEN.to_owned()));
+    pb::CreateClaimRequest { right, ..world.wish(customer, count) }
+}
+
+async fn start() -> (World, String) {
+    let world = World::start_with(&[("CLAIMS__WINDOW", "100s")]).await;
+    let quota = Uuid::now_v7().to_string();
+    world.inventory.tell(|inventory| {
+        inventory.invitations.insert(TOKEN.to_owned(), quota.clone());
+    });
+    // Nobody has to be in line.
+    world.queue.refuse(Some((Code::NotFound, "ENTRY_NOT_FOUND")));
+    (world, quota)
+}
+
+#[tokio::test]
+async fn an_invitation_stands_in_for_a_turn_and_the_claim_lasts_its_window() {
+    let (world, quota) = start().await;
+    let customer = world.customer();
+    let claim = world.create(&customer, invited(&world, &customer, 2)).await.unwrap();
+    let seconds = claim.expire_time.unwrap().seconds - claim.create_time.unwrap().seconds;
+    assert_eq!(seconds, 100);
+    let sql = "SELECT count(*) AS count FROM claim WHERE fencing_number IS NULL AND quota_id IS NOT NULL";
+    assert_eq!(world.count(sql).await, 1);
+    assert_eq!(world.text("SELECT quota_id::text AS text FROM claim").await, quota);
+    world.confirm(world.payment_of(&claim)).await.unwrap();
+    let orders = world.events::<OrderCompleted>().await;
+    assert_eq!((orders.len(), orders[0].fencing_number), (1, 0), "Queue hears of no turn");
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn the_limit_counts_over_turns_and_invitations() {
+    let (world, _) = start().await;
+    let customer = world.customer();
+    let claim = world.create(&customer, invited(&world, &customer, UNITS_MAX - 1)).await.unwrap();
+    let status = world.create(&customer, invited(&world, &customer, 1)).await.unwrap_err();
+    assert_eq!(reason(&status), "CLAIM_OPEN_EXISTS");
+    world.confirm(world.payment_of(&claim)).await.unwrap();
+    world.queue.refuse(None);
+    let status = world.create(&customer, world.wish(&customer, 2)).await.unwrap_err();
+    assert_eq!(reason(&status), "CUSTOMER_LIMIT_EXCEEDED");
+    world.claim(&customer, 1).await;
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn a_released_claim_by_invitation_names_no_turn() {
+    let (world, _) = start().await;
+    let customer = world.customer();
+    let claim = world.create(&customer, invited(&world, &customer, 1)).await.unwrap();
+    world.release(&customer, &claim.claim_id).await.unwrap();
+    assert_eq!(world.events::<ClaimReleased>().await[0].fencing_number, 0);
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn what_inventory_says_of_an_invitation_passes_through() {
+    let (world, _) = start().await;
+    let customer = world.customer();
+    let unknown = Some(Right::InvitationToken("invented".to_owned()));
+    let unknown = pb::CreateClaimRequest { right: unknown, ..world.wish(&customer, 1) };
+    let status = world.create(&customer, unknown).await.unwrap_err();
+    assert_eq!(
+        (status.code(), reason(&status).as_str()),
+        (Code::PermissionDenied, "INVITATION_TOKEN_INVALID")
+    );
+    for reason_of in
+        ["INVITATION_NOT_ACCEPTED", "INVITATION_ACCEPTED_BY_ANOTHER", "INVITATION_EXPIRED", "INVITATION_USED"]
+    {
+        let refusal = (Code::FailedPrecondition, reason_of);
+        world.inventory.tell(|inventory| inventory.refuses = Some(refusal));
+        let status = world.create(&customer, invited(&world, &customer, 1)).await.unwrap_err();
+        assert_eq!((status.code(), reason(&status).as_str()), refusal);
+    }
+    world.audit().await;
+}
+
+#[tokio::test]
+async fn an_invitation_token_is_stored_nowhere() {
+    let (world, _) = start().await;
+    let customer = world.customer();
+    world.create(&customer, invited(&world, &customer, 1)).await.unwrap();
+    for table in ["hold", "claim", "allowance", "idempotency", "outbox"] {
+        let sql = format!("SELECT count(*) AS count FROM claim.{table} t WHERE t::text LIKE '%{TOKEN}%'");
+        assert_eq!(world.count_of(&sql).await, 0, "{table}");
+    }
+}
