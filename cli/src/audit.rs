@@ -18,7 +18,7 @@ use tokio_postgres::{Client, IsolationLevel, NoTls};
 
 use crate::up::manifest::Manifest;
 
-use self::rules::{RULES, Rule, When, in_transit};
+use self::rules::{CLAIMS, QUOTAS, RULES, Rule, When, in_transit};
 
 /// How often an unsettled sale is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -119,7 +119,8 @@ async fn examine(client: &mut Client, redis: &Redis) -> anyhow::Result<Vec<Findi
 
 /// Every rule with its question: those of the books, and those of the events of each schema.
 fn questions() -> Vec<(Rule, String)> {
-    let books = RULES.iter().map(|rule| (*rule, rule.sql.to_owned()));
+    let rules = RULES.iter().chain(CLAIMS).chain(QUOTAS);
+    let books = rules.map(|rule| (*rule, rule.sql.to_owned()));
     let all = books.chain(migrate::schemas().into_iter().flat_map(in_transit));
     all.map(|(rule, sql)| (rule, format!("SELECT * FROM ({sql}) AS offender LIMIT {COUNTED_MAX}"))).collect()
 }

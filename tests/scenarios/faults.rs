@@ -9,13 +9,14 @@ use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 use super::support::{
     PATIENCE,
     mesh::{self, Mesh},
+    redis::Pools,
     sale,
 };
 
 const UNITS: u32 = 20;
 
 /// Twenty customers buy a ticket each, a few at a time; `fault` is done once a quarter of them is through.
-async fn sell_out_with(mesh: &Mesh, fault: impl AsyncFnOnce()) -> Event {
+async fn sell_out_with(mesh: &Mesh, fault: impl AsyncFnOnce(&Event)) -> Event {
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(UNITS)]).await;
     let order = Order {
@@ -47,7 +48,7 @@ async fn sell_out_with(mesh: &Mesh, fault: impl AsyncFnOnce()) -> Event {
     for _ in 0..UNITS / 4 {
         timeout(PATIENCE, claimed.recv()).await.unwrap();
     }
-    fault().await;
+    fault(&event).await;
     let mut sold = 0;
     while let Some(done) = crowd.join_next().await {
         sold += done.unwrap().unwrap_or_else(|error| panic!("{}", onsale_kit::error::Chain(&error)));
@@ -59,7 +60,29 @@ async fn sell_out_with(mesh: &Mesh, fault: impl AsyncFnOnce()) -> Event {
 #[tokio::test]
 async fn redis_forgets_everything_in_the_middle_of_a_sale() {
     let mesh = mesh::rough().lock().await;
-    sell_out_with(&mesh, async || mesh.flush_redis().await).await;
+    sell_out_with(&mesh, async |_| mesh.flush_redis().await).await;
+    mesh.audit().await;
+}
+
+#[tokio::test]
+async fn redis_lies_about_what_is_free_in_the_middle_of_a_sale() {
+    let mesh = mesh::rough().lock().await;
+    let lie = async |event: &Event| {
+        let pools = Pools::of(&mesh, event).await;
+        for round in 0..20 {
+            pools.lie(round % 2 == 0).await;
+            // The sale goes on between two lies.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    sell_out_with(&mesh, lie).await;
+    mesh.audit().await;
+}
+
+#[tokio::test]
+async fn redis_loses_a_master_in_the_middle_of_a_sale() {
+    let mesh = mesh::rough().lock().await;
+    sell_out_with(&mesh, async |event| Pools::of(&mesh, event).await.lose_master(&mesh).await).await;
     mesh.audit().await;
 }
 
@@ -67,7 +90,7 @@ async fn redis_forgets_everything_in_the_middle_of_a_sale() {
 async fn each_service_dies_once_in_the_middle_of_a_sale() {
     let mesh = mesh::rough().lock().await;
     for service in ["queue", "inventory", "claim", "payment", "ticketing", "notification", "gateway"] {
-        sell_out_with(&mesh, async || mesh.kill(service).await).await;
+        sell_out_with(&mesh, async |_| mesh.kill(service).await).await;
         mesh.audit().await;
     }
 }

@@ -6,8 +6,10 @@ mod support;
 
 mod access;
 mod clients;
+mod crashes;
 mod faults;
 mod grpc_web;
+mod invitation;
 mod line;
 mod pods;
 mod purchase;

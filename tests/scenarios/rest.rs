@@ -53,10 +53,21 @@ async fn a_partner_buys_by_rest() {
     let standing = ok(&door, &person, Method::GET, &path, None).await;
     let token = standing["standing"]["turn"]["token"].as_str().unwrap();
 
-    let body = json!({
-        "requestId": sale::new_id(), "turnToken": token,
-        "selections": [{ "sectorId": event.sectors[0].sector_id, "count": 2 }],
-    });
+    let wish = |count: Value| {
+        json!({
+            "requestId": sale::new_id(), "turnToken": token,
+            "selections": [{ "sectorId": event.sectors[0].sector_id, "count": count }],
+        })
+    };
+    // What the contract's types cannot even say is refused as well, and holds nothing.
+    for count in [json!(-1), json!(0), json!(1.5), json!(4_294_967_297_u64), json!("many"), json!(11)] {
+        let url = format!("{}/api/v1/events/{event_id}/claims", door.url());
+        let answer = door.http().post(url).bearer_auth(&person.token).json(&wish(count.clone())).send().await;
+        assert_eq!(answer.unwrap().status(), StatusCode::BAD_REQUEST, "{count}");
+        let free = sale::availability(&person, &event).await.remove(0);
+        assert_eq!((free.free_count, free.held_count), (10, 0), "{count}");
+    }
+    let body = wish(json!(2));
     let claim = ok(&door, &person, Method::POST, &format!("/events/{event_id}/claims"), Some(body)).await;
     let claim_id = claim["claim"]["claimId"].as_str().unwrap();
     assert_eq!(claim["claim"]["total"]["amountMinor"], "9800");

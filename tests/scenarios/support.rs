@@ -1,7 +1,9 @@
 //! What all scenarios share: the mesh, people, and events on sale.
 
+pub(crate) mod fail_point;
 pub(crate) mod mesh;
 pub(crate) mod pod;
+pub(crate) mod redis;
 pub(crate) mod sale;
 
 use std::time::Duration;

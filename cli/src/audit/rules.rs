@@ -2,6 +2,11 @@
 //!
 //! All of them are asked in one snapshot, over all schemas: services never look into each other's books, the auditor does.
 
+mod claims;
+mod quotas;
+
+pub(super) use self::{claims::CLAIMS, quotas::QUOTAS};
+
 /// When a rule must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
@@ -43,10 +48,12 @@ pub(super) const RULES: &[Rule] = &[
     ),
     always(
         1,
-        "a taken unit has a hold that stands",
-        "SELECT format('unit %s of sector %s: hold %s is %s', u.unit, u.sector_id, u.hold_id, coalesce(h.state, 'missing'))
+        "a taken unit has a hold that stands, or is kept by an open quota",
+        "SELECT format('unit %s of sector %s: hold %s is %s', u.unit, u.sector_id, u.hold_id,
+                       coalesce(h.state, q.state, 'missing'))
          FROM inventory.hold_unit u LEFT JOIN inventory.hold h USING (hold_id)
-         WHERE h.hold_id IS NULL OR h.state = 'RELEASED'",
+         LEFT JOIN inventory.quota q ON q.quota_id = u.hold_id AND q.sector_id = u.sector_id
+         WHERE (h.hold_id IS NULL OR h.state = 'RELEASED') AND q.state IS DISTINCT FROM 'OPEN'",
     ),
     always(
         1,
@@ -60,13 +67,16 @@ pub(super) const RULES: &[Rule] = &[
     ),
     always(
         1,
-        "a sector has sold what its committed holds have",
-        "SELECT format('sector %s: %s sold, %s committed', s.sector_id, s.sold_count, coalesce(c.count, 0))
+        "a sector counts what is taken of it, and what of that is kept and sold",
+        "SELECT format('sector %s: %s taken, %s kept and %s sold counted, there are %s, %s and %s', sector_id,
+                       s.taken_count, s.kept_count, s.sold_count, c.taken, c.kept, c.sold)
          FROM inventory.sector_sale s
-         LEFT JOIN (SELECT u.sector_id, count(*) AS count FROM inventory.hold_unit u
-                    JOIN inventory.hold h USING (hold_id) WHERE h.state = 'COMMITTED' GROUP BY u.sector_id) c
-             USING (sector_id)
-         WHERE s.sold_count <> coalesce(c.count, 0)",
+         FULL JOIN (SELECT u.sector_id, count(*) AS taken, count(q.quota_id) AS kept,
+                        count(*) FILTER (WHERE h.state = 'COMMITTED') AS sold
+                    FROM inventory.hold_unit u LEFT JOIN inventory.hold h USING (hold_id)
+                    LEFT JOIN inventory.quota q ON q.quota_id = u.hold_id GROUP BY u.sector_id) c USING (sector_id)
+         WHERE (s.taken_count, s.kept_count, s.sold_count) IS DISTINCT FROM
+             (coalesce(c.taken, 0), coalesce(c.kept, 0), coalesce(c.sold, 0))",
     ),
     always(
         1,
@@ -82,11 +92,15 @@ pub(super) const RULES: &[Rule] = &[
     ),
     always(
         1,
-        "an event is sold out when all its units are sold, and only then",
-        "SELECT format('event %s is %s: %s of %s units sold', e.event_id, e.state, sum(s.sold_count), sum(s.capacity))
+        "an event is sold out when all its units are sold or kept; then nothing is free, and only invitees hold",
+        "SELECT format('event %s is %s: of %s units %s are taken, %s kept, %s sold', e.event_id, e.state, sum(s.capacity),
+                       sum(s.taken_count), sum(s.kept_count), sum(s.sold_count))
          FROM inventory.event e JOIN inventory.sector_sale s USING (event_id)
          WHERE e.state IN ('ON_SALE', 'PAUSED', 'SOLD_OUT') GROUP BY e.event_id, e.state
-         HAVING (sum(s.sold_count) = sum(s.capacity)) <> (e.state = 'SOLD_OUT')",
+         HAVING (e.state <> 'SOLD_OUT' AND sum(s.sold_count + s.kept_count) = sum(s.capacity))
+             OR (e.state = 'SOLD_OUT' AND (sum(s.taken_count) < sum(s.capacity) OR EXISTS (
+                 SELECT FROM inventory.hold h
+                 WHERE h.event_id = e.event_id AND h.state = 'HELD' AND h.quota_id IS NULL)))",
     ),
     settled(
         1,
@@ -266,7 +280,7 @@ pub(super) const RULES: &[Rule] = &[
          FROM claim.claim c LEFT JOIN queue.entry e
              ON e.event_id = c.event_id AND e.customer_id = c.customer_id AND e.fencing_number = c.fencing_number
          LEFT JOIN queue.queue q ON q.event_id = c.event_id
-         WHERE e.entry_id IS NULL AND q.mode IS DISTINCT FROM 'WINDOWED'",
+         WHERE e.entry_id IS NULL AND c.fencing_number IS NOT NULL AND q.mode IS DISTINCT FROM 'WINDOWED'",
     ),
     always(
         4,
@@ -295,7 +309,7 @@ pub(super) const RULES: &[Rule] = &[
         "SELECT format('claim %s of ticket %s', c.claim_id, c.fencing_number)
          FROM claim.claim c JOIN queue.queue q USING (event_id)
          LEFT JOIN queue.used_ticket u ON u.event_id = c.event_id AND u.seq = c.fencing_number AND u.claim_id = c.claim_id
-         WHERE q.mode = 'WINDOWED' AND c.state = 'CONFIRMED' AND u.claim_id IS NULL",
+         WHERE q.mode = 'WINDOWED' AND c.state = 'CONFIRMED' AND c.fencing_number IS NOT NULL AND u.claim_id IS NULL",
     ),
     always(
         4,

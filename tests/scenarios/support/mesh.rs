@@ -17,7 +17,7 @@ use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
 use tokio::sync::Mutex;
 
-use super::PATIENCE;
+use super::{PATIENCE, redis};
 
 /// How long a mesh may take to be ready when several start at once on two cores.
 const START_PATIENCE: Duration = Duration::from_secs(120);
@@ -163,8 +163,32 @@ impl Mesh {
 
     /// Kills a process with no warning.
     pub(crate) fn kill_only(&self, name: &str) {
+        self.signal(name, "KILL");
+    }
+
+    /// Freezes a process: it keeps its connections and does nothing any more. Only killing it helps.
+    pub(crate) fn freeze(&self, name: &str) {
+        self.signal(name, "STOP");
+    }
+
+    fn signal(&self, name: &str, signal: &str) {
         let pid = self.process(name).pid.unwrap().to_string();
-        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+    }
+
+    /// How often a process died.
+    pub(crate) fn deaths(&self, name: &str) -> u32 {
+        self.process(name).restarts
+    }
+
+    /// Where the database is.
+    pub(crate) fn postgres_url(&self) -> &str {
+        &self.manifest.endpoints.postgres
+    }
+
+    /// The nodes of the Redis Cluster.
+    pub(crate) fn redis_nodes(&self) -> &[String] {
+        &self.manifest.endpoints.redis
     }
 
     /// Waits until a process is ready.
@@ -188,11 +212,8 @@ impl Mesh {
 
     /// Empties every master of the Redis Cluster.
     pub(crate) async fn flush_redis(&self) {
-        for node in &self.manifest.endpoints.redis {
-            let (host, port) = node.trim_start_matches("redis://").rsplit_once(':').unwrap();
-            let output =
-                Command::new("redis-cli").args(["-h", host, "-p", port, "FLUSHALL"]).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        for node in self.redis_nodes() {
+            let said = redis::ask(node, &["FLUSHALL"]).await;
             assert!(said.contains("OK") || said.contains("READONLY"), "{said}");
         }
     }
