@@ -35,5 +35,5 @@ fmt: setup ## put code and contracts in form
 	@.tools/venv/bin/buf format --write
 
 bench: setup ## measure: make bench NAME=join ARGS=--json
-	@cargo build --quiet --release --locked -p onsale -p onsale-queue
+	@cargo build --quiet --release --locked -p onsale -p onsale-queue -p onsale-inventory -p onsale-claim
 	@exec $(TARGET)/release/onsale bench $(or $(NAME),empty) $(ARGS)

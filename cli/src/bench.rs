@@ -2,6 +2,9 @@
 
 mod across;
 mod bare_watch;
+mod claim;
+mod crowd;
+mod customers;
 mod empty;
 mod fanout;
 mod join;
@@ -11,10 +14,15 @@ mod ours;
 mod pod;
 mod rank;
 mod record;
+mod rejected;
 mod report;
+mod reserve;
+mod sale;
 mod scrape;
+mod sell_out;
 mod server;
 mod streams;
+mod usage;
 mod watch;
 mod world;
 
@@ -67,19 +75,59 @@ enum Bench {
         #[command(flatten)]
         measure: Measure,
     },
+    /// Durable reservations of two units per second in one hot sector, against an empty call through the chassis.
+    ///
+    /// Beside it: the same with seats, two designs that were not taken, and how long CreateEvent takes.
+    Reserve {
+        #[command(flatten)]
+        callers: Callers,
+        #[command(flatten)]
+        measure: Measure,
+    },
+    /// Durable claims of two units per second, each in a customer's own turn, against an empty call through the chassis
+    /// divided by its three hops.
+    Claim {
+        /// Kills every Redis node after the pods have started, before the first call.
+        #[arg(long)]
+        redis_down: bool,
+        #[command(flatten)]
+        callers: Callers,
+        #[command(flatten)]
+        measure: Measure,
+    },
+    /// 10,000 customers for the last 100 units: how long they wait for their answers, against claims while there is plenty.
+    SellOut {
+        #[command(flatten)]
+        callers: Callers,
+        #[command(flatten)]
+        measure: Measure,
+    },
     /// Serves the empty call for a benchmark that runs in another process.
     #[command(hide = true)]
     ServeEmpty {
         /// What stands in front of the handler.
         #[arg(long, value_enum)]
         through: server::Through,
-        /// Keys of who signs the callers' tokens; its own when there are none.
-        #[arg(long)]
-        jwks: Option<String>,
+        #[command(flatten)]
+        trusted: server::Trusted,
     },
     /// Serves bare streams for a benchmark that runs in another process.
     #[command(hide = true)]
     ServeWatch(bare_watch::Arguments),
+}
+
+/// How many call at the same time.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Callers {
+    /// Callers, each with one call under way at a time.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u16).range(64..=4000))]
+    callers: u16,
+}
+
+impl Callers {
+    fn count(self) -> usize {
+        self.callers.into()
+    }
 }
 
 /// How to measure.
@@ -102,7 +150,7 @@ impl Measure {
 /// Runs one benchmark and prints its report. Whatever it started has ended by then, also when it is interrupted.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let (report, measure) = match arguments.bench {
-        Bench::ServeEmpty { through, jwks } => return server::serve(through, jwks).await,
+        Bench::ServeEmpty { through, trusted } => return server::serve(through, trusted).await,
         Bench::ServeWatch(arguments) => return bare_watch::serve(arguments).await,
         Bench::Empty(measure) => (interruptible(empty::run(measure.duration())).await?, measure),
         Bench::Join(measure) => (interruptible(join::run(measure.duration())).await?, measure),
@@ -119,6 +167,16 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         Bench::Million { options, measure } => {
             (interruptible(watch::million(options, measure.duration())).await?, measure)
+        }
+        Bench::Reserve { callers, measure } => {
+            (interruptible(reserve::run(callers.count(), measure.duration())).await?, measure)
+        }
+        Bench::Claim { redis_down, callers, measure } => {
+            let redis = if redis_down { claim::Redis::Down } else { claim::Redis::There };
+            (interruptible(claim::run(callers.count(), measure.duration(), redis)).await?, measure)
+        }
+        Bench::SellOut { callers, measure } => {
+            (interruptible(sell_out::run(callers.count(), measure.duration())).await?, measure)
         }
     };
     if measure.json {
@@ -138,5 +196,41 @@ async fn interruptible(bench: impl Future<Output = anyhow::Result<Report>>) -> a
     tokio::select! {
         report = Box::pin(bench) => report,
         () = interrupts.next() => anyhow::bail!("interrupted"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parse(line: &str) -> Result<Bench, clap::Error> {
+        Line::try_parse_from(std::iter::once("bench").chain(line.split(' '))).map(|line| line.arguments.bench)
+    }
+
+    #[test]
+    fn every_bench_takes_seconds_and_json() {
+        for name in ["empty", "join", "reserve", "claim", "sell-out"] {
+            parse(&format!("{name} --json --seconds 2")).unwrap();
+            assert!(parse(&format!("{name} --seconds 0")).is_err());
+        }
+    }
+
+    #[test]
+    fn a_load_has_enough_callers_and_no_more_than_a_pod_takes() {
+        let bench = parse("claim --redis-down --callers 64").unwrap();
+        assert!(matches!(bench, Bench::Claim { redis_down: true, callers, .. } if callers.count() == 64));
+        let bench = parse("reserve").unwrap();
+        assert!(matches!(bench, Bench::Reserve { callers, .. } if callers.count() == 1_024));
+        assert!(parse("sell-out --callers 63").is_err());
+        assert!(parse("sell-out --callers 4001").is_err());
+        assert!(parse("sell-out --redis-down").is_err());
     }
 }

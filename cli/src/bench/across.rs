@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One after the other leaves through one pod; the last in line watches through another.
 pub(crate) async fn measure(world: &World) -> anyhow::Result<Value> {
-    let (here, there) = (Pod::start(world, &[]).await?, Pod::start(world, &[]).await?);
+    let here = Pod::start(world, world.queue(), &[]).await?;
+    let there = Pod::start(world, world.queue(), &[]).await?;
     let mut leaver = QueueServiceClient::new(channel(&here).await?);
     let mut watcher = QueueServiceClient::new(watching(&there).await?);
     let (mut from_call, mut from_answer) = (Vec::new(), Vec::new());

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use onsale_testkit::echo::v1::{EmptyRequest, echo_service_client::EchoServiceClient};
 use serde_json::json;
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
-    transport::Endpoint,
 };
 
 use super::{
     load::{self, Load, Outcome},
+    pod::channels,
     report::{Report, Round},
     server::{ServerProcess, Through},
 };
@@ -67,11 +66,7 @@ pub(super) async fn measure_at<A>(
 where
     A: Fn() -> Result<MetadataValue<Ascii>, Status> + Clone + Send + 'static,
 {
-    let mut channels = Vec::new();
-    for _ in 0..load.connections {
-        let endpoint = Endpoint::from_shared(format!("http://{}", server.address))?.tcp_nodelay(true);
-        channels.push(endpoint.connect().await.context("failed to connect to the measured server")?);
-    }
+    let channels = channels(&format!("http://{}", server.address), load.connections).await?;
     let outcome = load::put_on(load, |connection| {
         let client = channels.get(connection).map(|channel| EchoServiceClient::new(channel.clone()));
         let authorization = authorization.clone();

@@ -1,39 +1,25 @@
 //! The `join` benchmark: durable places in one hot line, beside an empty call through the same chassis.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
-use onsale_proto::{
-    auth::v1::Role,
-    queue::v1::{JoinQueueRequest, queue_service_client::QueueServiceClient},
-};
-use onsale_testkit::tokens::Mint;
+use onsale_proto::queue::v1::{JoinQueueRequest, queue_service_client::QueueServiceClient};
 use serde_json::{Value, json};
-use tonic::{
-    Request, Status,
-    metadata::{Ascii, MetadataValue},
-    transport::Endpoint,
-};
+use tonic::{Request, Status};
 use uuid::Uuid;
 
 use super::{
+    customers::{self, Customers},
     empty, kernel,
     load::{self, Load, Outcome},
-    pod::Pod,
-    report::{Report, Round, millis, share},
+    pod::{Pod, channels},
+    report::{Report, Round},
     server::{ServerProcess, Through},
-    world::{World, bearer, subject},
+    usage::Usage,
+    world::World,
 };
 
 const ROUNDS: usize = 3;
-/// Tokens made ahead, per second of load. More customers than that get theirs while it runs.
-const TOKENS_PER_SECOND: u64 = 20_000;
 
 /// Measures both, round by round, each in a fresh process.
 pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
@@ -81,8 +67,9 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
 
 /// The limit: the same customers make an empty call each.
 async fn measure_empty(world: &World, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(Through::Kit, Some(&world.mint.jwks())).await?;
-    let customers = Arc::new(Customers::mint(Arc::clone(&world.mint), Uuid::now_v7(), load).await?);
+    let server = ServerProcess::start(Through::Kit, Some(&world.mint)).await?;
+    let customers = Customers::mint(&world.mint, Uuid::now_v7(), load, customers::plain).await?;
+    let customers = Arc::new(customers);
     empty::measure_at(server, load, move || customers.next()).await
 }
 
@@ -93,35 +80,18 @@ struct Joins {
     joined: u64,
     /// Tokens that had to be made while it ran.
     minted_late: usize,
-    pod: Duration,
-    postgres: Duration,
-    redis: Duration,
+    usage: Usage,
     batch_size: Option<f64>,
 }
 
 impl Joins {
     fn in_words(&self) -> Value {
-        let per_thousand = |time: Duration| {
-            share(
-                u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
-                self.joined.max(1).saturating_mul(1_000),
-            )
-        };
         let mut words = empty::in_words(&self.outcome);
         if let Some(words) = words.as_object_mut() {
             words.insert("joined_with_warm_up".to_owned(), json!(self.joined));
             words.insert("average_batch".to_owned(), json!(self.batch_size));
             words.insert("tokens_minted_late".to_owned(), json!(self.minted_late));
-            // Microseconds per join are milliseconds per thousand, so a thousandth of those are seconds.
-            words.insert(
-                "processor_seconds_per_thousand".to_owned(),
-                json!({
-                    "pod": per_thousand(self.pod),
-                    "postgres": per_thousand(self.postgres),
-                    "redis": per_thousand(self.redis),
-                }),
-            );
-            words.insert("pod_processor_ms".to_owned(), json!(millis(self.pod)));
+            words.insert("processor_seconds_per_thousand".to_owned(), self.usage.per_thousand(self.joined));
         }
         words
     }
@@ -129,18 +99,11 @@ impl Joins {
 
 async fn measure(world: &World, load: Load) -> anyhow::Result<Joins> {
     let event = world.event(0).await?;
-    let customers = Arc::new(Customers::mint(Arc::clone(&world.mint), event.event_id, load).await?);
-    let pod = Pod::start(world, &[]).await?;
-    let mut channels = Vec::new();
-    for _ in 0..load.connections {
-        let endpoint = Endpoint::from_shared(pod.url())?.tcp_nodelay(true);
-        channels.push(endpoint.connect().await.context("failed to connect to the pod")?);
-    }
-    let times = || {
-        let postgres = kernel::processor_time_below("postgres")?;
-        anyhow::Ok((pod.processor_time()?, postgres, kernel::processor_time_below("redis-server")?))
-    };
-    let before = times()?;
+    let customers = Customers::mint(&world.mint, event.event_id, load, customers::plain).await?;
+    let customers = Arc::new(customers);
+    let pod = Pod::start(world, world.queue(), &[]).await?;
+    let channels = channels(&pod.url(), load.connections).await?;
+    let before = Usage::of(&[&pod])?;
     let event_id = event.event_id.to_string();
     let outcome = load::put_on(load, |connection| {
         let client = channels.get(connection).map(|channel| QueueServiceClient::new(channel.clone()));
@@ -148,22 +111,12 @@ async fn measure(world: &World, load: Load) -> anyhow::Result<Joins> {
         move || join(client.clone(), Arc::clone(&customers), event_id.clone())
     })
     .await?;
-    let after = times()?;
-    let metrics = pod.metrics().await?;
+    let usage = Usage::of(&[&pod])?.since(&before);
+    let batch_size = pod.metrics().await?.average("batcher_batch_size", "batcher").remove("join");
     let joined = customers.served();
     expect_places(world, event.event_id, joined).await?;
-    let of = |name: &str| metrics.sum(name, "batcher=\"join\"").or_else(|| metrics.sum(name, "join"));
-    let batch_size = of("batcher_batch_size_sum").zip(of("batcher_batch_size_count"));
     pod.stop().await?;
-    Ok(Joins {
-        outcome,
-        joined,
-        minted_late: customers.late.load(Ordering::Relaxed),
-        pod: after.0.saturating_sub(before.0),
-        postgres: after.1.saturating_sub(before.1),
-        redis: after.2.saturating_sub(before.2),
-        batch_size: batch_size.map(|(sum, count)| quotient(sum, count)),
-    })
+    Ok(Joins { outcome, joined, minted_late: customers.late(), usage, batch_size })
 }
 
 async fn join(
@@ -187,59 +140,4 @@ async fn expect_places(world: &World, event_id: Uuid, joined: u64) -> anyhow::Re
         bail!("{joined} joined, but there are {count} places up to number {last}");
     }
     Ok(())
-}
-
-/// People who have not joined yet, each with a token.
-struct Customers {
-    mint: Arc<Mint>,
-    event_id: Uuid,
-    tokens: Vec<MetadataValue<Ascii>>,
-    next: AtomicUsize,
-    late: AtomicUsize,
-}
-
-impl Customers {
-    /// Makes tokens on all processors.
-    async fn mint(mint: Arc<Mint>, event_id: Uuid, load: Load) -> anyhow::Result<Self> {
-        let count = TOKENS_PER_SECOND.saturating_mul((load.measured + load.warm_up).as_secs());
-        let workers =
-            std::thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1));
-        let border = |worker: u64| count.saturating_mul(worker) / workers;
-        let mut minting = tokio::task::JoinSet::new();
-        for worker in 0..workers {
-            let (mint, numbers) = (Arc::clone(&mint), border(worker)..border(worker + 1));
-            minting.spawn_blocking(move || numbers.map(|number| token(&mint, event_id, number)).collect());
-        }
-        let mut tokens = Vec::new();
-        while let Some(made) = minting.join_next().await {
-            let made: Result<Vec<_>, Status> = made.context("failed to make tokens")?;
-            tokens.extend(made?);
-        }
-        Ok(Self { mint, event_id, tokens, next: AtomicUsize::new(0), late: AtomicUsize::new(0) })
-    }
-
-    /// The next customer.
-    fn next(&self) -> Result<MetadataValue<Ascii>, Status> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        if let Some(token) = self.tokens.get(number) {
-            return Ok(token.clone());
-        }
-        self.late.fetch_add(1, Ordering::Relaxed);
-        token(&self.mint, self.event_id, u64::try_from(number).unwrap_or(u64::MAX))
-    }
-
-    /// How many have called.
-    fn served(&self) -> u64 {
-        u64::try_from(self.next.load(Ordering::Relaxed)).unwrap_or(u64::MAX)
-    }
-}
-
-fn token(mint: &Mint, event_id: Uuid, number: u64) -> Result<MetadataValue<Ascii>, Status> {
-    let token = bearer(mint, &subject(event_id, number), Role::Customer);
-    token.parse().map_err(|_| Status::internal("a token is no header"))
-}
-
-#[expect(clippy::float_arithmetic, reason = "an average is measured, not counted")]
-fn quotient(sum: f64, count: f64) -> f64 {
-    sum / count.max(1.0)
 }

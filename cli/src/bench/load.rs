@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
 use super::report::per_second;
+use crate::patience;
 
 /// How a load is put on.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,18 @@ pub(crate) struct Load {
     pub(crate) measured: Duration,
     /// How long calls are made before that, uncounted.
     pub(crate) warm_up: Duration,
+}
+
+impl Load {
+    /// How many calls there can be at this rate, warm-up included.
+    pub(crate) fn calls_at(self, per_second: u64) -> u64 {
+        per_second.saturating_mul((self.measured + self.warm_up).as_secs())
+    }
+
+    /// All callers together.
+    pub(crate) fn callers(self) -> usize {
+        self.connections.saturating_mul(self.callers_per_connection)
+    }
 }
 
 /// What came of it.
@@ -42,16 +55,25 @@ pub(crate) struct Outcome {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
     /// A call failed: a benchmark of failures is worth nothing.
-    #[error("a call failed with {code:?}: {message}")]
+    #[error("a call failed with {code:?} {reason}: {message}")]
     Call {
         /// The status it failed with.
         code: Code,
+        /// The reason that it carries; empty: none.
+        reason: String,
         /// And its message.
         message: String,
     },
     /// A caller ended before its time.
     #[error("a caller ended before its time")]
     Caller(#[source] tokio::task::JoinError),
+}
+
+impl From<Status> for LoadError {
+    fn from(status: Status) -> Self {
+        let reason = patience::reason(&status).unwrap_or_default();
+        Self::Call { code: status.code(), reason, message: status.message().to_owned() }
+    }
 }
 
 /// Puts the load on. `caller` is given the number of its connection and makes a function that makes one call.
@@ -102,15 +124,47 @@ where
     let mut times = Vec::new();
     while !ended.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        call().await.map_err(|status| LoadError::Call {
-            code: status.code(),
-            message: status.message().to_owned(),
-        })?;
+        call().await?;
         if counting.load(Ordering::Relaxed) {
             times.push(begun.elapsed());
         }
     }
     Ok(times)
+}
+
+/// Lets the callers of `load` call until nobody is left to call: a call without an answer says so. Answers each with the
+/// time that it took.
+pub(crate) async fn until_done<C, F, Call, A>(
+    load: Load,
+    mut caller: C,
+) -> Result<Vec<(Duration, A)>, LoadError>
+where
+    C: FnMut(usize) -> F,
+    F: FnMut() -> Call + Send + 'static,
+    Call: Future<Output = Result<Option<A>, Status>> + Send + 'static,
+    A: Send + 'static,
+{
+    let mut callers = JoinSet::new();
+    for connection in 0..load.connections {
+        for _ in 0..load.callers_per_connection {
+            let mut call = caller(connection);
+            callers.spawn(async move {
+                let mut answers = Vec::new();
+                loop {
+                    let begun = Instant::now();
+                    match call().await? {
+                        Some(answer) => answers.push((begun.elapsed(), answer)),
+                        None => return Ok::<_, LoadError>(answers),
+                    }
+                }
+            });
+        }
+    }
+    let mut answers = Vec::new();
+    while let Some(caller) = callers.join_next().await {
+        answers.extend(caller.map_err(LoadError::Caller)??);
+    }
+    Ok(answers)
 }
 
 /// The value below which `percent` of the sorted `times` lie; zero of none.
@@ -122,6 +176,27 @@ pub(crate) fn percentile(times: &[Duration], percent: usize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn everybody_calls_once_and_every_answer_is_told() {
+        let once = Duration::from_secs(1);
+        let load = Load { connections: 2, callers_per_connection: 3, measured: once, warm_up: once };
+        assert_eq!((load.callers(), load.calls_at(10)), (6, 20));
+        let left = Arc::new(std::sync::Mutex::new(20..40));
+        let call = |left: &Arc<std::sync::Mutex<std::ops::Range<u32>>>| {
+            let next = left.lock().unwrap().next();
+            async move { Ok::<_, Status>(next) }
+        };
+        let answers = until_done(load, |_| {
+            let left = Arc::clone(&left);
+            move || call(&left)
+        });
+        let mut answers: Vec<u32> = answers.await.unwrap().into_iter().map(|(_, answer)| answer).collect();
+        answers.sort_unstable();
+        assert_eq!(answers, (20..40).collect::<Vec<_>>());
+        let failed = until_done(load, |_| || async { Err::<Option<u32>, _>(Status::internal("no")) }).await;
+        assert!(matches!(failed, Err(LoadError::Call { code: Code::Internal, .. })));
+    }
 
     #[test]
     fn percentiles_of_few_and_many() {

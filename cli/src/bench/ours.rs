@@ -49,7 +49,7 @@ impl<'a> Ours<'a> {
             // All that an admission lets in is to be one transaction, and so one move.
             ("admission.batch_max", batch.to_string()),
         ];
-        Ok(Self { world, pod: Pod::start(world, &settings).await?, event })
+        Ok(Self { world, pod: Pod::start(world, world.queue(), &settings).await?, event })
     }
 
     /// Streams of the first so many in line.

@@ -102,6 +102,12 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
+/// One measured number per another.
+#[expect(clippy::float_arithmetic, reason = "a ratio is measured, not counted")]
+pub(crate) fn ratio(value: f64, of: f64) -> f64 {
+    value / of
+}
+
 /// A span in milliseconds.
 #[expect(clippy::float_arithmetic, reason = "a time is measured, not counted")]
 pub(crate) fn millis(span: Duration) -> f64 {

@@ -36,6 +36,19 @@ impl Metrics {
         (!values.is_empty()).then(|| values.into_iter().sum())
     }
 
+    /// The average of a histogram or summary, for each value of a label of it.
+    pub(crate) fn average(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
+        let begin = format!("{label}=\"");
+        let counts = self.beginning_with(&format!("{name}_count{{"));
+        let labels = counts.keys().filter_map(|sample| sample.split_once(&begin)?.1.split_once('"'));
+        let average = |value: &str| {
+            let only = format!("{begin}{value}\"");
+            let sum = self.sum(&format!("{name}_sum"), &only)?;
+            Some((value.to_owned(), quotient(sum, self.sum(&format!("{name}_count"), &only)?)))
+        };
+        labels.filter_map(|(value, _)| average(value)).collect()
+    }
+
     /// Every sample whose name begins like this, with its labels, as it is told.
     pub(crate) fn beginning_with(&self, name: &str) -> BTreeMap<String, f64> {
         let samples = self.0.lines().filter(|line| line.starts_with(name)).filter_map(|line| {
@@ -44,6 +57,11 @@ impl Metrics {
         });
         samples.collect()
     }
+}
+
+#[expect(clippy::float_arithmetic, reason = "an average is measured, not counted")]
+fn quotient(sum: f64, count: f64) -> f64 {
+    sum / count.max(1.0)
 }
 
 #[cfg(test)]
@@ -62,6 +80,8 @@ mod tests {
         assert_eq!(metrics.sum("plain", ""), Some(2.5));
         assert_eq!(metrics.sum("odd", "text"), Some(3.0));
         assert_eq!(metrics.sum("size", ""), None);
+        let counts = Metrics("n_sum{of=\"a\"} 12\nn_count{of=\"a\"} 4\nn_count{of=\"b\"} 1\n".to_owned());
+        assert_eq!(counts.average("n", "of"), BTreeMap::from([("a".to_owned(), 3.0)]));
         let sizes = metrics.beginning_with("size_sum{");
         assert_eq!(sizes.len(), 2);
         assert_eq!(sizes["size_sum{batcher=\"seen\"}"], 30.0);

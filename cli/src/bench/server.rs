@@ -4,7 +4,7 @@ use std::{net::SocketAddr, process::Stdio, sync::Arc};
 
 use anyhow::Context;
 use onsale_kit::{
-    config::{self, NoConfig, Text},
+    config::{self, NoConfig, Secret, Text},
     server::Chassis,
     telemetry::Telemetry,
 };
@@ -31,6 +31,20 @@ pub(crate) enum Through {
     Kit,
 }
 
+/// Whom a server trusts instead of itself.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Trusted {
+    /// Keys of who signs people's tokens.
+    #[arg(long)]
+    jwks: Option<String>,
+    /// Keys of who signs services' tokens.
+    #[arg(long, requires = "mesh_key")]
+    mesh_jwks: Option<String>,
+    /// The private one of those: a server has to be part of its own mesh.
+    #[arg(long, requires = "mesh_jwks")]
+    mesh_key: Option<String>,
+}
+
 /// What the server tells the process that started it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hello {
@@ -54,15 +68,19 @@ pub(crate) struct ServerProcess {
 impl ServerProcess {
     /// Starts this program again as a server.
     ///
-    /// With `jwks` it takes the tokens that these keys have signed, and not its own.
-    pub(crate) async fn start(through: Through, jwks: Option<&str>) -> anyhow::Result<Self> {
+    /// With `trusted` it takes the tokens of that mint, people's and services', and not its own.
+    pub(crate) async fn start(through: Through, trusted: Option<&Mint>) -> anyhow::Result<Self> {
         let name = match through {
             Through::Bare => "bare",
             Through::Kit => "kit",
         };
+        let trusted = trusted.map(|mint| {
+            // Keys that live as long as the benchmark; nobody gains anything by seeing them.
+            [("--jwks", mint.jwks()), ("--mesh-jwks", mint.mesh_jwks()), ("--mesh-key", mint.mesh_key())]
+        });
         let mut child = Command::new(std::env::current_exe()?)
             .args(["bench", "serve-empty", "--through", name])
-            .args(jwks.iter().flat_map(|jwks| ["--jwks", jwks]))
+            .args(trusted.iter().flatten().map(|(option, value)| format!("{option}={value}")))
             // Its end of the pipe closes when we end, however we do; the server takes that as its own end.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -98,7 +116,7 @@ async fn hello(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<Hell
 }
 
 /// Serves until standard input ends.
-pub(crate) async fn serve(through: Through, jwks: Option<String>) -> anyhow::Result<()> {
+pub(crate) async fn serve(through: Through, trusted: Trusted) -> anyhow::Result<()> {
     let mint = Mint::new();
     let authorization = format!("Bearer {}", mint.token(Role::Customer));
     match through {
@@ -112,8 +130,12 @@ pub(crate) async fn serve(through: Through, jwks: Option<String>) -> anyhow::Res
         Through::Kit => {
             let (mut config, NoConfig {}) = config::load::<NoConfig>("bench", "", &environment(&mint, &[]))?;
             config.auth = mint.auth_config();
-            if let (Some(jwks), Some(issuer)) = (jwks, config.auth.issuers.first_mut()) {
+            if let (Some(jwks), Some(issuer)) = (trusted.jwks, config.auth.issuers.first_mut()) {
                 issuer.jwks = Text::from(jwks);
+            }
+            if let (Some(jwks), Some(key)) = (trusted.mesh_jwks, trusted.mesh_key) {
+                config.auth.mesh.jwks = Text::from(jwks);
+                config.auth.mesh.key = Secret::new(key);
             }
             // On, as in production.
             let telemetry = Telemetry::init("bench", &config.telemetry)?;
