@@ -1,5 +1,5 @@
--- Locks: ACCESS EXCLUSIVE on every table of the schema, each for milliseconds: no table is rewritten. SHARE on claim and hold
--- while two small indexes are built. Time: milliseconds, with a million claims some seconds.
+-- Locks: ACCESS EXCLUSIVE on every table, each for milliseconds. Time: milliseconds, with a million claims some seconds.
+-- No table is rewritten; claim and hold are locked SHARE while two small indexes are built.
 -- Cooldown, extension of claims at the checkout, and claims made by invitation.
 
 SET lock_timeout = '5s';
