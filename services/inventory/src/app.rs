@@ -23,7 +23,12 @@ mod write_holds;
 
 use std::{collections::HashSet, sync::Arc};
 
-use onsale_kit::{server::Chassis, tasks::Tasks};
+use onsale_kit::{
+    batcher::BatchOutcome,
+    error::{Kind, ServiceError},
+    server::Chassis,
+    tasks::Tasks,
+};
 use onsale_storage::{
     Stores,
     idempotency::{self, Request},
@@ -144,6 +149,14 @@ impl App {
 impl std::fmt::Debug for App {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("App").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// What becomes of a batch whose transaction failed: only an error that nobody expects can be one item's fault.
+fn failed_batch<R>(error: Error) -> BatchOutcome<R, Error> {
+    match error.kind() {
+        Kind::Internal => BatchOutcome::Suspect(error),
+        _ => BatchOutcome::Failed(error),
     }
 }
 

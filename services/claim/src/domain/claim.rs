@@ -144,12 +144,24 @@ pub fn total(items: &[Item]) -> Result<Option<Money>, MoneyError> {
     Money::sum(first.unit_price.currency(), amounts).map(Some)
 }
 
+impl Reservation {
+    /// How many units it is about.
+    #[must_use]
+    pub fn unit_count(&self) -> u32 {
+        units_in(&self.items)
+    }
+}
+
+fn units_in(items: &[Item]) -> u32 {
+    let count: usize = items.iter().map(|item| item.units.len()).sum();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 impl Claim {
     /// How many units it is about.
     #[must_use]
     pub fn unit_count(&self) -> u32 {
-        let count: usize = self.items.iter().map(|item| item.units.len()).sum();
-        u32::try_from(count).unwrap_or(u32::MAX)
+        units_in(&self.items)
     }
 
     /// How long it lasts with a payment in progress at `now`. None: it is paid or given up already, or was extended before.

@@ -1,7 +1,7 @@
 //! `GetAvailability`: what is free now. All who ask for one event at the same time share one look at Postgres, which counts;
 //! the map of a sector is read only when the sector has changed since this process saw it.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use onsale_storage::postgres::{Isolation, Transaction};
 use onsale_types::{EventId, SectorId};
@@ -11,7 +11,7 @@ use crate::{
     domain::{
         availability::{Availability, Stock},
         counts::Counts,
-        event::{Event, Sector, Viewer},
+        event::{Sector, Viewer},
         unit_set::UnitSet,
     },
     error::Error,
@@ -57,26 +57,27 @@ impl App {
         self.stores
             .postgres
             .transaction_at(Isolation::RepeatableRead, "look at what is free", |tx| async move {
-                let found = store::event::find(&tx, event_id).await?;
-                let event = found.ok_or(Error::EventNotFound { event_id })?;
+                let found = store::event::find_now(&tx, event_id).await?;
+                let (event, now) = found.ok_or(Error::EventNotFound { event_id })?;
                 let counts = store::stock::counts(&tx, event_id).await?;
-                if known == Some(store::stock::revision(&event, &counts)) {
+                let revision = store::stock::revision(&event, &counts);
+                if known == Some(revision) {
                     return Ok(None);
                 }
                 let offer = self.offer_of(&tx, &event).await?;
-                self.availability_in(&tx, &event, &offer.sectors).await.map(Some)
+                let sectors = self.stocks(&tx, &offer.sectors, &counts).await?;
+                Ok(Some(Availability { event_id, revision, state: event.state, sectors, time: now }))
             })
             .await
     }
 
-    /// What is free in `event`, in a transaction that sees one moment and changes nothing.
-    async fn availability_in(
+    /// What is free in `sectors`, which are counted so, in a transaction that sees one moment and changes nothing.
+    async fn stocks(
         &self,
         tx: &Transaction,
-        event: &Event,
         sectors: &[Sector],
-    ) -> Result<Availability, Error> {
-        let counts = store::stock::counts(tx, event.id).await?;
+        counts: &HashMap<SectorId, Counts>,
+    ) -> Result<Vec<Stock>, Error> {
         let mut stocks = Vec::with_capacity(sectors.len());
         for sector in sectors {
             let counted = counts.get(&sector.id);
@@ -85,35 +86,15 @@ impl App {
                 capacity: sector.capacity,
                 free_count: counted.map_or(sector.capacity, Counts::free),
                 held_count: counted.map_or(0, Counts::held),
-                free: match sector.layout {
-                    Some(_) => Some(self.map_of(tx, sector, counted).await?),
-                    None => None,
+                free: match (&sector.layout, counted) {
+                    (Some(_), Some(counts)) => Some(self.view_at(tx, sector, counts.revision).await?),
+                    // A draft of which nothing is kept.
+                    (Some(_), None) => Some(Arc::new(UnitSet::full(sector.capacity))),
+                    (None, _) => None,
                 },
             });
         }
-        Ok(Availability {
-            event_id: event.id,
-            revision: store::stock::revision(event, &counts),
-            state: event.state,
-            sectors: stocks,
-            time: store::stock::now(tx).await?,
-        })
-    }
-
-    /// The free seats of a sector that is counted so.
-    async fn map_of(
-        &self,
-        tx: &Transaction,
-        sector: &Sector,
-        counted: Option<&Counts>,
-    ) -> Result<Arc<UnitSet>, Error> {
-        let Some(counts) = counted else { return Ok(Arc::new(UnitSet::full(sector.capacity))) };
-        if let Some(free) = self.views.at(sector.id, counts.revision) {
-            return Ok(free);
-        }
-        let free = Arc::new(store::stock::free_units(tx, sector).await?);
-        self.views.put(sector.id, counts.revision, &free);
-        Ok(free)
+        Ok(stocks)
     }
 }
 

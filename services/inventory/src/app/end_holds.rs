@@ -8,13 +8,12 @@ use std::{
 
 use onsale_kit::{
     batcher::{BatchOutcome, Batcher, Processor},
-    error::{Kind, ServiceError},
     tasks::Tasks,
 };
 use onsale_storage::{messaging::NewEvent, postgres::Transaction};
 use onsale_types::{EventId, HoldId, SectorId};
 
-use super::{App, quota::settle::Sorted, views::Step};
+use super::{App, failed_batch, quota::settle::Sorted, views::Step};
 use crate::{
     convert,
     domain::{
@@ -83,9 +82,7 @@ impl Processor<Ending> for Ender {
     async fn process(&self, items: &[Ending]) -> BatchOutcome<Hold, Error> {
         match self.app.end_holds(items).await {
             Ok(answers) => BatchOutcome::Answered(answers),
-            // Only an error that nobody expects can be one item's fault.
-            Err(error) if error.kind() == Kind::Internal => BatchOutcome::Suspect(error),
-            Err(error) => BatchOutcome::Failed(error),
+            Err(error) => failed_batch(error),
         }
     }
 }
@@ -208,12 +205,12 @@ impl App {
     /// first; so of two that fill the last two sectors side by side, the second sees what the first has done.
     pub(super) async fn sell_out(&self, tx: &Transaction, event_id: EventId) -> Result<Event, Error> {
         let event = store::event::lock(tx, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
-        if !store::stock::is_sold_out(tx, event_id).await? {
+        let counts = store::stock::counts(tx, event_id).await?;
+        if !counts.values().all(Counts::is_full) {
             return Ok(event);
         }
         let Move::To(state) = event.state.sell_out() else { return Ok(event) };
         let event = store::event::move_to(tx, event_id, state).await?;
-        let counts = store::stock::counts(tx, event_id).await?;
         let revision = store::stock::revision(&event, &counts);
         let payload = convert::sold_out(event_id, revision, store::stock::now(tx).await?);
         self.stores.outbox.append(tx, &[NewEvent::new(event_id, &payload)]).await?;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
-use onsale_storage::postgres::Isolation;
+use onsale_storage::postgres::{Isolation, Transaction};
 use onsale_types::{EventId, SectorId};
 
 use super::{App, in_flight::Flight, reserve_units::Reserving};
@@ -118,14 +118,25 @@ impl App {
         let work = postgres.transaction_at(Isolation::RepeatableRead, "find free units", |tx| async move {
             let counts = store::stock::counts_of(&tx, &[sector.id]).await?;
             let revision = counts.get(&sector.id).map_or(0, |counts| counts.revision);
-            if let Some(free) = self.views.at(sector.id, revision) {
-                return Ok::<_, Error>(free);
-            }
-            let free = Arc::new(store::stock::free_units(&tx, sector).await?);
-            self.views.put(sector.id, revision, &free);
-            Ok(free)
+            self.view_at(&tx, sector, revision).await
         });
         self.looks_at_sectors.run(sector.id, Box::pin(work)).await
+    }
+
+    /// What is free at the sector's `revision`, as `tx` sees it, which sees one moment and changes nothing. Read only when
+    /// it is not known.
+    pub(super) async fn view_at(
+        &self,
+        tx: &Transaction,
+        sector: &Sector,
+        revision: u64,
+    ) -> Result<Arc<UnitSet>, Error> {
+        if let Some(free) = self.views.at(sector.id, revision) {
+            return Ok(free);
+        }
+        let free = Arc::new(store::stock::free_units(tx, sector).await?);
+        self.views.put(sector.id, revision, &free);
+        Ok(free)
     }
 
     /// Units for the demands on one sector.

@@ -7,14 +7,13 @@ use onsale_kit::{
     batcher::{BatchOutcome, Batcher, Processor},
     config::Secret,
     deadline::Deadline,
-    error::{Kind, ServiceError},
     tasks::Tasks,
 };
 use onsale_proto::inventory::v1 as pb;
 use onsale_storage::postgres;
 use onsale_types::{CustomerId, EventId, HoldId, SectorId};
 
-use super::{App, catalog::Offer};
+use super::{App, catalog::Offer, failed_batch};
 use crate::{
     convert,
     domain::{
@@ -145,11 +144,7 @@ impl Processor<Reserving> for Reserver {
                 if !matches!(error, Error::Postgres(postgres::Error::CommitUnknown { .. })) {
                     app.hand_back(items, &proposals, |_, _| true).await;
                 }
-                // Only an error that nobody expects can be one item's fault.
-                match error.kind() {
-                    Kind::Internal => BatchOutcome::Suspect(error),
-                    _ => BatchOutcome::Failed(error),
-                }
+                failed_batch(error)
             }
         }
     }

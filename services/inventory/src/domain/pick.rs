@@ -162,6 +162,11 @@ mod tests {
         set
     }
 
+    /// The units up to `capacity` whose bits are set.
+    fn units_of(bits: u64, capacity: u32) -> Vec<u32> {
+        (1..=capacity).filter(|unit| bits >> (unit - 1) & 1 == 1).collect()
+    }
+
     #[test]
     fn adjacent_seats_of_the_first_row_that_has_them_come_first() {
         // Rows 1–4, 5–8, 9–12; the first has only two side by side.
@@ -214,7 +219,7 @@ mod tests {
         ) {
             let rows = layout(&rows);
             let capacity = rows.capacity();
-            let units: Vec<u32> = (1..=capacity.min(12)).filter(|unit| bits >> (unit - 1) & 1 == 1).collect();
+            let units = units_of(bits.into(), capacity.min(12));
             let set = free(capacity, &units);
             for layout in [Some(&rows), None] {
                 match pick(layout, &set, count) {
@@ -239,7 +244,7 @@ mod tests {
         ) {
             let rows = layout(&rows);
             let capacity = rows.capacity();
-            let units: Vec<u32> = (1..=capacity).filter(|unit| bits >> (unit - 1) & 1 == 1).collect();
+            let units = units_of(bits.into(), capacity);
             for layout in [Some(&rows), None] {
                 let mut left = free(capacity, &units);
                 let mut picker = Picker::new(layout, left.clone());
@@ -258,7 +263,7 @@ mod tests {
             count in 1_u32..10,
         ) {
             let rows = layout(&rows);
-            let units: Vec<u32> = (1..=rows.capacity()).filter(|unit| bits >> (unit - 1) & 1 == 1).collect();
+            let units = units_of(bits, rows.capacity());
             let set = free(rows.capacity(), &units);
             let fits = rows.rows_from().any(|(first, row)| {
                 let seats: Vec<u32> = (first..first + row.seat_count).collect();

@@ -16,14 +16,21 @@ use crate::{
     error::Error,
 };
 
+/// A macro, because statements are constants and only literals can be joined into one.
+macro_rules! counted {
+    () => {
+        "capacity, taken_count, kept_count, sold_count, revision"
+    };
+}
+
 const TAKEN_UNITS: &str = "SELECT unit FROM hold_unit WHERE sector_id = $1";
-const COUNTS: &str = "SELECT sector_id, capacity, taken_count, kept_count, sold_count, revision
-    FROM sector_sale WHERE event_id = $1";
-const COUNTS_OF: &str = "SELECT sector_id, capacity, taken_count, kept_count, sold_count, revision
-    FROM sector_sale WHERE sector_id = ANY ($1)";
+const COUNTS: &str = concat!("SELECT sector_id, ", counted!(), " FROM sector_sale WHERE event_id = $1");
+const COUNTS_OF: &str =
+    concat!("SELECT sector_id, ", counted!(), " FROM sector_sale WHERE sector_id = ANY ($1)");
 const NOW: &str = "SELECT now() AS now";
 // Locked in one order by everybody: two that change the same two sectors must not wait for each other.
-const CHANGE: &str = "WITH locked AS (
+const CHANGE: &str = concat!(
+    "WITH locked AS (
         SELECT sector_id FROM sector_sale WHERE sector_id = ANY ($1) ORDER BY sector_id FOR UPDATE)
     UPDATE sector_sale AS stock SET taken_count = stock.taken_count + change.taken,
         kept_count = stock.kept_count + change.kept, sold_count = stock.sold_count + change.sold,
@@ -31,9 +38,9 @@ const CHANGE: &str = "WITH locked AS (
     FROM locked JOIN unnest($1::uuid[], $2::integer[], $3::integer[], $4::integer[])
         AS change (sector_id, taken, kept, sold) USING (sector_id)
     WHERE stock.sector_id = locked.sector_id
-    RETURNING stock.sector_id, capacity, taken_count, kept_count, sold_count, revision";
-const IS_SOLD_OUT: &str = "SELECT NOT EXISTS (
-        SELECT FROM sector_sale WHERE event_id = $1 AND sold_count + kept_count < capacity) AS is_sold_out";
+    RETURNING stock.sector_id, ",
+    counted!()
+);
 
 /// The free units of `sector`.
 pub async fn free_units(tx: &Transaction, sector: &Sector) -> Result<UnitSet, Error> {
@@ -78,11 +85,6 @@ pub fn revision(event: &Event, counts: &HashMap<SectorId, Counts>) -> u64 {
 /// The database's time.
 pub async fn now(tx: &Transaction) -> Result<Timestamp, Error> {
     time(&tx.query_one(NOW, &[]).await?, "now")
-}
-
-/// Whether nothing of the event is free or held. Certain only while its row is locked.
-pub async fn is_sold_out(tx: &Transaction, event_id: EventId) -> Result<bool, Error> {
-    Ok(column(&tx.query_one(IS_SOLD_OUT, &[&event_id.as_uuid()]).await?, "is_sold_out")?)
 }
 
 fn read_counts(row: &Row) -> Result<(SectorId, Counts), Error> {

@@ -127,7 +127,7 @@ async fn standings(tx: &Transaction, items: &[&Prepared]) -> Result<HashMap<Key,
     for item in items {
         // Written with what is about to be taken, so that it is written once.
         let none = Allowance::of_new_customer(item.reservation.units_max);
-        let units = item.unit_count();
+        let units = item.reservation.unit_count();
         let opened = if none.check(units).is_ok() { none.with(units) } else { none };
         new.entry(item.key()).or_insert(opened);
     }
@@ -149,11 +149,6 @@ async fn standings(tx: &Transaction, items: &[&Prepared]) -> Result<HashMap<Key,
 impl Prepared {
     fn key(&self) -> Key {
         (self.reservation.event.id, self.customer)
-    }
-
-    fn unit_count(&self) -> u32 {
-        let count: usize = self.reservation.items.iter().map(|item| item.units.len()).sum();
-        u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     fn claim(&self, lifetime: Lifetime) -> Result<Claim, Error> {
