@@ -11,6 +11,12 @@ mkdir -p "$logs"
 failed=()
 started=$SECONDS
 
+# What failed among a thousand tests: cargo's own words on each, and on what did not end as a test does.
+why_tests_failed() {
+  awk '/^failures:$/ { shown = !shown; next } /^test result:/ { shown = 0 }
+    shown || /^test .* FAILED$/ || /^error(\[E|: test failed|: could not|: process)/ || /^ *process did/' "$logs/tests.log" | head -n 300
+}
+
 # Runs one step quietly; its output is shown only when it fails.
 step() {
   local name=$1 begun=$SECONDS
@@ -19,8 +25,9 @@ step() {
     printf '  ok      %-12s %4d s\n' "$name" $((SECONDS - begun))
   else
     printf '  FAILED  %-12s %4d s: %s\n' "$name" $((SECONDS - begun)) "$*"
-    tail -n 150 "$logs/$name.log"
     failed+=("$name")
+    # The tests' reasons come last of all: they stand anywhere in a long log.
+    [[ $name == tests ]] || tail -n 150 "$logs/$name.log"
   fi
 }
 
@@ -55,6 +62,7 @@ fi
 echo
 echo "$((SECONDS - started)) s; logs in $logs"
 if ((${#failed[@]})); then
+  [[ " ${failed[*]} " != *" tests "* ]] || why_tests_failed
   echo "failed: ${failed[*]}"
 fi
 if [[ $mode == test ]]; then
