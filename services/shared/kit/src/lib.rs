@@ -15,6 +15,7 @@ pub mod tasks;
 pub mod telemetry;
 pub mod tls;
 
+mod allocator;
 mod run;
 
 pub use run::{BuildError, Exit, run, run_in};
