@@ -111,7 +111,7 @@ pub fn released(kept: &Hold) -> pb::ReleaseHoldResponse {
 }
 
 /// One field is wrong.
-pub fn invalid(field: impl Into<String>, message: impl Display) -> InvalidFields {
+pub fn invalid(field: impl Display, message: impl Display) -> InvalidFields {
     let mut violations = Violations::new();
     violations.push(field, message.to_string());
     violations.finish().err().unwrap_or(InvalidFields { violations: Vec::new() })
@@ -136,12 +136,12 @@ fn selections(violations: &mut Violations, selections: &[types::UnitSelection]) 
     }
     let mut read: Vec<Selection> = Vec::with_capacity(selections.len());
     for (index, selection) in selections.iter().enumerate() {
-        let field = format!("selections[{index}]");
-        let sector_id = violations.check(format!("{field}.sector_id"), selection.sector_id.parse());
-        let wanted = violations.check(&field, read_wanted(selection, UNITS_MAX));
+        let field = format_args!("selections[{index}].sector_id");
+        let sector_id = violations.check(field, selection.sector_id.parse());
+        let wanted = violations.check(format_args!("selections[{index}]"), read_wanted(selection, UNITS_MAX));
         let (Some(sector_id), Some(wanted)) = (sector_id, wanted) else { continue };
         if read.iter().any(|other| other.sector_id == sector_id) {
-            violations.push(format!("{field}.sector_id"), "names a sector twice");
+            violations.push(field, "names a sector twice");
         }
         read.push(Selection { sector_id, wanted });
     }
@@ -229,7 +229,7 @@ fn sector_ids(violations: &mut Violations, texts: &[String], ids_max: usize) -> 
     }
     let parse = |(index, text): (usize, &String)| {
         let parsed: Result<SectorId, ParseIdError> = text.parse();
-        violations.check(format!("sector_ids[{index}]"), parsed)
+        violations.check(format_args!("sector_ids[{index}]"), parsed)
     };
     texts.iter().enumerate().filter_map(parse).collect()
 }

@@ -1,6 +1,6 @@
 //! Requests and events from the wire: the form of every field, all violations in one answer.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use onsale_kit::{
     config::Secret,
@@ -180,14 +180,15 @@ fn selections(violations: &mut Violations, requested: &[UnitSelection]) -> Vec<S
     let mut selections = Vec::with_capacity(requested.len());
     let mut sectors = BTreeSet::new();
     for (index, selection) in requested.iter().enumerate() {
-        let field = |name: &str| format!("selections[{index}].{name}");
-        let sector = violations.check(field("sector_id"), SectorId::parse(&selection.sector_id));
+        let field = format_args!("selections[{index}]");
+        let sector =
+            violations.check(format_args!("{field}.sector_id"), SectorId::parse(&selection.sector_id));
         if let Some(sector) = sector
             && !sectors.insert(sector)
         {
-            violations.push(field("sector_id"), "is named twice");
+            violations.push(format_args!("{field}.sector_id"), "is named twice");
         }
-        let wanted = wanted(violations, &field, selection);
+        let wanted = wanted(violations, field, selection);
         if let (Some(sector), Some(wanted)) = (sector, wanted) {
             selections.push(Selection { sector, wanted });
         }
@@ -197,19 +198,19 @@ fn selections(violations: &mut Violations, requested: &[UnitSelection]) -> Vec<S
 
 fn wanted(
     violations: &mut Violations,
-    field: &dyn Fn(&str) -> String,
+    field: fmt::Arguments<'_>,
     selection: &UnitSelection,
 ) -> Option<Wanted> {
     let (count, units) = (selection.count, &selection.units);
     let distinct: BTreeSet<_> = units.iter().collect();
     if (count == 0) == units.is_empty() {
-        violations.push(field("count"), "exactly one of count and units is to be given");
+        violations.push(format_args!("{field}.count"), "exactly one of count and units is to be given");
     } else if count > UNITS_MAX {
-        violations.push(field("count"), format!("must be 1 to {UNITS_MAX}"));
+        violations.push(format_args!("{field}.count"), format!("must be 1 to {UNITS_MAX}"));
     } else if units.contains(&0) || distinct.len() != units.len() {
-        violations.push(field("units"), "must be distinct and count from 1");
+        violations.push(format_args!("{field}.units"), "must be distinct and count from 1");
     } else if u32::try_from(units.len()).unwrap_or(u32::MAX) > UNITS_MAX {
-        violations.push(field("units"), format!("must be at most {UNITS_MAX}"));
+        violations.push(format_args!("{field}.units"), format!("must be at most {UNITS_MAX}"));
     } else if count > 0 {
         return Some(Wanted::Count(count));
     } else {

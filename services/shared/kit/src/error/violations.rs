@@ -52,19 +52,20 @@ impl Violations {
         Self::default()
     }
 
-    /// The value, or nothing and a violation of `field` with the error's text.
-    pub fn check<T, E: Display>(&mut self, field: impl Into<String>, parsed: Result<T, E>) -> Option<T> {
+    /// The value, or nothing and a violation of `field` with the error's text. With `format_args!` the name of a field costs
+    /// nothing until it is needed.
+    pub fn check<T, E: Display>(&mut self, field: impl Display, parsed: Result<T, E>) -> Option<T> {
         parsed.map_err(|error| self.push(field, error.to_string())).ok()
     }
 
     /// The value of a message field that must be set.
-    pub fn require<T>(&mut self, field: impl Into<String>, value: Option<T>) -> Option<T> {
+    pub fn require<T>(&mut self, field: impl Display, value: Option<T>) -> Option<T> {
         self.check(field, value.ok_or("is required"))
     }
 
     /// Notes a violation.
-    pub fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
-        let violation = Violation { field: cut(field.into()), description: cut(description.into()) };
+    pub fn push(&mut self, field: impl Display, description: impl Into<String>) {
+        let violation = Violation { field: cut(field.to_string()), description: cut(description.into()) };
         // A little for each besides its texts.
         self.bytes += violation.field.len() + violation.description.len() + 8;
         if self.bytes <= BYTES_MAX {
