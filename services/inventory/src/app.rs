@@ -7,9 +7,11 @@ mod coalesce;
 mod create_event;
 mod end_event;
 mod end_holds;
+mod gates;
 mod get_event;
 mod in_flight;
 mod list_events;
+mod mend_pools;
 mod note_generation;
 mod propose;
 mod quota;
@@ -38,7 +40,10 @@ use onsale_storage::{
 use onsale_types::{EventId, OrganizerId, SectorId};
 use tokio::sync::OnceCell;
 
-use self::{catalog::Catalog, coalesce::Coalesce, in_flight::InFlight, views::Views, watch::Watches};
+use self::{
+    catalog::Catalog, coalesce::Coalesce, gates::Gates, in_flight::InFlight, mend_pools::Mend, views::Views,
+    watch::Watches,
+};
 pub use self::{
     end_holds::Endings,
     list_events::{EventsPage, ListEvents},
@@ -74,8 +79,10 @@ pub struct App {
     views: Views,
     /// Looks at the units of sectors: one at a time per sector, shared by all who ask.
     looks_at_sectors: Coalesce<SectorId, Arc<UnitSet>>,
-    /// Rebuilds of pools: one at a time per sector, shared by all who need it.
-    refills: Coalesce<SectorId, ()>,
+    /// Who takes from the pools, and who looks at them.
+    gates: Gates,
+    /// Pools being set right: one at a time per sector and cause, shared by all who need it.
+    mendings: Coalesce<(SectorId, Mend), ()>,
     /// Looks at what is free: one at a time per event, shared by all who ask.
     looks: Coalesce<EventId, Arc<Availability>>,
     watches: Watches,
@@ -100,7 +107,8 @@ impl App {
             in_flight: InFlight::default(),
             views: Views::default(),
             looks_at_sectors: Coalesce::default(),
-            refills: Coalesce::default(),
+            gates: Gates::default(),
+            mendings: Coalesce::default(),
             looks: Coalesce::default(),
             watches: Watches::default(),
             invitation_tokens,

@@ -41,6 +41,9 @@ pub struct PoolConfig {
     /// How often Redis is compared with Postgres.
     #[serde(with = "humantime_serde")]
     pub reconcile_every: Duration,
+    /// How long units may be in neither before the comparison puts them back.
+    #[serde(with = "humantime_serde")]
+    pub on_the_way_max: Duration,
 }
 
 /// The section `[holds]`.
@@ -115,6 +118,7 @@ impl ServiceConfig for Config {
         let spans = [
             ("pool.patience", self.pool.patience),
             ("pool.reconcile_every", self.pool.reconcile_every),
+            ("pool.on_the_way_max", self.pool.on_the_way_max),
             ("holds.expire_every", self.holds.expire_every),
             ("availability.watch_every", self.availability.watch_every),
             ("quotas.return_every", self.quotas.return_every),

@@ -28,8 +28,8 @@ pub(crate) fn conflicted() {
     metrics::counter!(CONFLICTS).increment(1);
 }
 
-pub(crate) fn corrected(units: u32) {
-    metrics::counter!(CORRECTED).increment(units.into());
+pub(crate) fn corrected(units: usize) {
+    metrics::counter!(CORRECTED).increment(u64::try_from(units).unwrap_or(u64::MAX));
 }
 
 pub(crate) fn expired(holds: usize) {

@@ -68,7 +68,8 @@ impl App {
         if let Some(offer) = self.catalog.get(event_id) {
             return Ok(offer);
         }
-        let (event, offer) = self.find_event(event_id, Viewer::Mesh).await?;
+        // Boxed: few calls come here, and all would have to carry what it needs.
+        let (event, offer) = Box::pin(self.find_event(event_id, Viewer::Mesh)).await?;
         if event.state == EventState::Draft {
             return Err(Error::NotOnSale { state: event.state, on_sale_time: None });
         }

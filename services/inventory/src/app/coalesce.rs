@@ -19,9 +19,32 @@ pub(super) struct Coalesce<K, V> {
     entries: Mutex<HashMap<K, Arc<Last<V>>>>,
 }
 
+/// One who asks. The last to leave, with or without an answer, leaves nothing behind: whoever comes next would not take it.
+struct Asking<'a, K: Copy + Eq + Hash, V> {
+    all: &'a Coalesce<K, V>,
+    key: K,
+    entry: Arc<Last<V>>,
+}
+
+impl<K: Copy + Eq + Hash, V> Drop for Asking<'_, K, V> {
+    fn drop(&mut self) {
+        let mut entries = self.all.lock();
+        // One is the map's, one is ours.
+        if Arc::strong_count(&self.entry) <= 2 {
+            entries.remove(&self.key);
+        }
+    }
+}
+
 impl<K, V> Default for Coalesce<K, V> {
     fn default() -> Self {
         Self { entries: Mutex::default() }
+    }
+}
+
+impl<K, V> Coalesce<K, V> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<Last<V>>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -30,14 +53,8 @@ impl<K: Copy + Eq + Hash, V: Clone> Coalesce<K, V> {
     pub(super) async fn run<E>(&self, key: K, work: impl Future<Output = Result<V, E>>) -> Result<V, E> {
         let asked = Instant::now();
         let entry = Arc::clone(self.lock().entry(key).or_default());
-        let result = Self::join(&entry, asked, work).await;
-        let mut entries = self.lock();
-        drop(entry);
-        // Nobody else waits: whoever comes next would not take this answer.
-        if entries.get(&key).is_some_and(|entry| Arc::strong_count(entry) == 1) {
-            entries.remove(&key);
-        }
-        result
+        let asking = Asking { all: self, key, entry };
+        Self::join(&asking.entry, asked, work).await
     }
 
     async fn join<E>(
@@ -55,10 +72,6 @@ impl<K: Copy + Eq + Hash, V: Clone> Coalesce<K, V> {
         let value = work.await?;
         *last = Some((begun, value.clone()));
         Ok(value)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<Last<V>>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,5 +108,13 @@ mod tests {
         join_all((0..100).map(|index| ask(index / 10))).await;
         assert!(begun.load(Ordering::SeqCst) <= 3, "{begun:?}");
         assert!(coalesce.lock().is_empty(), "nothing is kept for nobody");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_leaves_nothing_behind() {
+        let coalesce: Coalesce<u8, u32> = Coalesce::default();
+        let work = std::future::pending::<Result<u32, Infallible>>();
+        tokio::time::timeout(Duration::from_secs(1), coalesce.run(7, work)).await.unwrap_err();
+        assert!(coalesce.lock().is_empty());
     }
 }

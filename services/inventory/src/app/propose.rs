@@ -1,21 +1,16 @@
 //! Finds units for the reservations of a batch: asks Redis, which is fast and may be wrong, and takes what Postgres said
 //! last where Redis has nothing to say. That there are not enough is said by Postgres alone, when the holds are written.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt, stream};
-use onsale_storage::postgres::{Isolation, Transaction};
 use onsale_types::{EventId, SectorId};
 
-use super::{App, in_flight::Flight, reserve_units::Reserving};
+use super::{App, in_flight::Flight, mend_pools::Mend, reserve_units::Reserving};
 use crate::{
-    domain::{event::Sector, hold::Wanted, pick::Picker, unit_set::UnitSet},
-    error::Error,
+    domain::{event::Sector, hold::Wanted, pick::Picker},
     metrics,
-    store::{self, pool::Taken},
+    store::pool::Fault,
 };
 
 /// How often a pool is asked before the view is. More than once, because other processes take from it too.
@@ -54,7 +49,7 @@ struct Demand {
 struct Given {
     /// For each demand, in order.
     flights: Vec<Option<Flight>>,
-    /// Whether another process was faster with some: asking again may help.
+    /// Whether somebody else was faster with some: asking again may help.
     is_raced: bool,
 }
 
@@ -100,45 +95,6 @@ impl App {
         proposals
     }
 
-    /// Makes the pool what Postgres says, less what is in flight. Done once for all who ask at the same time.
-    pub(super) async fn refill(&self, event_id: EventId, sector: &Sector) -> Result<(), Error> {
-        let work = async {
-            // Looked at before Postgres: what lands in between must not appear free.
-            let flying = self.in_flight.of(sector.id);
-            let free = self.fresh_view(sector).await?;
-            self.pools.replace(event_id, sector.id, &without(&free, &flying)).await;
-            Ok::<_, Error>(())
-        };
-        self.refills.run(sector.id, Box::pin(work)).await
-    }
-
-    /// What Postgres says is free, at a moment after this call began.
-    pub(super) async fn fresh_view(&self, sector: &Sector) -> Result<Arc<UnitSet>, Error> {
-        let postgres = &self.stores.postgres;
-        let work = postgres.transaction_at(Isolation::RepeatableRead, "find free units", |tx| async move {
-            let counts = store::stock::counts_of(&tx, &[sector.id]).await?;
-            let revision = counts.get(&sector.id).map_or(0, |counts| counts.revision);
-            self.view_at(&tx, sector, revision).await
-        });
-        self.looks_at_sectors.run(sector.id, Box::pin(work)).await
-    }
-
-    /// What is free at the sector's `revision`, as `tx` sees it, which sees one moment and changes nothing. Read only when
-    /// it is not known.
-    pub(super) async fn view_at(
-        &self,
-        tx: &Transaction,
-        sector: &Sector,
-        revision: u64,
-    ) -> Result<Arc<UnitSet>, Error> {
-        if let Some(free) = self.views.at(sector.id, revision) {
-            return Ok(free);
-        }
-        let free = Arc::new(store::stock::free_units(tx, sector).await?);
-        self.views.put(sector.id, revision, &free);
-        Ok(free)
-    }
-
     /// Units for the demands on one sector.
     async fn propose_in(&self, asked: Asked<'_>) -> Vec<(Demand, Option<Proposal>)> {
         let mut open = asked.demands.clone();
@@ -157,7 +113,7 @@ impl App {
                     }
                 }
                 open = missed;
-                if !is_raced {
+                if !is_raced || open.is_empty() {
                     return found.into_iter().chain(open.into_iter().map(|demand| (demand, None))).collect();
                 }
             }
@@ -173,60 +129,63 @@ impl App {
     async fn ask_pool(&self, asked: &Asked<'_>, demands: &[Demand]) -> Option<Given> {
         let (event_id, sector) = (asked.event_id, asked.sector);
         for _ in 0..2 {
-            let taken = if sector.layout.is_some() {
+            let given = if sector.layout.is_some() {
                 self.take_seats(asked, demands).await
             } else {
                 self.take_any(asked, demands).await
             };
-            match taken {
+            match given {
                 Ok(given) => return Some(given),
-                Err(Taken::Missing) => {}
-                Err(Taken::Away | Taken::Units(_)) => return None,
+                // Its failure is told by the transaction that comes next, if it lasts.
+                Err(Fault::Missing | Fault::Broken) => {
+                    self.mend_pool(event_id, sector, Mend::Wrong).await.ok()?
+                }
+                Err(Fault::Away) => return None,
             }
-            // Its failure is told by the transaction that comes next, if it lasts.
-            self.refill(event_id, sector).await.ok()?;
         }
         None
     }
 
     /// Units of a pool without seats: as many as all want, given out in order of arrival. The rest goes back.
-    async fn take_any(&self, asked: &Asked<'_>, demands: &[Demand]) -> Result<Given, Taken> {
+    async fn take_any(&self, asked: &Asked<'_>, demands: &[Demand]) -> Result<Given, Fault> {
         let (event_id, sector) = (asked.event_id, asked.sector);
         let count = demands.iter().map(|demand| demand.count).fold(0, u32::saturating_add);
-        let mut units = match self.pools.take(event_id, sector, count).await {
-            Taken::Units(units) => units.into_iter(),
-            other => return Err(other),
-        };
-        let give = |demand: &Demand| {
-            let count = usize::try_from(demand.count).ok().filter(|count| *count <= units.len())?;
-            Some(self.in_flight.add(sector.id, units.by_ref().take(count).collect()))
-        };
-        let flights = demands.iter().map(give).collect();
-        let rest: Vec<u32> = units.collect();
+        let _gate = self.gates.to_take(sector.id).await;
+        let offered = self.pools.take(event_id, sector, count).await?;
+        let (mut rest, mut is_raced) = (Vec::new(), false);
+        let flights = self.in_flight.pick(sector.id, |flying| {
+            // Others of this process may have picked some without asking the pool; then they are theirs. Should those come to
+            // nothing, the units are lost to the pool until it is compared.
+            let (theirs, ours): (Vec<u32>, Vec<u32>) = offered.iter().partition(|unit| flying.contains(unit));
+            let mut units = ours.into_iter();
+            let give = |demand: &Demand| {
+                let count = usize::try_from(demand.count).ok().filter(|count| *count <= units.len())?;
+                Some(units.by_ref().take(count).collect())
+            };
+            let given = demands.iter().map(give).collect();
+            is_raced = !theirs.is_empty();
+            rest = units.collect();
+            given
+        });
         self.pools.put_back(event_id, sector.id, &rest).await;
-        Ok(Given { flights, is_raced: false })
+        Ok(Given { flights, is_raced })
     }
 
     /// Seats of a pool: which are best takes the whole map, so it is read, and what is chosen is taken if it still can be.
-    async fn take_seats(&self, asked: &Asked<'_>, demands: &[Demand]) -> Result<Given, Taken> {
+    async fn take_seats(&self, asked: &Asked<'_>, demands: &[Demand]) -> Result<Given, Fault> {
         let (event_id, sector) = (asked.event_id, asked.sector);
-        let free = match self.pools.read(event_id, sector).await {
-            Some(Some(free)) => free,
-            Some(None) => return Err(Taken::Missing),
-            None => return Err(Taken::Away),
-        };
+        let _gate = self.gates.to_take(sector.id).await;
+        let free = self.pools.read(event_id, sector).await?;
         let mut flights = self.in_flight.pick(sector.id, |flying| {
-            let mut picker = Picker::new(sector.layout.as_ref(), without(&free, flying));
+            let mut picker = Picker::new(sector.layout.as_ref(), free.without_units(flying));
             demands.iter().map(|demand| picker.take(demand.count)).collect()
         });
         let chosen: Vec<u32> = flights.iter().flatten().flat_map(|flight| flight.units.clone()).collect();
         if chosen.is_empty() {
             return Ok(Given { flights, is_raced: false });
         }
-        let taken: BTreeSet<u32> = match self.pools.take_these(event_id, sector.id, &chosen).await {
-            Taken::Units(units) => units.into_iter().collect(),
-            other => return Err(other),
-        };
+        let taken = self.pools.take_these(event_id, sector.id, &chosen).await?;
+        let taken: BTreeSet<u32> = taken.into_iter().collect();
         let is_raced = taken.len() < chosen.len();
         let mut in_vain = Vec::new();
         for place in &mut flights {
@@ -248,11 +207,11 @@ impl App {
         // Its failure is told by the transaction that comes next, if it lasts.
         let Ok(view) = view else { return demands.iter().map(|_| None).collect() };
         self.in_flight.pick(sector.id, |flying| {
-            let mut picker = Picker::new(sector.layout.as_ref(), without(&view, flying));
+            let mut picker = Picker::new(sector.layout.as_ref(), view.without_units(flying));
             let mut picked: Vec<_> = demands.iter().map(|demand| picker.take(demand.count)).collect();
             let own: BTreeSet<u32> = picked.iter().flatten().flatten().copied().collect();
             // What is left may all be in flight. Then one of those is tried: the primary key makes us wait for its outcome.
-            let mut contested = Picker::new(sector.layout.as_ref(), without(&view, &own));
+            let mut contested = Picker::new(sector.layout.as_ref(), view.without_units(&own));
             for (place, demand) in picked.iter_mut().zip(demands) {
                 if place.is_none() {
                     *place = contested.take(demand.count);
@@ -261,13 +220,4 @@ impl App {
             picked
         })
     }
-}
-
-/// The set without `units`.
-pub(super) fn without(set: &UnitSet, units: &BTreeSet<u32>) -> UnitSet {
-    let mut rest = set.clone();
-    for unit in units {
-        rest.remove(*unit);
-    }
-    rest
 }

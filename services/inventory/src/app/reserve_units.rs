@@ -13,7 +13,7 @@ use onsale_proto::inventory::v1 as pb;
 use onsale_storage::postgres;
 use onsale_types::{CustomerId, EventId, HoldId, SectorId};
 
-use super::{App, catalog::Offer, failed_batch};
+use super::{App, catalog::Offer, failed_batch, mend_pools::Mend};
 use crate::{
     convert,
     domain::{
@@ -62,8 +62,16 @@ pub(super) struct Reserving {
 pub(super) enum Reserved {
     /// There is a hold, made now or before.
     Hold(Box<pb::ReserveUnitsResponse>),
-    /// What was proposed was not to be had. These units are another's.
-    Again(Vec<(SectorId, u32)>),
+    /// What was proposed was not to be had.
+    Again(Vec<Miss>),
+}
+
+/// A sector of which a reservation got nothing, though enough may be free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Miss {
+    pub(super) sector_id: SectorId,
+    /// What that says of the pool.
+    pub(super) mend: Mend,
 }
 
 /// Takes reservations and hands them over in batches.
@@ -89,7 +97,7 @@ impl Reservations {
     /// Sets units aside, all or none.
     pub async fn reserve_units(&self, command: ReserveUnits) -> Result<pb::ReserveUnitsResponse, Error> {
         if let Some(token) = &command.invitation_token {
-            return self.app.reserve_invited(&command, token.expose()).await;
+            return Box::pin(self.app.reserve_invited(&command, token.expose())).await;
         }
         let offer = self.app.offer(command.event_id).await?;
         let sectors = check_selections(&offer.sectors, offer.units_per_customer_max, &command.selections)
@@ -106,9 +114,9 @@ impl Reservations {
             };
             match self.batcher.submit(reserving).await? {
                 Reserved::Hold(response) => return Ok(*response),
-                Reserved::Again(taken) => {
+                Reserved::Again(misses) => {
                     metrics::conflicted();
-                    self.app.correct(&command, &sectors, &taken).await?;
+                    Box::pin(self.app.correct(&command, &sectors, &misses)).await?;
                 }
             }
         }
@@ -156,25 +164,28 @@ impl App {
         &self,
         command: &ReserveUnits,
         sectors: &[&Sector],
-        taken: &[(SectorId, u32)],
+        misses: &[Miss],
     ) -> Result<(), Error> {
+        let event_id = command.event_id;
         for (sector, selection) in sectors.iter().zip(&command.selections) {
-            if !taken.iter().any(|(sector_id, _)| *sector_id == sector.id) {
-                continue;
-            }
-            let Wanted::Units(units) = &selection.wanted else {
-                self.refill(command.event_id, sector).await?;
-                continue;
-            };
-            // They may have come back, or been wanted by another who got none either.
-            let free = self.fresh_view(sector).await?;
-            let taken: Vec<u32> = units.iter().copied().filter(|unit| !free.contains(*unit)).collect();
-            if !taken.is_empty() {
-                let alternatives =
-                    pick(sector.layout.as_ref(), &free, selection.wanted.count()).unwrap_or_default();
-                return Err(Error::UnitsTaken { sector_id: sector.id, taken, alternatives });
+            let Some(miss) = misses.iter().find(|miss| miss.sector_id == sector.id) else { continue };
+            match &selection.wanted {
+                Wanted::Count(_) => self.mend_pool(event_id, sector, miss.mend).await?,
+                Wanted::Units(units) => self.check_free(sector, units).await?,
             }
         }
         Ok(())
+    }
+
+    /// An error when some of the units are taken. They may have come back, or been wanted by another who got none either.
+    async fn check_free(&self, sector: &Sector, units: &[u32]) -> Result<(), Error> {
+        let free = self.fresh_view(sector).await?;
+        let taken: Vec<u32> = units.iter().copied().filter(|unit| !free.contains(*unit)).collect();
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let count = u32::try_from(units.len()).unwrap_or(u32::MAX);
+        let alternatives = pick(sector.layout.as_ref(), &free, count).unwrap_or_default();
+        Err(Error::UnitsTaken { sector_id: sector.id, taken, alternatives })
     }
 }

@@ -8,8 +8,9 @@ use onsale_types::{EventId, HoldId, SectorId, Timestamp};
 
 use super::{
     App,
+    mend_pools::Mend,
     propose::{Origin, Proposals},
-    reserve_units::{Reserved, Reserving},
+    reserve_units::{Miss, Reserved, Reserving},
     views::Step,
 };
 use crate::{
@@ -240,12 +241,11 @@ fn refusal(
             return Err(Error::NotEnoughUnits { sector_id, free_count });
         }
     }
-    let short = lacking(item, proposals).map(|(sector_id, _)| (sector_id, 0));
-    let units = proposals.into_iter().flatten().flatten().flat_map(|proposal| {
-        let sector_id = proposal.flight.sector_id;
-        proposal.flight.units.iter().map(move |unit| (sector_id, *unit))
-    });
-    Ok(Reserved::Again(short.chain(units.filter(|unit| taken.contains(unit))).collect()))
+    let short = lacking(item, proposals).map(|(sector_id, _)| Miss { sector_id, mend: Mend::Short });
+    let flights = proposals.into_iter().flatten().flatten().map(|proposal| &proposal.flight);
+    let others = flights.filter(|it| it.units.iter().any(|unit| taken.contains(&(it.sector_id, *unit))));
+    let others = others.map(|flight| Miss { sector_id: flight.sector_id, mend: Mend::Wrong });
+    Ok(Reserved::Again(short.chain(others).collect()))
 }
 
 /// The sectors for which nothing was proposed, and how much was wanted.

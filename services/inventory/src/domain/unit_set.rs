@@ -97,12 +97,24 @@ impl UnitSet {
         self.bytes.iter().map(|byte| byte.count_ones()).sum()
     }
 
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.iter().all(|byte| *byte == 0)
+    }
+
     /// The units, in rising order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let starts = (1_u32..).step_by(8);
         self.bytes.iter().zip(starts).flat_map(|(byte, start)| {
             (0..BITS_PER_BYTE).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| start + bit)
         })
+    }
+
+    /// The units, in rising order.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u32> {
+        self.iter().collect()
     }
 
     /// Those of this set that are not in `other`.
@@ -113,6 +125,20 @@ impl UnitSet {
             *byte &= !other;
         }
         Self { bytes, capacity: self.capacity }
+    }
+
+    /// Those of this set that are not among `units`.
+    #[must_use]
+    pub fn without_units<'a>(&self, units: impl IntoIterator<Item = &'a u32>) -> Self {
+        let mut rest = self.clone();
+        units.into_iter().for_each(|unit| rest.remove(*unit));
+        rest
+    }
+
+    /// Those that are in `other` too.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Self {
+        self.without(&self.without(other))
     }
 
     fn place(&self, unit: u32) -> Option<(usize, u8)> {
@@ -159,6 +185,13 @@ mod tests {
             prop_assert!((0..80).all(|unit| set.contains(unit) == expected.contains(&unit)));
             prop_assert!((1..80).all(|unit| set.first_from(unit) == expected.range(unit..).next().copied()));
             prop_assert_eq!(&UnitSet::from_bytes(set.as_bytes(), capacity), &set);
+            prop_assert_eq!(set.is_empty(), expected.is_empty());
+            prop_assert!(set.without_units(&expected).is_empty());
+            prop_assert_eq!(UnitSet::full(capacity).without_units(&removed), UnitSet::all_but(removed.clone(), capacity));
+            let rest = UnitSet::all_but(removed.iter().copied(), capacity);
+            prop_assert_eq!(UnitSet::full(capacity).common(&rest), rest.clone());
+            prop_assert_eq!(set.common(&rest), set.clone());
+            prop_assert!(rest.common(&UnitSet::full(capacity).without(&rest)).is_empty());
             prop_assert_eq!(UnitSet::full(capacity).without(&set), UnitSet::all_but(set.iter(), capacity));
         }
     }

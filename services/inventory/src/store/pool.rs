@@ -19,20 +19,25 @@ use crate::{
 };
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new("take_units", include_str!("take.lua")));
-static TAKE_THESE: LazyLock<Script> =
-    LazyLock::new(|| Script::new("take_these", include_str!("take_these.lua")));
-static MARK: LazyLock<Script> = LazyLock::new(|| Script::new("mark_units", include_str!("mark.lua")));
+static SET_UNITS: LazyLock<Script> =
+    LazyLock::new(|| Script::new("set_units", include_str!("set_units.lua")));
 
 /// A pool nobody has written to for so long belongs to a sale that is over. Should it not, it is built again.
 const LIFETIME_SECONDS: u64 = 7 * 24 * 60 * 60;
 
-/// What a pool answers to a request for units.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// These were taken out of it, in rising order: all that were asked for, or as many as it has.
-    Units(Vec<u32>),
-    /// There is no such pool, or none that can be this sector's.
+/// What Redis says of a key that is no bitmap.
+const WRONG_TYPE: &str = "WRONGTYPE";
+
+/// Units that one command names; more are named by several.
+const UNITS_PER_COMMAND: usize = 10_000;
+
+/// Why a pool was of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// There is none.
     Missing,
+    /// What there is is no bitmap.
+    Broken,
     /// Redis does not answer.
     Away,
 }
@@ -56,79 +61,95 @@ impl Pools {
         Self { redis, keys, patience, away_for, away_until: Mutex::new(None) }
     }
 
-    /// Takes the first `count` units out of the pool, or as many as it has.
-    pub async fn take(&self, event_id: EventId, sector: &Sector, count: u32) -> Taken {
+    /// Takes the first `count` units out of the pool, or as many as it has. Answers them, in rising order.
+    pub async fn take(&self, event_id: EventId, sector: &Sector, count: u32) -> Result<Vec<u32>, Fault> {
         let command = |key: Key| TAKE.call().key(&key).arg(count);
-        match self.run::<Option<Vec<u32>>>(event_id, sector.id, command).await {
-            None => Taken::Away,
-            // Somebody wrote a longer one: no unit of it can be trusted.
-            Some(Some(units)) if units.iter().any(|unit| *unit > sector.capacity) => Taken::Missing,
-            Some(Some(units)) => Taken::Units(units),
-            Some(None) => Taken::Missing,
-        }
+        let units = self.run::<Option<Vec<u32>>>(event_id, sector.id, command).await?;
+        let mut units = units.ok_or(Fault::Missing)?;
+        // Somebody may have written a longer one.
+        units.retain(|unit| *unit <= sector.capacity);
+        Ok(units)
     }
 
-    /// Takes those of `units` out of the pool that it has.
-    pub async fn take_these(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) -> Taken {
-        let command = |key: Key| TAKE_THESE.call().key(&key).arg(units);
-        match self.run::<Option<HashSet<u32>>>(event_id, sector_id, command).await {
-            None => Taken::Away,
-            Some(Some(missed)) => {
-                Taken::Units(units.iter().copied().filter(|unit| !missed.contains(unit)).collect())
-            }
-            Some(None) => Taken::Missing,
-        }
+    /// Takes those of `units` out of the pool that it has. Answers them.
+    pub async fn take_these(
+        &self,
+        event_id: EventId,
+        sector_id: SectorId,
+        units: &[u32],
+    ) -> Result<Vec<u32>, Fault> {
+        let missed = self.set(event_id, sector_id, units, 0).await?;
+        Ok(units.iter().copied().filter(|unit| !missed.contains(unit)).collect())
     }
 
-    /// What is in the pool. The outer none: Redis does not answer; the inner: there is no pool.
-    pub async fn read(&self, event_id: EventId, sector: &Sector) -> Option<Option<UnitSet>> {
+    /// What is in the pool.
+    pub async fn read(&self, event_id: EventId, sector: &Sector) -> Result<UnitSet, Fault> {
         let command = |key: Key| Command::new("GET").key(&key).idempotent();
         let bitmap = self.run::<Option<Vec<u8>>>(event_id, sector.id, command).await?;
-        Some(bitmap.map(|bitmap| UnitSet::from_bytes(&mirrored(&bitmap), sector.capacity)))
+        let bitmap = bitmap.ok_or(Fault::Missing)?;
+        Ok(UnitSet::from_bytes(&mirrored(&bitmap), sector.capacity))
     }
 
-    /// Makes `free` the whole pool.
-    pub async fn replace(&self, event_id: EventId, sector_id: SectorId, free: &UnitSet) {
+    /// Makes a pool of `free` where there is `fault`; not when somebody else has made it by now.
+    pub async fn make(&self, event_id: EventId, sector_id: SectorId, free: &UnitSet, fault: Fault) {
         let bitmap = mirrored(free.as_bytes());
         let command = |key: Key| {
-            Command::new("SET").key(&key).arg(&bitmap[..]).arg("EX").arg(LIFETIME_SECONDS).idempotent()
+            let set = Command::new("SET").key(&key).arg(&bitmap[..]).arg("EX").arg(LIFETIME_SECONDS);
+            if fault == Fault::Broken { set } else { set.arg("NX") }.idempotent()
         };
-        self.run::<()>(event_id, sector_id, command).await;
+        let _told_already = self.run::<Option<()>>(event_id, sector_id, command).await;
     }
 
-    /// Puts units into the pool that Postgres has given back, or that were taken in vain.
-    pub async fn put_back(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) {
-        self.mark(event_id, sector_id, units, 1).await;
+    /// Puts units into the pool that Postgres has given back, or that were taken in vain. Answers how many it had not.
+    pub async fn put_back(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) -> usize {
+        self.mark(event_id, sector_id, units, 1).await
     }
 
-    /// Takes units out of the pool that Postgres has given away without asking it.
-    pub async fn take_out(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) {
-        self.mark(event_id, sector_id, units, 0).await;
+    /// Takes units out of the pool that Postgres has given away without asking it. Answers how many it had.
+    pub async fn take_out(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) -> usize {
+        self.mark(event_id, sector_id, units, 0).await
     }
 
     /// Removes the pool: nothing of it will be reserved any more.
     pub async fn remove(&self, event_id: EventId, sector_id: SectorId) {
         let command = |key: Key| Command::new("DEL").key(&key).idempotent();
-        self.run::<()>(event_id, sector_id, command).await;
+        let _told_already = self.run::<()>(event_id, sector_id, command).await;
     }
 
-    async fn mark(&self, event_id: EventId, sector_id: SectorId, units: &[u32], value: u8) {
-        if !units.is_empty() {
-            let command = |key: Key| MARK.call().key(&key).arg(value).arg(units);
-            self.run::<()>(event_id, sector_id, command).await;
+    /// Answers how many changed. Should it fail, the pool is wrong until somebody minds or the reconciler comes.
+    async fn mark(&self, event_id: EventId, sector_id: SectorId, units: &[u32], value: u8) -> usize {
+        match self.set(event_id, sector_id, units, value).await {
+            Ok(same) => units.len().saturating_sub(same.len()),
+            Err(Fault::Missing | Fault::Broken | Fault::Away) => 0,
         }
     }
 
-    /// Runs one command on a pool, within our patience. None when Redis does not answer: what was to be changed stays as it
-    /// is, and is corrected by the reconciler or by the next who needs it.
+    /// Makes the bits of `units` what `value` says. Answers those that were so before.
+    async fn set(
+        &self,
+        event_id: EventId,
+        sector_id: SectorId,
+        units: &[u32],
+        value: u8,
+    ) -> Result<HashSet<u32>, Fault> {
+        let mut same = HashSet::new();
+        for units in units.chunks(UNITS_PER_COMMAND) {
+            let command = |key: Key| SET_UNITS.call().key(&key).arg(value).arg(units);
+            let answer = self.run::<Option<HashSet<u32>>>(event_id, sector_id, command).await?;
+            same.extend(answer.ok_or(Fault::Missing)?);
+        }
+        Ok(same)
+    }
+
+    /// Runs one command on a pool, within our patience. When it cannot, what was to be changed stays as it is.
     async fn run<T: FromRedisValue>(
         &self,
         event_id: EventId,
         sector_id: SectorId,
         command: impl FnOnce(Key) -> Command,
-    ) -> Option<T> {
+    ) -> Result<T, Fault> {
         if self.is_away() {
-            return None;
+            return Err(Fault::Away);
         }
         let deadline = Deadline::after(self.patience);
         let result: Result<T, Error> = async {
@@ -136,18 +157,18 @@ impl Pools {
             deadline.scope(self.redis.run(command(key))).await
         }
         .await;
-        match result {
-            Ok(answer) => Some(answer),
-            Err(error) => {
-                // A caller in a hurry proves nothing about Redis.
-                if error.is_transient() && deadline.is_past() {
-                    *self.away_until.lock().unwrap_or_else(PoisonError::into_inner) =
-                        Instant::now().checked_add(self.away_for);
-                }
-                tracing::warn!(%sector_id, error = %Chain(&error), "failed to use the pool of a sector");
-                None
+        result.map_err(|error| {
+            tracing::warn!(%sector_id, error = %Chain(&error), "failed to use the pool of a sector");
+            if matches!(&error, Error::Refused { code, .. } if code == WRONG_TYPE) {
+                return Fault::Broken;
             }
-        }
+            // A caller in a hurry proves nothing about Redis.
+            if error.is_transient() && deadline.is_past() {
+                *self.away_until.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Instant::now().checked_add(self.away_for);
+            }
+            Fault::Away
+        })
     }
 
     fn is_away(&self) -> bool {

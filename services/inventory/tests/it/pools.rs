@@ -1,10 +1,10 @@
 //! Redis is wiped, lies, or forgets: it costs time, and nothing else.
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt, future::join_all, stream};
 use onsale_proto::inventory::v1 as pb;
 use onsale_testkit::wait_until;
 
-use crate::support::{SOON, World, count, exactly, general, numbers, reason, seated};
+use crate::support::{RECONCILING, SOON, World, an_event, count, exactly, general, numbers, reason, seated};
 
 /// Holds single units until there are none; answers them.
 async fn buy_all(world: &World, event: &pb::Event, sector: usize) -> Vec<u32> {
@@ -112,7 +112,7 @@ async fn pools_wiped_again_and_again_in_a_rush_sell_every_unit_once() {
 
 #[tokio::test]
 async fn the_reconciler_sets_pools_right_that_nobody_asks() {
-    let world = World::start_with(&[("POOL__RECONCILE_EVERY", "100ms")]).await;
+    let world = World::start_with(RECONCILING).await;
     let event = world.on_sale(vec![general("A", 8), seated("B", &[8])]).await;
     world.hold(&event, vec![count(&event, 0, 1), exactly(&event, 1, &[8])]).await.unwrap();
     world.set_pool(&event, 0, &[0]).await;
@@ -125,8 +125,82 @@ async fn the_reconciler_sets_pools_right_that_nobody_asks() {
 }
 
 #[tokio::test]
+async fn pools_that_are_compared_all_through_a_rush_refuse_nobody() {
+    const CUSTOMERS: usize = 4_000;
+    const SETTINGS: &[(&str, &str)] =
+        &[("POOL__RECONCILE_EVERY", "1ms"), ("POOL__ON_THE_WAY_MAX", "500ms"), ("POOL__PATIENCE", "5s")];
+    let world = World::start_with(SETTINGS).await;
+    // Another process: it does not see what this one has in flight.
+    let twin = world.twin(SETTINGS).await;
+    let event = world.on_sale(vec![general("A", 10_000)]).await;
+    let buyers = stream::iter(0..CUSTOMERS).map(|index| {
+        let (world, event) = (if index % 2 == 0 { &world } else { &twin }, &event);
+        async move { world.hold(event, vec![count(event, 0, 2)]).await.unwrap() }
+    });
+    buyers.buffer_unordered(200).for_each(|_| async {}).await;
+    assert_eq!(world.taken().await, 8_000);
+}
+
+#[tokio::test]
+async fn the_first_units_of_a_pool_are_taken_wherever_they_stand() {
+    let world = World::start().await;
+    let event = on_sale_by_hundreds(&world, general("A", 20_000)).await;
+    for (first, step) in [(6, 1), (1, 3), (1, 8), (1, 97), (1, 199)] {
+        let free: Vec<u32> = (first..=20_000).step_by(step).collect();
+        world.set_pool(&event, 0, &bitmap(&free)).await;
+        let held = world.hold(&event, vec![count(&event, 0, 100)]).await.unwrap();
+        assert_eq!(numbers(&held, 0), free[..100]);
+        assert_eq!(world.pool_bytes(&event, 0).await.unwrap(), bitmap(&free[100..]), "every {step}");
+        world.release(&held.hold_id).await.unwrap();
+    }
+}
+
+/// On sale to customers who take a hundred each.
+async fn on_sale_by_hundreds(world: &World, sector: pb::Sector) -> pb::Event {
+    let event = pb::Event { units_per_customer_max: 100, ..an_event(vec![sector]) };
+    let event = world.create(event).await.unwrap();
+    world.activate(&event.event_id).await.unwrap()
+}
+
+/// As Redis keeps it: from the highest bit of each byte; for 20,000 units.
+fn bitmap(units: &[u32]) -> Vec<u8> {
+    let mut bytes = vec![0; 2_500];
+    for unit in units {
+        bytes[usize::try_from((unit - 1) / 8).unwrap()] |= 0b1000_0000 >> ((unit - 1) % 8);
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn a_thousand_seats_leave_the_pool_together_and_come_back() {
+    let world = World::start().await;
+    let event = on_sale_by_hundreds(&world, seated("B", &[100; 12])).await;
+    let hold = || world.hold(&event, vec![count(&event, 0, 100)]);
+    let holds = join_all((0..11).map(|_| hold())).await;
+    let left = |pool: Option<Vec<u8>>| pool.unwrap().iter().map(|byte| byte.count_ones()).sum::<u32>();
+    assert_eq!(left(world.pool_bytes(&event, 0).await), 100);
+    let release = async |hold: &pb::Hold| world.release(&hold.hold_id).await.unwrap();
+    join_all(holds.iter().map(|hold| release(hold.as_ref().unwrap()))).await;
+    assert_eq!(left(world.pool_bytes(&event, 0).await), 1_200);
+}
+
+#[tokio::test]
+async fn units_between_redis_and_postgres_are_left_alone_until_they_count_as_lost() {
+    let settings = [("POOL__RECONCILE_EVERY", "50ms"), ("POOL__ON_THE_WAY_MAX", "2s")];
+    let world = World::start_with(&settings).await;
+    let event = world.on_sale(vec![general("A", 8)]).await;
+    let begun = std::time::Instant::now();
+    world.set_pool(&event, 0, &[0b0001_1111]).await;
+    wait_until("what got lost is offered again", SOON, async || {
+        world.pool_bytes(&event, 0).await == Some(vec![0xff])
+    })
+    .await;
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
 async fn a_pool_that_cannot_be_read_keeps_no_other_from_being_set_right() {
-    let world = World::start_with(&[("POOL__RECONCILE_EVERY", "100ms")]).await;
+    let world = World::start_with(RECONCILING).await;
     // Compared in this order.
     let first = world.on_sale(vec![general("A", 8)]).await;
     let second = world.on_sale(vec![general("A", 8)]).await;

@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::{
     books::{Chance, MENDED, assert_short},
-    support::{SOON, World, a_reservation, count, general, seated},
+    support::{RECONCILING, SOON, World, a_reservation, count, general, seated},
 };
 
 const CUSTOMERS: u32 = 120;
@@ -36,7 +36,7 @@ async fn world_on(cluster: &RedisCluster) -> World {
     let prefix = format!("test-{}", RequestId::generate());
     let redis = TestRedis { urls: cluster.urls(), prefix };
     let database = stack::database().await.unwrap();
-    World::start_on_with(TestStores { database, redis }, &[("POOL__RECONCILE_EVERY", "200ms")]).await
+    World::start_on_with(TestStores { database, redis }, RECONCILING).await
 }
 
 async fn an_event(world: &World) -> pb::Event {
@@ -156,7 +156,7 @@ async fn lie(world: &World, event: &pb::Event, sector: usize, chance: &mut Chanc
 
 #[tokio::test]
 async fn redis_that_lies_all_through_the_rush_sells_nothing_twice_and_refuses_nobody() {
-    let world = World::start_with(&[("POOL__RECONCILE_EVERY", "200ms")]).await;
+    let world = World::start_with(RECONCILING).await;
     let event = an_event(&world).await;
     let twin = world.twin(&[]).await;
     rush(&twin, &event, async || {
@@ -186,7 +186,7 @@ async fn whatever_a_pool_says_what_is_free_can_be_had() {
 
 #[tokio::test]
 async fn the_pool_of_an_event_that_is_sold_out_is_set_right_too() {
-    let world = World::start_with(&[("POOL__RECONCILE_EVERY", "100ms")]).await;
+    let world = World::start_with(RECONCILING).await;
     let event = world.on_sale(vec![general("A", 8)]).await;
     let hold = world.hold(&event, vec![count(&event, 0, 8)]).await.unwrap();
     world.commit(&hold.hold_id).await.unwrap();
@@ -201,7 +201,7 @@ async fn the_pool_of_an_event_that_is_sold_out_is_set_right_too() {
 
 #[tokio::test]
 async fn a_pool_of_another_type_is_written_anew_though_nobody_asks_for_units() {
-    let world = World::start_with(&[("POOL__RECONCILE_EVERY", "100ms")]).await;
+    let world = World::start_with(RECONCILING).await;
     let event = world.on_sale(vec![general("A", 8)]).await;
     world.hold(&event, vec![count(&event, 0, 3)]).await.unwrap();
     let key = world.pool(&event, 0);

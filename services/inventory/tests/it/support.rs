@@ -30,6 +30,10 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) const ORGANIZER: &str = "organizer-one";
 
+/// Compares the pools all the time, and does not wait long for what may be on its way.
+pub(crate) const RECONCILING: &[(&str, &str)] =
+    &[("POOL__RECONCILE_EVERY", "100ms"), ("POOL__ON_THE_WAY_MAX", "200ms")];
+
 /// Where invitations are accepted.
 pub(crate) const ACCEPT_PAGE: &str = "https://tickets.example.test/invitation";
 
