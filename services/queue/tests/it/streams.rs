@@ -181,7 +181,7 @@ async fn who_does_not_read_for_too_long_is_asked_to_come_back_and_who_reads_stay
     quick.until_position(1).await;
     let begin = Instant::now();
     let status = slow.end().await;
-    assert!(begin.elapsed() < Duration::from_secs(2), "as soon as it reads again");
+    assert!(begin.elapsed() < Duration::from_secs(5), "as soon as it reads again: {:?}", begin.elapsed());
     let details = refused(Err::<(), _>(status), Code::Unavailable, "WATCHER_TOO_SLOW");
     assert!(details.retry_info().and_then(|info| info.retry_delay).is_some());
     let mut again = world.watch_from(&people[6], &event, slow.revision).await.unwrap();

@@ -286,7 +286,7 @@ async fn a_call_that_takes_too_long_ends_in_deadline_exceeded_and_is_cancelled_t
     let call = client.wait(wait_for(Duration::from_secs(60)));
     let status = Deadline::after(Duration::from_millis(200)).scope(call).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
-    assert!(begin.elapsed() < Duration::from_secs(2));
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     let calls = &server.service().calls().wait;
     wait_until("the server sees the end", PATIENCE, async || calls.cancelled() + calls.finished() == 1).await;
     assert_eq!(calls.finished(), 0);

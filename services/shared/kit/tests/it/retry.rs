@@ -131,7 +131,7 @@ async fn a_wait_beyond_the_deadline_is_not_begun() {
         FailRequest { retry_delay: Some(wait.try_into().unwrap()), ..fail_with(Code::Unavailable, 1) };
     let begin = Instant::now();
     assert_eq!(client.fail(request).await.unwrap_err().code(), Code::Unavailable);
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     assert_eq!(server.service().calls().fail.started(), 1);
 }
 
@@ -167,7 +167,7 @@ async fn attempts_end_with_the_deadline_of_the_call() {
     let begin = Instant::now();
     let status = Deadline::after(Duration::from_millis(400)).scope(echo(&mut client)).await.unwrap_err();
     assert!(matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded), "{status:?}");
-    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
 }
 
 /// Accepts connections, reads what comes and hangs up, counting the connections.
