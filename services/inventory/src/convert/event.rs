@@ -50,7 +50,7 @@ pub fn list_events(request: &pb::ListEventsRequest) -> Result<(ListEvents, PageQ
         .states
         .iter()
         .enumerate()
-        .filter_map(|(index, state)| violations.check(format!("states[{index}]"), read_state(*state)))
+        .filter_map(|(index, state)| violations.check(format_args!("states[{index}]"), read_state(*state)))
         .collect();
     let mut bound = |field, given: Option<prost_types::Timestamp>| {
         given.and_then(|given| violations.check(field, time(given)))
