@@ -63,6 +63,7 @@ use crate::{
         unit_set::UnitSet,
     },
     error::Error,
+    pause::Pause,
     store::{self, keys::Keys, pool::Pools},
 };
 
@@ -81,6 +82,8 @@ pub struct App {
     looks_at_sectors: Coalesce<SectorId, Arc<UnitSet>>,
     /// Who takes from the pools, and who looks at them.
     gates: Gates,
+    /// While it lasts, reservations are written with care.
+    careful: Pause,
     /// Pools being set right: one at a time per sector and cause, shared by all who need it.
     mendings: Coalesce<(SectorId, Mend), ()>,
     /// Looks at what is free: one at a time per event, shared by all who ask.
@@ -108,6 +111,7 @@ impl App {
             views: Views::default(),
             looks_at_sectors: Coalesce::default(),
             gates: Gates::default(),
+            careful: Pause::default(),
             mendings: Coalesce::default(),
             looks: Coalesce::default(),
             watches: Watches::default(),

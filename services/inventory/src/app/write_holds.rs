@@ -1,15 +1,18 @@
 //! One transaction for the reservations of a batch: the units first, then the holds of those who got all of theirs, then what
 //! is counted. Whoever got only a part gives it back before anybody can see it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
 
-use onsale_storage::postgres::Transaction;
+use onsale_storage::postgres::{self, Transaction};
 use onsale_types::{EventId, HoldId, SectorId, Timestamp};
 
 use super::{
     App,
     mend_pools::Mend,
-    propose::{Origin, Proposals},
+    propose::{Origin, Proposal, Proposals},
     reserve_units::{Miss, Reserved, Reserving},
     views::Step,
 };
@@ -36,6 +39,19 @@ pub(super) struct Written {
     counts: HashMap<SectorId, Counts>,
 }
 
+/// How long batches are written with care after one met what was another's: such batches come together, and each would be written
+/// twice.
+const CAREFUL_FOR: Duration = Duration::from_secs(1);
+
+/// How a batch is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// As if nothing of it were there before. If something is, all of it fails with a conflict.
+    Bold,
+    /// What is there before, or another's, is left out. Twice the work for Postgres.
+    Careful,
+}
+
 /// What the database says of the events of a batch.
 type Events = HashMap<EventId, (Event, Timestamp)>;
 
@@ -46,8 +62,26 @@ impl App {
         items: &[Reserving],
         proposals: &[Proposals],
     ) -> Result<Written, Error> {
-        let postgres = &self.stores.postgres;
-        postgres.transaction("reserve units", |tx| async move { write(&tx, items, proposals).await }).await
+        // What Redis gave to us it gave to nobody else. What a customer chose, or Postgres called free, others may have chosen too.
+        let is_ours = |proposal: &Proposal| proposal.origin == Origin::Redis;
+        if !self.careful.is_on() && proposals.iter().flatten().flatten().all(is_ours) {
+            match self.write_in(Manner::Bold, items, proposals).await {
+                // Redis was wrong, or somebody asks for the second time.
+                Err(Error::Postgres(postgres::Error::Conflict { .. })) => self.careful.begin(CAREFUL_FOR),
+                written => return written,
+            }
+        }
+        self.write_in(Manner::Careful, items, proposals).await
+    }
+
+    async fn write_in(
+        &self,
+        manner: Manner,
+        items: &[Reserving],
+        proposals: &[Proposals],
+    ) -> Result<Written, Error> {
+        let work = |tx| async move { write(&tx, manner, items, proposals).await };
+        self.stores.postgres.transaction("reserve units", work).await
     }
 
     /// After the commit: the pools and the views follow.
@@ -97,19 +131,21 @@ impl App {
     }
 }
 
-async fn write(tx: &Transaction, items: &[Reserving], proposals: &[Proposals]) -> Result<Written, Error> {
+async fn write(
+    tx: &Transaction,
+    manner: Manner,
+    items: &[Reserving],
+    proposals: &[Proposals],
+) -> Result<Written, Error> {
     let events = store::event::find_all_now(tx, &event_ids(items)).await?;
     let mut candidates = candidates(items, proposals, &events)?;
-    let wanted = store::hold::units_of(candidates.values());
-    let got = store::hold::insert_units(tx, &wanted).await?;
-    let lost: Vec<HoldUnit> = wanted.iter().copied().filter(|unit| !got.contains(unit)).collect();
-    let losers: HashSet<HoldId> = lost.iter().map(|(_, _, hold_id)| *hold_id).collect();
-    let winners: Vec<&Hold> = candidates.values().filter(|hold| !losers.contains(&hold.id)).collect();
-    let new = store::hold::insert(tx, &winners).await?;
-    // The others have a part, or were there before.
-    candidates.retain(|_, hold| new.contains(&hold.id));
-    let in_vain: Vec<HoldUnit> = got.into_iter().filter(|(_, _, id)| !new.contains(id)).collect();
-    store::hold::delete_units(tx, &in_vain).await?;
+    let lost = match manner {
+        Manner::Bold => {
+            store::hold::insert_all(tx, &candidates.values().collect::<Vec<_>>()).await?;
+            Vec::new()
+        }
+        Manner::Careful => insert_carefully(tx, &mut candidates).await?,
+    };
     let mut changes = Changes::new();
     counts::add(&mut changes, candidates.values(), CountsChange::TAKEN);
     let counts = store::stock::change(tx, &changes).await?;
@@ -128,6 +164,24 @@ async fn write(tx: &Transaction, items: &[Reserving], proposals: &[Proposals]) -
         written.answers.push(answer);
     }
     Ok(written)
+}
+
+/// Writes those of `candidates` that get all of their units, and keeps no other. Answers the units that others have.
+async fn insert_carefully(
+    tx: &Transaction,
+    candidates: &mut BTreeMap<usize, Hold>,
+) -> Result<Vec<HoldUnit>, Error> {
+    let wanted = store::hold::units_of(candidates.values());
+    let got = store::hold::insert_units(tx, &wanted).await?;
+    let lost: Vec<HoldUnit> = wanted.iter().copied().filter(|unit| !got.contains(unit)).collect();
+    let losers: HashSet<HoldId> = lost.iter().map(|(_, _, hold_id)| *hold_id).collect();
+    let winners: Vec<&Hold> = candidates.values().filter(|hold| !losers.contains(&hold.id)).collect();
+    let new = store::hold::insert(tx, &winners).await?;
+    // The others have a part, or were there before.
+    candidates.retain(|_, hold| new.contains(&hold.id));
+    let in_vain: Vec<HoldUnit> = got.into_iter().filter(|(_, _, id)| !new.contains(id)).collect();
+    store::hold::delete_units(tx, &in_vain).await?;
+    Ok(lost)
 }
 
 /// The holds to be made, by item: of those who may reserve, and for whom something was proposed in every sector. Of two

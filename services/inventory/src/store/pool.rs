@@ -1,21 +1,17 @@
 //! The pools of free units in Redis: a bitmap per sector. They propose, and may be wrong, empty or gone at any time; what
 //! they say becomes true only by a row in Postgres.
 
-use std::{
-    collections::HashSet,
-    sync::{LazyLock, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::LazyLock, time::Duration};
 
 use onsale_kit::{deadline::Deadline, error::Chain};
 use onsale_storage::redis::{Command, Error, FromRedisValue, Key, Redis, Script};
 use onsale_types::{EventId, SectorId};
-use tokio::time::Instant;
 
 use super::keys::Keys;
 use crate::{
     config::PoolConfig,
     domain::{event::Sector, unit_set::UnitSet},
+    pause::Pause,
 };
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new("take_units", include_str!("take.lua")));
@@ -49,8 +45,8 @@ pub struct Pools {
     keys: Keys,
     patience: Duration,
     away_for: Duration,
-    /// Until then Redis is not asked: it failed, and everybody would wait for it again.
-    away_until: Mutex<Option<Instant>>,
+    /// While it lasts Redis is not asked: it failed, and everybody would wait for it again.
+    away: Pause,
 }
 
 impl Pools {
@@ -58,7 +54,7 @@ impl Pools {
     #[must_use]
     pub fn new(redis: Redis, keys: Keys, config: &PoolConfig) -> Self {
         let PoolConfig { patience, away_for, .. } = *config;
-        Self { redis, keys, patience, away_for, away_until: Mutex::new(None) }
+        Self { redis, keys, patience, away_for, away: Pause::default() }
     }
 
     /// Takes the first `count` units out of the pool, or as many as it has. Answers them, in rising order.
@@ -148,7 +144,7 @@ impl Pools {
         sector_id: SectorId,
         command: impl FnOnce(Key) -> Command,
     ) -> Result<T, Fault> {
-        if self.is_away() {
+        if self.away.is_on() {
             return Err(Fault::Away);
         }
         let deadline = Deadline::after(self.patience);
@@ -164,16 +160,10 @@ impl Pools {
             }
             // A caller in a hurry proves nothing about Redis.
             if error.is_transient() && deadline.is_past() {
-                *self.away_until.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Instant::now().checked_add(self.away_for);
+                self.away.begin(self.away_for);
             }
             Fault::Away
         })
-    }
-
-    fn is_away(&self) -> bool {
-        let until = *self.away_until.lock().unwrap_or_else(PoisonError::into_inner);
-        until.is_some_and(|until| Instant::now() < until)
     }
 }
 

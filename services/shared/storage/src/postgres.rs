@@ -16,11 +16,10 @@ use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, 
 use onsale_kit::backoff::{Backoff, BackoffConfig, Retry, retry};
 use onsale_kit::deadline::Deadline;
 use tokio_postgres::NoTls;
-use tokio_postgres::types::ToSql;
 
 pub use config::PostgresConfig;
 pub use error::{Error, column};
-pub use tokio_postgres::Row;
+pub use tokio_postgres::{Row, types::ToSql};
 pub use transaction::{CopyIn, Isolation, Transaction};
 
 use connection::Connection;
