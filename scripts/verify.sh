@@ -37,7 +37,11 @@ migrations() { find migrations -name '*.sql' -print0 | xargs -0 squawk; }
 built="${CARGO_TARGET_DIR:-target}/debug"
 envoy_config() { "$built/examples/envoy" .tools/envoy gateway && envoy --mode validate -c .tools/envoy/envoy.yaml; }
 scripts_parse() { bash -n scripts/*.sh .ci/run; }
-tests() { cargo build --workspace --locked && "$built/teststack" -- cargo test --workspace --locked --no-fail-fast -- --show-output; }
+# What was built is on disk before the first server starts: gigabytes on their way there make a server wait a minute for its own few.
+tests() {
+  cargo build --workspace --locked && cargo test --workspace --locked --no-run && sync &&
+    "$built/teststack" -- cargo test --workspace --locked --no-fail-fast -- --show-output
+}
 
 echo "checks"
 step format cargo fmt --all --check

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long a service may take to be ready.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running service.
 pub struct TestService {

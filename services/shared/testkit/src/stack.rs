@@ -26,6 +26,10 @@ pub const POSTGRES_VARIABLE: &str = "ONSALE_TEST_POSTGRES";
 /// Names the nodes of the shared cluster, as `address:port,…`.
 pub const REDIS_VARIABLE: &str = "ONSALE_TEST_REDIS";
 
+/// How long a server may take until it answers. Each writes and syncs a little before it does; on a disk that is busy with what
+/// others wrote that took more than half a minute.
+pub const START_TIMEOUT: Duration = Duration::from_secs(90);
+
 /// Why the stack could not be started or steered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use onsale_testkit::{
     stack::{
-        PostgresServerConfig, PreparedPostgres, RedisNode, form, is_settled,
+        PostgresServerConfig, PreparedPostgres, RedisNode, START_TIMEOUT, form, is_settled,
         process::{Process, Signal, free_port},
     },
     wait_until,
 };
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn redis_nodes(directory: &std::path::Path) -> Vec<RedisNode> {
     let node = |number: u32| RedisNode {
@@ -31,8 +29,10 @@ fn start(nodes: &[RedisNode]) -> Vec<Process> {
 
 async fn settle(nodes: &[RedisNode]) {
     let addresses: Vec<_> = nodes.iter().map(RedisNode::address).collect();
-    wait_until("the cluster settles", PATIENCE, || async { is_settled(&addresses).await.unwrap_or(false) })
-        .await;
+    wait_until("the cluster settles", START_TIMEOUT, || async {
+        is_settled(&addresses).await.unwrap_or(false)
+    })
+    .await;
 }
 
 async fn ask(nodes: &[RedisNode], command: &str, arguments: &[&str]) -> Option<String> {
@@ -47,11 +47,11 @@ async fn a_cluster_that_is_started_again_is_whole_and_has_its_data() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = redis_nodes(directory.path());
     let first = start(&nodes);
-    form(&nodes, 3, PATIENCE).await.unwrap();
+    form(&nodes, 3, START_TIMEOUT).await.unwrap();
     settle(&nodes).await;
     ask(&nodes, "SET", &["{k}", "kept"]).await;
     for process in first {
-        process.stop(Signal::Terminate, PATIENCE).await.unwrap();
+        process.stop(Signal::Terminate, START_TIMEOUT).await.unwrap();
     }
     let _second = start(&nodes);
     settle(&nodes).await;
@@ -74,11 +74,11 @@ async fn a_postgres_that_was_killed_is_started_again_with_its_data() {
         let prepared = PreparedPostgres::in_directory(directory.path(), true).await.unwrap();
         let launch = prepared.launch(port, &PostgresServerConfig::default()).unwrap();
         let process = Process::start(&launch).unwrap();
-        wait_until("postgres answers", PATIENCE, || prepared.answers(port)).await;
+        wait_until("postgres answers", START_TIMEOUT, || prepared.answers(port)).await;
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         let work = async move { client.batch_execute(sql).await };
         let (done, _) = tokio::join!(work, connection);
         done.unwrap();
-        process.stop(signal, PATIENCE).await.unwrap();
+        process.stop(signal, START_TIMEOUT).await.unwrap();
     }
 }

@@ -40,7 +40,7 @@ impl Default for PostgresServerConfig {
             port: None,
             connections_max: 300,
             durable: true,
-            start_timeout: Duration::from_secs(30),
+            start_timeout: super::START_TIMEOUT,
             settings: Vec::new(),
         }
     }

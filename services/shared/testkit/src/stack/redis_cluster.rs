@@ -40,7 +40,7 @@ impl Default for RedisClusterConfig {
             masters: 3,
             replicas_per_master: 1,
             node_timeout: Duration::from_secs(2),
-            start_timeout: Duration::from_secs(30),
+            start_timeout: super::START_TIMEOUT,
         }
     }
 }
