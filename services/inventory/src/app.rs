@@ -63,8 +63,7 @@ use crate::{
         unit_set::UnitSet,
     },
     error::Error,
-    pause::Pause,
-    store::{self, keys::Keys, pool::Pools},
+    store::{self, keys::Keys, pause::Pause, pool::Pools},
 };
 
 /// What handlers, consumers and workers share.

@@ -7,7 +7,6 @@ pub mod domain;
 pub mod error;
 pub mod grpc;
 mod metrics;
-mod pause;
 pub mod store;
 pub mod workers;
 

@@ -4,6 +4,7 @@ pub mod event;
 pub mod hold;
 pub mod invitation;
 pub mod keys;
+pub mod pause;
 pub mod pool;
 pub mod quota;
 pub mod stock;

@@ -9,18 +9,19 @@ use tokio::time::Instant;
 
 /// Begins with a failure, and ends by itself.
 #[derive(Debug, Default)]
-pub(crate) struct Pause {
+pub struct Pause {
     until: Mutex<Option<Instant>>,
 }
 
 impl Pause {
     /// From now on, for `length`.
-    pub(crate) fn begin(&self, length: Duration) {
+    pub fn begin(&self, length: Duration) {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now().checked_add(length);
     }
 
     /// Whether it lasts.
-    pub(crate) fn is_on(&self) -> bool {
+    #[must_use]
+    pub fn is_on(&self) -> bool {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until)
     }

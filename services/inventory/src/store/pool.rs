@@ -7,11 +7,10 @@ use onsale_kit::{deadline::Deadline, error::Chain};
 use onsale_storage::redis::{Command, Error, FromRedisValue, Key, Redis, Script};
 use onsale_types::{EventId, SectorId};
 
-use super::keys::Keys;
+use super::{keys::Keys, pause::Pause};
 use crate::{
     config::PoolConfig,
     domain::{event::Sector, unit_set::UnitSet},
-    pause::Pause,
 };
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new("take_units", include_str!("take.lua")));
