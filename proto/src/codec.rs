@@ -3,8 +3,11 @@
 use std::marker::PhantomData;
 
 use prost::Message;
-use tonic::codec::{BufferSettings, Codec};
-use tonic_prost::{ProstDecoder, ProstEncoder};
+use tonic::{
+    Status,
+    codec::{BufferSettings, Codec, EncodeBuf, Encoder},
+};
+use tonic_prost::ProstDecoder;
 
 /// What a call's buffers begin with; they grow for longer messages. tonic's own 8 KiB are what an open stream would mostly
 /// consist of, and there may be a million of them.
@@ -30,15 +33,35 @@ where
 {
     type Encode = T;
     type Decode = U;
-    type Encoder = ProstEncoder<T>;
+    type Encoder = LeanEncoder<T>;
     type Decoder = ProstDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstEncoder::new(buffers())
+        LeanEncoder(PhantomData)
     }
 
     fn decoder(&mut self) -> Self::Decoder {
         ProstDecoder::new(buffers())
+    }
+}
+
+/// Encodes `T` into a buffer that has room for all of it from the start, instead of growing as the fields come.
+#[derive(Clone, Copy, Debug)]
+pub struct LeanEncoder<T>(PhantomData<T>);
+
+impl<T: Message> Encoder for LeanEncoder<T> {
+    type Item = T;
+    type Error = Status;
+
+    fn encode(&mut self, item: T, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.reserve(item.encoded_len());
+        // What `encode` does after it has measured the message once more.
+        item.encode_raw(buffer);
+        Ok(())
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        buffers()
     }
 }
 

@@ -7,10 +7,16 @@
 //!
 //! It is local to the running task: a task started from a handler does not have it, and must be given it by value.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use onsale_proto::r#type::v1::ErrorReason;
-use tokio::time::Instant;
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Timeout};
 
 use crate::error::{Kind, Reason, ServiceError};
 
@@ -102,18 +108,61 @@ impl Deadline {
 
     /// Runs `work` with this deadline as [`Deadline::current`]; inside another scope the earlier of the two counts, so
     /// that no callee can give itself more time than its caller has. Does not end `work`: see [`Deadline::bound`].
-    pub async fn scope<F: Future>(self, work: F) -> F::Output {
-        let earlier = Self::current().map_or(self, |outer| outer.min(self));
-        CURRENT.scope(earlier, work).await
+    pub fn scope<F: Future>(self, work: F) -> Scoped<F> {
+        Scoped { deadline: self, work }
     }
 
     /// Runs `work` until it is done or the deadline passes; then it is dropped. With the deadline already past, `work`
     /// is not even begun.
-    pub async fn bound<F: Future>(self, work: F) -> Result<F::Output, DeadlinePassed> {
-        if self.is_past() {
-            return Err(DeadlinePassed);
+    pub fn bound<F: Future>(self, work: F) -> Bound<F> {
+        Bound { deadline: self, is_begun: false, work: tokio::time::timeout_at(self.0, work) }
+    }
+}
+
+// Both are types and not `async fn`s: those keep what they are given twice, once as it came and once as it is awaited, and
+// they stand around each other and around the largest futures there are.
+pin_project! {
+    /// Work with a deadline of its own: [`Deadline::scope`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Scoped<F> {
+        deadline: Deadline,
+        #[pin]
+        work: F,
+    }
+}
+
+impl<F: Future> Future for Scoped<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let earlier = Deadline::current().map_or(*this.deadline, |outer| outer.min(*this.deadline));
+        CURRENT.sync_scope(earlier, || this.work.poll(context))
+    }
+}
+
+pin_project! {
+    /// Work that ends with its deadline: [`Deadline::bound`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Bound<F> {
+        deadline: Deadline,
+        is_begun: bool,
+        #[pin]
+        work: Timeout<F>,
+    }
+}
+
+impl<F: Future> Future for Bound<F> {
+    type Output = Result<F::Output, DeadlinePassed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if !std::mem::replace(this.is_begun, true) && this.deadline.is_past() {
+            return Poll::Ready(Err(DeadlinePassed));
         }
-        tokio::time::timeout_at(self.0, work).await.map_err(|_elapsed| DeadlinePassed)
+        this.work.poll(context).map_err(|_elapsed| DeadlinePassed)
     }
 }
 

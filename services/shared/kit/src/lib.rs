@@ -16,6 +16,7 @@ pub mod telemetry;
 pub mod tls;
 
 mod allocator;
+mod gathering;
 mod run;
 
 pub use run::{BuildError, Exit, run, run_in};

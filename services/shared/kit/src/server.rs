@@ -37,7 +37,6 @@ mod admin;
 mod connections;
 mod entrance;
 mod gate;
-mod gathering;
 pub(crate) mod grpc_timeout;
 mod limits;
 pub(crate) mod metrics;

@@ -18,6 +18,8 @@ use tokio::{
 };
 use tonic::body::Body;
 
+use crate::gathering::Gathering;
+
 pub(super) type Sender = http2::SendRequest<Body>;
 
 /// How often a connection is asked whether it still lives, and how long the answer may take. A host that vanished
@@ -192,7 +194,7 @@ pub(super) async fn connect(address: SocketAddr, time_max: Duration) -> Result<S
             .keep_alive_interval(KEEPALIVE_INTERVAL)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(Gathering::new(stream)))
             .await
             .map_err(ConnectError::Handshake)
     };

@@ -21,11 +21,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     ReplyBody, RequestBody,
     gate::Gate,
-    gathering::Gathering,
     limits::{Place, Places},
     refusal::spread,
 };
-use crate::config::ServerConfig;
+use crate::{config::ServerConfig, gathering::Gathering};
 
 /// After a failed accept (out of file descriptors, most likely) wait a little: it would fail again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

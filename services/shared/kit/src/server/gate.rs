@@ -3,13 +3,19 @@
 //! One function in one place instead of a stack of layers: each step sees the others, and an empty call pays for one
 //! allocation and not for ten. Nothing here knows what a method does.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    convert::Infallible,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 use http::{HeaderValue, Method as HttpMethod, Request, Response, StatusCode, header::CONTENT_TYPE};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status};
+use tonic::{Code, Status, codegen::BoxFuture};
 use tracing::{Instrument, Span, field::Empty};
 
 use super::{
@@ -49,6 +55,9 @@ struct Admission {
     /// The end of the stream, when the caller set one.
     stream_deadline: Option<Instant>,
 }
+
+/// The handler's work, or what it panicked with instead.
+type Begun = Result<BoxFuture<Response<tonic::body::Body>, Infallible>, Box<dyn Any + Send>>;
 
 /// A call in its handler. Dropped without an answer it was given up by its caller, mostly because it took too long: just
 /// the calls that must not be missing from the metrics.
@@ -117,11 +126,12 @@ impl Gate {
         let parent =
             if self.config.join_callers_trace { propagation::extract(request.headers()) } else { None };
         let trace = propagation::adopt(&span, parent);
+        let begun = self.begin(&route, request);
         // From here on, whatever is logged belongs to the call.
         let call = CallContext { trace, name: route.path };
         call.scope(async {
             let mut handling = Handling { route: &route, started, is_answered: false };
-            let response = self.handle(&route, request, admission.deadline).instrument(span).await;
+            let response = self.handle(begun, admission.deadline).instrument(span).await;
             handling.is_answered = true;
             drop(handling);
             self.finish(Arc::clone(&route), response, admission, ending)
@@ -160,29 +170,34 @@ impl Gate {
         Ok(Admission { place, deadline: Deadline::after(handler_time), stream_deadline })
     }
 
-    /// The handler's answer; or, when it panics or is late, ours.
-    async fn handle(
-        &self,
-        route: &Route,
-        request: Request<RequestBody>,
-        deadline: Deadline,
-    ) -> Response<tonic::body::Body> {
+    /// Hands the request to the handler. Before the work begins: whatever waits would keep the request beside it.
+    fn begin(&self, route: &Route, request: Request<RequestBody>) -> Begun {
         let request = match route.method.client_streaming {
             true => request,
             false => request.map(|body| body.limited(self.config.request_bytes_max)),
         };
-        // The call itself is inside: a handler may panic before it gives its future away.
-        let handler = AssertUnwindSafe(async { route.handler.call(request).await }).catch_unwind();
-        match tokio::time::timeout_at(deadline.instant(), deadline.scope(handler)).await {
+        // A handler may panic before it gives its future away.
+        catch_unwind(AssertUnwindSafe(|| route.handler.call(request)))
+    }
+
+    /// The handler's answer; or, when it panics or is late, ours.
+    async fn handle(&self, begun: Begun, deadline: Deadline) -> Response<tonic::body::Body> {
+        let work = match begun {
+            Ok(work) => AssertUnwindSafe(work).catch_unwind(),
+            Err(panic) => return self.panicked(&*panic),
+        };
+        match tokio::time::timeout_at(deadline.instant(), deadline.scope(work)).await {
             Ok(Ok(Ok(response))) => response,
-            Ok(Err(panic)) => {
-                self.metrics.panics.increment(1);
-                tracing::error!(panic = crate::tasks::panic_text(&*panic), "a handler panicked");
-                Status::from(Refusal::Internal).into_http()
-            }
+            Ok(Err(panic)) => self.panicked(&*panic),
             // Dropping the work has cancelled the handler.
             Err(_elapsed) => Status::from(Refusal::DeadlineExceeded).into_http(),
         }
+    }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) -> Response<tonic::body::Body> {
+        self.metrics.panics.increment(1);
+        tracing::error!(panic = crate::tasks::panic_text(panic), "a handler panicked");
+        Status::from(Refusal::Internal).into_http()
     }
 
     /// Counts the answer, and watches over it when it is a stream.

@@ -17,7 +17,7 @@ use crate::contract::{Contract, Method};
 
 /// What answers the calls of a service: every service that tonic generates, or anything of the same form.
 pub trait Handler: Send + Sync {
-    /// Answers one call.
+    /// Answers one call. The work belongs into the future: only that has the call's deadline and context.
     fn call(&self, request: Request<RequestBody>) -> BoxFuture<Response<tonic::body::Body>, Infallible>;
 }
 
