@@ -57,13 +57,16 @@ pub(super) const RULES: &[Rule] = &[
     ),
     always(
         1,
-        "a hold that stands has all its units",
-        "SELECT format('hold %s has %s of %s units', h.hold_id, coalesce(taken.count, 0), wanted.count)
-         FROM inventory.hold h
-         CROSS JOIN LATERAL (SELECT coalesce(sum(jsonb_array_length(item -> 'units')), 0) AS count
-                             FROM jsonb_array_elements(h.items) item) wanted
-         LEFT JOIN (SELECT hold_id, count(*) AS count FROM inventory.hold_unit GROUP BY hold_id) taken USING (hold_id)
-         WHERE h.state <> 'RELEASED' AND coalesce(taken.count, 0) <> wanted.count",
+        "a hold that stands has the units it names, and no others",
+        "SELECT format('unit %s of sector %s: hold %s %s', unit, sector_id, hold_id,
+                       CASE WHEN is_named THEN 'has it not' ELSE 'does not name it' END)
+         FROM (SELECT h.hold_id, own.sector_id, own.unit, true AS is_named
+               FROM inventory.hold h CROSS JOIN unnest(h.unit_sectors, h.units) AS own (sector_id, unit)
+               WHERE h.state <> 'RELEASED') named
+         FULL JOIN (SELECT u.hold_id, u.sector_id, u.unit, true AS is_taken
+                    FROM inventory.hold_unit u JOIN inventory.hold h USING (hold_id) WHERE h.state <> 'RELEASED') taken
+         USING (hold_id, sector_id, unit)
+         WHERE is_named IS NULL OR is_taken IS NULL",
     ),
     always(
         1,

@@ -12,8 +12,8 @@ const GOOD_ORDER: &str = "
         VALUES (#1, #9, 'ON_SALE', 'Derby', '', 'Arena', '', 'Europe/Zagreb', now(), 'EUR', 2, 2, now());
     INSERT INTO inventory.sector (sector_id, event_id, place, name, price_minor, capacity) VALUES (#6, #1, 0, 'A', 5, 2);
     INSERT INTO inventory.sector_sale (sector_id, event_id, capacity, taken_count, sold_count) VALUES (#6, #1, 2, 1, 1);
-    INSERT INTO inventory.hold (hold_id, event_id, customer_id, state, items, expire_time, end_time)
-        VALUES (#4, #1, #2, 'COMMITTED', '[{\"units\": [1]}]', now() + interval '1h', now());
+    INSERT INTO inventory.hold (hold_id, event_id, customer_id, state, unit_sectors, units, expire_time, end_time)
+        VALUES (#4, #1, #2, 'COMMITTED', ARRAY[#6]::uuid[], '{1}', now() + interval '1h', now());
     INSERT INTO inventory.hold_unit (sector_id, unit, hold_id) VALUES (#6, 1, #4);
     INSERT INTO queue.queue (event_id, organizer_id, is_active, state) VALUES (#1, #9, true, 'OPEN');
     INSERT INTO queue.line (event_id, last_seq, last_admitted_seq, last_fencing_number) VALUES (#1, 1, 1, 1);
@@ -83,6 +83,7 @@ const WRONGS: &[(&str, &str)] = &[
         "UPDATE claim.allowance SET units_max = 9",
         "a customer has the units that are counted, and no more of an event than it allows",
     ),
+    ("UPDATE inventory.hold SET units = '{2}'", "a hold that stands has the units it names, and no others"),
     (
         "UPDATE inventory.event SET state = 'SOLD_OUT'",
         "an event is sold out when all its units are sold or kept; then nothing is free, and only invitees hold",
@@ -154,10 +155,11 @@ const QUOTA: &str = "
         VALUES (@3, @1, @2, 'Fans', '{1,2,3}', 1, 2, 'OPEN', now() + interval '1h');
     INSERT INTO inventory.invitation (invitation_id, quota_id, email, unit_count, state, customer_id, accept_time, hold_id)
         VALUES (@4, @3, 'a@b.test', 2, 'USED', #2, now(), @6), (@5, @3, 'c@d.test', 2, 'ACCEPTED', #3, now(), @7);
-    INSERT INTO inventory.hold (hold_id, event_id, customer_id, state, items, expire_time, end_time, quota_id, invitation_id)
-        VALUES (@6, @1, #2, 'COMMITTED', '[{\"units\": [1]}]', now() + interval '1h', now(), @3, @4),
-            (@7, @1, #3, 'HELD', '[{\"units\": [2]}]', now() + interval '1h', NULL, @3, @5),
-            (@8, @1, #4, 'COMMITTED', '[{\"units\": [4]}]', now() + interval '1h', now(), NULL, NULL);
+    INSERT INTO inventory.hold (hold_id, event_id, customer_id, state, unit_sectors, units, expire_time, end_time,
+            quota_id, invitation_id)
+        VALUES (@6, @1, #2, 'COMMITTED', ARRAY[@2]::uuid[], '{1}', now() + interval '1h', now(), @3, @4),
+            (@7, @1, #3, 'HELD', ARRAY[@2]::uuid[], '{2}', now() + interval '1h', NULL, @3, @5),
+            (@8, @1, #4, 'COMMITTED', ARRAY[@2]::uuid[], '{4}', now() + interval '1h', now(), NULL, NULL);
     INSERT INTO inventory.hold_unit (sector_id, unit, hold_id)
         VALUES (@2, 1, @6), (@2, 2, @7), (@2, 3, @3), (@2, 4, @8);
     INSERT INTO claim.hold (hold_id, cause_id, attempt, fingerprint, claim_id, state)

@@ -14,7 +14,7 @@ use onsale_kit::{
     error::{InvalidFields, Violations},
 };
 use onsale_proto::{inventory::v1 as pb, r#type::v1 as types};
-use onsale_types::{HoldId, Money, ParseIdError, RequestId, SectorId, Timestamp};
+use onsale_types::{HoldId, Money, MoneyError, ParseIdError, RequestId, SectorId, Timestamp};
 use prost_types::Timestamp as WireTime;
 
 pub use self::{
@@ -30,7 +30,11 @@ pub use self::{
 };
 use crate::{
     app::ReserveUnits,
-    domain::hold::{Hold, HoldItem, HoldState, Selection, SelectionFault, Wanted},
+    domain::{
+        event::{Event, Sector},
+        hold::{Hold, HoldItem, HoldState, Selection, SelectionFault, Wanted},
+        layout::Seat,
+    },
     error::Error,
 };
 
@@ -88,26 +92,23 @@ pub fn selection_fault(fault: SelectionFault) -> Error {
     invalid(field, fault).into()
 }
 
-/// The answer to a reservation.
-#[must_use]
-pub fn reserved(event: &crate::domain::event::Event, kept: &Hold) -> pb::ReserveUnitsResponse {
-    pb::ReserveUnitsResponse {
-        hold: Some(hold(kept)),
+/// The answer to a reservation in `event`, which has these `sectors`.
+pub fn reserved(event: &Event, sectors: &[Sector], kept: &Hold) -> Result<pb::ReserveUnitsResponse, Error> {
+    Ok(pb::ReserveUnitsResponse {
+        hold: Some(hold(kept, sectors)?),
         event: Some(event::summary(event)),
         units_per_customer_max: event.details.units_per_customer_max,
-    }
+    })
 }
 
-/// The answer to a commit.
-#[must_use]
-pub fn committed(kept: &Hold) -> pb::CommitHoldResponse {
-    pb::CommitHoldResponse { hold: Some(hold(kept)) }
+/// The answer to a commit of a hold in an event with these `sectors`.
+pub fn committed(kept: &Hold, sectors: &[Sector]) -> Result<pb::CommitHoldResponse, Error> {
+    Ok(pb::CommitHoldResponse { hold: Some(hold(kept, sectors)?) })
 }
 
-/// The answer to a release.
-#[must_use]
-pub fn released(kept: &Hold) -> pb::ReleaseHoldResponse {
-    pb::ReleaseHoldResponse { hold: Some(hold(kept)) }
+/// The answer to a release of a hold in an event with these `sectors`.
+pub fn released(kept: &Hold, sectors: &[Sector]) -> Result<pb::ReleaseHoldResponse, Error> {
+    Ok(pb::ReleaseHoldResponse { hold: Some(hold(kept, sectors)?) })
 }
 
 /// One field is wrong.
@@ -169,17 +170,17 @@ fn release_span(span: prost_types::Duration) -> Result<Duration, &'static str> {
     span.filter(|span| (RELEASE_AFTER_MIN..=RELEASE_AFTER_MAX).contains(span)).ok_or("must be 1 s to 24 h")
 }
 
-fn hold(hold: &Hold) -> pb::Hold {
-    pb::Hold {
+fn hold(hold: &Hold, sectors: &[Sector]) -> Result<pb::Hold, Error> {
+    Ok(pb::Hold {
         hold_id: hold.id.to_string(),
         event_id: if hold.is_nobodys() { String::new() } else { hold.event_id.to_string() },
         customer_id: if hold.is_nobodys() { String::new() } else { hold.customer_id.to_string() },
         state: hold_state(hold.state).into(),
-        items: hold.items.iter().map(line_item).collect(),
+        items: hold.items.iter().map(|item| line_item(item, sectors)).collect::<Result<_, _>>()?,
         quota_id: hold.invited.map(|invited| invited.quota_id.to_string()).unwrap_or_default(),
         create_time: Some(wire_time(hold.create_time)),
         expire_time: Some(wire_time(hold.expire_time)),
-    }
+    })
 }
 
 fn hold_state(state: HoldState) -> pb::HoldState {
@@ -190,22 +191,23 @@ fn hold_state(state: HoldState) -> pb::HoldState {
     }
 }
 
-fn line_item(item: &HoldItem) -> types::LineItem {
-    let seat = |seat: &crate::domain::layout::Seat| types::Seat {
-        row_label: seat.row_label.clone(),
-        seat_label: seat.seat_label.clone(),
+fn line_item(item: &HoldItem, sectors: &[Sector]) -> Result<types::LineItem, Error> {
+    let sector = sectors.iter().find(|sector| sector.id == item.sector_id);
+    let sector = sector.ok_or(Error::Stored { what: "sector of a hold", source: None })?;
+    let layout = sector.layout.as_ref();
+    let seat = |unit| {
+        let Seat { row_label, seat_label } = layout?.seat(unit)?;
+        Some(types::Seat { row_label, seat_label })
     };
-    let units = item.units.iter();
-    types::LineItem {
-        sector_id: item.sector_id.to_string(),
-        sector_name: item.sector_name.clone(),
-        units: units
-            .map(|unit| types::Unit { number: unit.number, seat: unit.seat.as_ref().map(seat) })
-            .collect(),
-        unit_price: Some(money(item.unit_price)),
-        amount: Some(money(item.amount)),
-        group_count: item.group_count,
-    }
+    let count = i64::try_from(item.units.len()).map_err(|_too_many| MoneyError::Overflow)?;
+    Ok(types::LineItem {
+        sector_id: sector.id.to_string(),
+        sector_name: sector.name.clone(),
+        units: item.units.iter().map(|unit| types::Unit { number: *unit, seat: seat(*unit) }).collect(),
+        unit_price: Some(money(sector.price)),
+        amount: Some(money(sector.price.checked_mul(count)?)),
+        group_count: layout.map_or(0, |layout| layout.group_count(&item.units)),
+    })
 }
 
 fn money(money: Money) -> types::Money {

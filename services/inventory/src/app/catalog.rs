@@ -11,7 +11,10 @@ use onsale_types::EventId;
 
 use super::App;
 use crate::{
-    domain::event::{Event, EventState, Sector, Viewer},
+    domain::{
+        event::{Event, EventState, Sector, Viewer},
+        hold::Hold,
+    },
     error::Error,
     store,
 };
@@ -20,7 +23,7 @@ use crate::{
 const EVENTS_MAX: usize = 1_000;
 
 /// What an event offers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Offer {
     pub(super) units_per_customer_max: u32,
     pub(super) sectors: Vec<Sector>,
@@ -74,6 +77,11 @@ impl App {
             return Err(Error::NotOnSale { state: event.state, on_sale_time: None });
         }
         Ok(offer)
+    }
+
+    /// The sectors that have the units of `hold`. One that was released before it was made has none.
+    pub(super) async fn sectors_of(&self, hold: &Hold) -> Result<Arc<Offer>, Error> {
+        if hold.is_nobodys() { Ok(Arc::default()) } else { self.offer(hold.event_id).await }
     }
 
     /// The event and what it offers, as one moment has them, if `viewer` may know of it.

@@ -10,6 +10,7 @@ use onsale_kit::{
     batcher::{BatchOutcome, Batcher, Processor},
     tasks::Tasks,
 };
+use onsale_proto::inventory::v1 as pb;
 use onsale_storage::{messaging::NewEvent, postgres::Transaction};
 use onsale_types::{EventId, HoldId, SectorId};
 
@@ -41,6 +42,7 @@ struct Ending {
 /// Takes commits and releases and hands them over in batches.
 #[derive(Debug)]
 pub struct Endings {
+    app: Arc<App>,
     batcher: Batcher<Ending, Hold, Error>,
 }
 
@@ -61,17 +63,20 @@ impl Endings {
     #[must_use]
     pub fn new(app: &Arc<App>, tasks: &Tasks) -> Self {
         let config = app.config.holds.batches.batcher();
-        Self { batcher: Batcher::new("end holds", config, Ender { app: Arc::clone(app) }, tasks) }
+        let batcher = Batcher::new("end holds", config, Ender { app: Arc::clone(app) }, tasks);
+        Self { app: Arc::clone(app), batcher }
     }
 
     /// Makes the hold's units sold.
-    pub async fn commit_hold(&self, hold_id: HoldId) -> Result<Hold, Error> {
-        Ok(self.batcher.submit(Ending { hold_id, end: End::Commit }).await?)
+    pub async fn commit_hold(&self, hold_id: HoldId) -> Result<pb::CommitHoldResponse, Error> {
+        let hold = self.batcher.submit(Ending { hold_id, end: End::Commit }).await?;
+        convert::committed(&hold, &self.app.sectors_of(&hold).await?.sectors)
     }
 
     /// Gives the hold's units back. One that was never made is noted as released, so that it cannot be made late.
-    pub async fn release_hold(&self, hold_id: HoldId) -> Result<Hold, Error> {
-        Ok(self.batcher.submit(Ending { hold_id, end: End::Release }).await?)
+    pub async fn release_hold(&self, hold_id: HoldId) -> Result<pb::ReleaseHoldResponse, Error> {
+        let hold = self.batcher.submit(Ending { hold_id, end: End::Release }).await?;
+        convert::released(&hold, &self.app.sectors_of(&hold).await?.sectors)
     }
 }
 
@@ -188,7 +193,7 @@ impl App {
         let mut freed: BTreeMap<(EventId, SectorId), Vec<u32>> = BTreeMap::new();
         for hold in &ended.freed {
             for item in &hold.items {
-                freed.entry((hold.event_id, item.sector_id)).or_default().extend(item.numbers());
+                freed.entry((hold.event_id, item.sector_id)).or_default().extend(&item.units);
             }
         }
         for (sector_id, counts) in &ended.counts {

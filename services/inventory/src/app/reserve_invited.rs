@@ -1,6 +1,6 @@
 //! `ReserveUnits` with an invitation: the units come from its quota, which is locked meanwhile. Idempotent by the hold's id.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use onsale_proto::inventory::v1 as pb;
 use onsale_storage::postgres::Transaction;
@@ -8,6 +8,7 @@ use onsale_types::SectorId;
 
 use super::{
     App, ReserveUnits,
+    catalog::Offer,
     quota::{event_now, tokens::InvitationClaims},
     views::Step,
 };
@@ -28,14 +29,15 @@ use crate::{
 /// A hold of an invitee.
 struct Made {
     event: Event,
+    offer: Arc<Offer>,
     hold: Hold,
     /// What it made of the counts; nothing when it was there before.
     counts: HashMap<SectorId, Counts>,
 }
 
 impl Made {
-    fn before(event: Event, hold: Hold) -> Self {
-        Self { event, hold, counts: HashMap::new() }
+    fn before(event: Event, offer: Arc<Offer>, hold: Hold) -> Self {
+        Self { event, offer, hold, counts: HashMap::new() }
     }
 }
 
@@ -64,7 +66,7 @@ impl App {
             // What is free is as it was.
             self.views.follow(sector_id, counts.revision, Step::default());
         }
-        Ok(convert::reserved(&made.event, &made.hold))
+        convert::reserved(&made.event, &made.offer.sectors, &made.hold)
     }
 
     /// The hold, with units of the locked `quota`.
@@ -79,8 +81,9 @@ impl App {
         let InvitationClaims { invitation_id, quota_id, .. } = *named;
         let invited = Invited { quota_id, invitation_id };
         let (event, now) = event_now(tx, event_id).await?;
+        let offer = self.offer_of(tx, &event).await?;
         if let Some(hold) = store::hold::find(tx, &[hold_id]).await?.remove(&hold_id) {
-            return Ok(Made::before(event, same(command, invited, hold)?));
+            return Ok(Made::before(event, offer, same(command, invited, hold)?));
         }
         let found = store::invitation::lock(tx, invitation_id).await?;
         let mut invitation = found.ok_or(Error::InvitationTokenInvalid)?;
@@ -88,7 +91,6 @@ impl App {
             .check_use(customer_id, &quota, now)
             .map_err(|fault| Error::Invitation { invitation_id, fault })?;
         check_state(&event)?;
-        let offer = self.offer_of(tx, &event).await?;
         let sectors = check_selections(&offer.sectors, offer.units_per_customer_max, &command.selections)
             .map_err(convert::selection_fault)?;
         let (sector, wanted) = one_selection(command, &sectors, &quota, &invitation)?;
@@ -98,7 +100,7 @@ impl App {
             event_id,
             customer_id,
             state: HoldState::Held,
-            items: vec![HoldItem::new(sector, &units)?],
+            items: vec![HoldItem { sector_id: sector.id, units: units.clone() }],
             invited: Some(invited),
             create_time: now,
             expire_time: store::hold::expire_time(now, command.release_after),
@@ -107,7 +109,7 @@ impl App {
             // Made a moment ago with another invitation, or without one; or released before it was made.
             let found = store::hold::find(tx, &[hold_id]).await?.remove(&hold_id);
             let hold = found.ok_or(Error::HoldNotFound { hold_id })?;
-            return Ok(Made::before(event, same(command, invited, hold)?));
+            return Ok(Made::before(event, offer, same(command, invited, hold)?));
         }
         store::quota::give(tx, &quota, hold_id, &units).await?;
         quota.hold(wanted.count());
@@ -117,7 +119,7 @@ impl App {
         let mut changes = Changes::new();
         counts::add(&mut changes, [&hold], CountsChange::INVITED);
         let counts = store::stock::change(tx, &changes).await?;
-        Ok(Made { event, hold, counts })
+        Ok(Made { event, offer, hold, counts })
     }
 }
 

@@ -138,10 +138,10 @@ async fn write(
     proposals: &[Proposals],
 ) -> Result<Written, Error> {
     let events = store::event::find_all_now(tx, &event_ids(items)).await?;
-    let mut candidates = candidates(items, proposals, &events)?;
+    let mut candidates = candidates(items, proposals, &events);
     let lost = match manner {
         Manner::Bold => {
-            store::hold::insert_all(tx, &candidates.values().collect::<Vec<_>>()).await?;
+            store::hold::copy(tx, &candidates.values().collect::<Vec<_>>()).await?;
             Vec::new()
         }
         Manner::Careful => insert_carefully(tx, &mut candidates).await?,
@@ -156,9 +156,9 @@ async fn write(
         counts,
     };
     let mut others = answer_others(tx, items, proposals, &events, &written).await?;
-    for index in 0..items.len() {
+    for (index, item) in items.iter().enumerate() {
         let answer = match candidates.get(&index) {
-            Some(hold) => reserved(&events, hold),
+            Some(hold) => reserved(&events, item, hold),
             None => others.remove(&index).unwrap_or(Ok(Reserved::Again(Vec::new()))),
         };
         written.answers.push(answer);
@@ -186,11 +186,7 @@ async fn insert_carefully(
 
 /// The holds to be made, by item: of those who may reserve, and for whom something was proposed in every sector. Of two
 /// that ask for the same hold one is left to the next batch.
-fn candidates(
-    items: &[Reserving],
-    proposals: &[Proposals],
-    events: &Events,
-) -> Result<BTreeMap<usize, Hold>, Error> {
+fn candidates(items: &[Reserving], proposals: &[Proposals], events: &Events) -> BTreeMap<usize, Hold> {
     let mut candidates = BTreeMap::new();
     let mut seen = HashSet::new();
     for (index, (item, proposals)) in items.iter().zip(proposals).enumerate() {
@@ -201,21 +197,21 @@ fn candidates(
         {
             continue;
         }
-        let proposed = item.wanted().zip(proposals.iter().flatten());
-        let new = proposed.map(|((sector, _), proposal)| HoldItem::new(sector, &proposal.flight.units));
+        let flights = proposals.iter().flatten().map(|proposal| &proposal.flight);
+        let items = flights.map(|it| HoldItem { sector_id: it.sector_id, units: it.units.clone() });
         let hold = Hold {
             id: item.command.hold_id,
             event_id: item.command.event_id,
             customer_id: item.command.customer_id,
             state: HoldState::Held,
-            items: new.collect::<Result<_, _>>()?,
+            items: items.collect(),
             invited: None,
             create_time: *now,
             expire_time: store::hold::expire_time(*now, item.command.release_after),
         };
         candidates.insert(index, hold);
     }
-    Ok(candidates)
+    candidates
 }
 
 /// The answers to all who have no new hold. That somebody asks for the second time comes first: a repeat must be answered
@@ -265,11 +261,10 @@ impl Written {
 fn as_it_is(event: &Event, item: &Reserving, hold: Hold) -> Result<Reserved, Error> {
     let command = &item.command;
     if hold.is_nobodys() {
-        let released = hold.released_for(command.event_id, command.customer_id);
-        return Ok(Reserved::Hold(Box::new(convert::reserved(event, &released))));
+        return answer(event, item, &hold.released_for(command.event_id, command.customer_id));
     }
     if hold.answers(command.event_id, command.customer_id, &command.selections) {
-        Ok(Reserved::Hold(Box::new(convert::reserved(event, &hold))))
+        answer(event, item, &hold)
     } else {
         Err(Error::HoldIdReused { hold_id: command.hold_id })
     }
@@ -312,9 +307,13 @@ fn lacking<'a>(
     each.map(|((sector, wanted), _)| (sector.id, wanted.count()))
 }
 
-fn reserved(events: &Events, hold: &Hold) -> Result<Reserved, Error> {
+fn reserved(events: &Events, item: &Reserving, hold: &Hold) -> Result<Reserved, Error> {
     let (event, _) = events.get(&hold.event_id).ok_or(Error::EventNotFound { event_id: hold.event_id })?;
-    Ok(Reserved::Hold(Box::new(convert::reserved(event, hold))))
+    answer(event, item, hold)
+}
+
+fn answer(event: &Event, item: &Reserving, hold: &Hold) -> Result<Reserved, Error> {
+    Ok(Reserved::Hold(Box::new(convert::reserved(event, &item.offer.sectors, hold)?)))
 }
 
 fn event_ids(items: &[Reserving]) -> Vec<EventId> {

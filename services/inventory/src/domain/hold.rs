@@ -1,11 +1,8 @@
 //! A hold: what is asked for, what is set aside, and the moves of its state.
 
-use onsale_types::{
-    CustomerId, EventId, HoldId, InvitationId, Money, MoneyError, QuotaId, SectorId, Timestamp,
-};
-use serde::{Deserialize, Serialize};
+use onsale_types::{CustomerId, EventId, HoldId, InvitationId, QuotaId, SectorId, Timestamp};
 
-use super::{event::Sector, layout::Seat};
+use super::event::Sector;
 
 /// What a customer asks for in one sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,53 +179,13 @@ pub struct Invited {
     pub invitation_id: InvitationId,
 }
 
-/// Units of one sector, as they were when they were set aside.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Units of one sector. What they cost and which seats they are, the sector says: it does not change once it is on sale.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldItem {
     /// The sector.
     pub sector_id: SectorId,
-    /// Its name.
-    pub sector_name: String,
-    /// The units, in rising order.
-    pub units: Vec<HeldUnit>,
-    /// Of one unit.
-    pub unit_price: Money,
-    /// Of all of them.
-    pub amount: Money,
-    /// Groups of adjacent seats; 0 without seats.
-    pub group_count: u32,
-}
-
-/// One unit of a hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldUnit {
-    /// Its number in the sector.
-    pub number: u32,
-    /// The seat it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seat: Option<Seat>,
-}
-
-impl HoldItem {
-    /// `units` of `sector`, in rising order.
-    pub fn new(sector: &Sector, units: &[u32]) -> Result<Self, MoneyError> {
-        let seat = |unit| sector.layout.as_ref().and_then(|layout| layout.seat(unit));
-        let count = i64::try_from(units.len()).map_err(|_too_many| MoneyError::Overflow)?;
-        Ok(Self {
-            sector_id: sector.id,
-            sector_name: sector.name.clone(),
-            units: units.iter().map(|unit| HeldUnit { number: *unit, seat: seat(*unit) }).collect(),
-            unit_price: sector.price,
-            amount: sector.price.checked_mul(count)?,
-            group_count: sector.layout.as_ref().map_or(0, |layout| layout.group_count(units)),
-        })
-    }
-
-    /// The units' numbers.
-    #[must_use]
-    pub fn numbers(&self) -> Vec<u32> {
-        self.units.iter().map(|unit| unit.number).collect()
-    }
+    /// The units' numbers, in rising order.
+    pub units: Vec<u32>,
 }
 
 impl Hold {
@@ -248,7 +205,7 @@ impl Hold {
     #[must_use]
     pub fn answers(&self, event_id: EventId, customer_id: CustomerId, selections: &[Selection]) -> bool {
         let is_met = |(selection, item): (&Selection, &HoldItem)| {
-            selection.sector_id == item.sector_id && selection.wanted.is_met_by(&item.numbers())
+            selection.sector_id == item.sector_id && selection.wanted.is_met_by(&item.units)
         };
         self.event_id == event_id
             && self.customer_id == customer_id

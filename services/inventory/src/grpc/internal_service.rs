@@ -13,7 +13,7 @@ impl InventoryInternalService for Grpc {
         &self,
         request: Request<pb::ReserveUnitsRequest>,
     ) -> Result<Response<pb::ReserveUnitsResponse>, Status> {
-        let command = convert::reserve_units(request.get_ref())?;
+        let command = convert::reserve_units(&request.into_inner())?;
         Ok(Response::new(self.reservations.reserve_units(command).await?))
     }
 
@@ -21,15 +21,15 @@ impl InventoryInternalService for Grpc {
         &self,
         request: Request<pb::CommitHoldRequest>,
     ) -> Result<Response<pb::CommitHoldResponse>, Status> {
-        let hold = self.endings.commit_hold(convert::commit_hold(request.get_ref())?).await?;
-        Ok(Response::new(convert::committed(&hold)))
+        let hold_id = convert::commit_hold(&request.into_inner())?;
+        Ok(Response::new(self.endings.commit_hold(hold_id).await?))
     }
 
     async fn release_hold(
         &self,
         request: Request<pb::ReleaseHoldRequest>,
     ) -> Result<Response<pb::ReleaseHoldResponse>, Status> {
-        let hold = self.endings.release_hold(convert::release_hold(request.get_ref())?).await?;
-        Ok(Response::new(convert::released(&hold)))
+        let hold_id = convert::release_hold(&request.into_inner())?;
+        Ok(Response::new(self.endings.release_hold(hold_id).await?))
     }
 }

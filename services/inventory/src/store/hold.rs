@@ -2,10 +2,11 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    fmt::Display,
     time::{Duration, SystemTime},
 };
 
-use onsale_storage::postgres::{Row, ToSql, Transaction, column};
+use onsale_storage::postgres::{Row, ToSql, Transaction, Type, column};
 use onsale_types::{CustomerId, EventId, HoldId, InvitationId, QuotaId, SectorId, Timestamp};
 use uuid::Uuid;
 
@@ -17,30 +18,29 @@ use crate::{
 
 macro_rules! columns {
     () => {
-        "hold_id, event_id, customer_id, state, items::text AS items, quota_id, invitation_id, create_time,
+        "hold_id, event_id, customer_id, state, unit_sectors, units, quota_id, invitation_id, create_time,
          expire_time"
     };
 }
 
+// Half of what INSERT takes: no row is looked for first, and Postgres writes those of a page at once.
+const COPY: &str = "COPY hold (hold_id, event_id, customer_id, state, unit_sectors, units, expire_time)
+    FROM STDIN (FORMAT binary)";
 // Each waits for a transaction that makes the same hold right now, and then finds it made. In one order for everybody: two
-// that make the same two holds must not wait for each other.
-macro_rules! insert {
-    () => {
-        "INSERT INTO hold (hold_id, event_id, customer_id, state, items, create_time, expire_time,
-            quota_id, invitation_id)
-        SELECT hold_id, event_id, customer_id, 'HELD', items::jsonb, now(), expire_time, quota_id, invitation_id
-        FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::uuid[], $7::uuid[])
-            AS new (hold_id, event_id, customer_id, items, expire_time, quota_id, invitation_id)
-        ORDER BY hold_id"
-    };
-}
-const INSERT_ALL: &str = insert!();
-const INSERT: &str = concat!(insert!(), " ON CONFLICT DO NOTHING RETURNING hold_id");
+// that make the same two holds must not wait for each other. There are no arrays of arrays in Postgres, so those of each hold
+// come as text.
+const INSERT: &str = "INSERT INTO hold (hold_id, event_id, customer_id, state, unit_sectors, units, expire_time, quota_id,
+        invitation_id)
+    SELECT hold_id, event_id, customer_id, 'HELD', unit_sectors::uuid[], units::integer[], expire_time, quota_id,
+        invitation_id
+    FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::timestamptz[], $7::uuid[], $8::uuid[])
+        AS new (hold_id, event_id, customer_id, unit_sectors, units, expire_time, quota_id, invitation_id)
+    ORDER BY hold_id
+    ON CONFLICT DO NOTHING RETURNING hold_id";
 // A hold that was given back before it was made: who makes it now finds it so. It is nobody's, and of no event.
 const INSERT_RELEASED: &str =
-    "INSERT INTO hold (hold_id, event_id, customer_id, state, items, create_time, expire_time,
-        end_time)
-    SELECT hold_id, $2, $2, 'RELEASED', '[]', now(), now() + interval '1 second', now()
+    "INSERT INTO hold (hold_id, event_id, customer_id, state, unit_sectors, units, expire_time, end_time)
+    SELECT hold_id, $2, $2, 'RELEASED', '{}', '{}', now() + interval '1 second', now()
     FROM unnest($1::uuid[]) AS new (hold_id) ORDER BY hold_id
     ON CONFLICT DO NOTHING";
 // Here and below by one look into the index for each, which `OFFSET 0` keeps from becoming a join: Postgres makes its plan
@@ -71,20 +71,14 @@ const EXPIRE: &str = concat!(
     columns!()
 );
 
+const COPY_UNITS: &str = "COPY hold_unit (sector_id, unit, hold_id) FROM STDIN (FORMAT binary)";
 // In one order for everybody: two that want the same two units must not wait for each other. Of two in one statement that
 // want the same unit, the one that came first gets it.
-macro_rules! insert_units {
-    () => {
-        "INSERT INTO hold_unit (sector_id, unit, hold_id)
-        SELECT sector_id, unit, hold_id
-        FROM unnest($1::uuid[], $2::integer[], $3::uuid[]) WITH ORDINALITY
-            AS new (sector_id, unit, hold_id, place)
-        ORDER BY sector_id, unit, place"
-    };
-}
-const INSERT_ALL_UNITS: &str = insert_units!();
-const INSERT_UNITS: &str =
-    concat!(insert_units!(), " ON CONFLICT DO NOTHING RETURNING sector_id, unit, hold_id");
+const INSERT_UNITS: &str = "INSERT INTO hold_unit (sector_id, unit, hold_id)
+    SELECT sector_id, unit, hold_id
+    FROM unnest($1::uuid[], $2::integer[], $3::uuid[]) WITH ORDINALITY AS new (sector_id, unit, hold_id, place)
+    ORDER BY sector_id, unit, place
+    ON CONFLICT DO NOTHING RETURNING sector_id, unit, hold_id";
 const DELETE_UNITS: &str = "DELETE FROM hold_unit WHERE ctid = ANY (ARRAY(
         SELECT found.ctid
         FROM unnest($1::uuid[], $2::integer[], $3::uuid[]) AS gone (sector_id, unit, hold_id) CROSS JOIN LATERAL (
@@ -107,19 +101,39 @@ pub async fn insert(tx: &Transaction, holds: &[&Hold]) -> Result<HashSet<HoldId>
     if holds.is_empty() {
         return Ok(HashSet::new());
     }
-    let rows = tx.query(INSERT, &HoldColumns::of(holds)?.parameters()).await?;
+    let rows = tx.query(INSERT, &HoldColumns::of(holds).parameters()).await?;
     rows.iter().map(|row| Ok(HoldId::from_uuid(column(row, "hold_id")?))).collect()
 }
 
-/// Writes new holds with their units. When one of either is there before, the transaction fails with a conflict. Where none is, that
-/// is half the work for Postgres: it need not look for each row first, nor mark each as its own afterwards.
-pub async fn insert_all(tx: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
-    if holds.is_empty() {
-        return Ok(());
-    }
-    let (sectors, numbers, hold_ids) = hold_unit_columns(&units_of(holds.iter().copied()));
-    tx.execute(INSERT_ALL_UNITS, &[&sectors, &numbers, &hold_ids]).await?;
-    tx.execute(INSERT_ALL, &HoldColumns::of(holds)?.parameters()).await?;
+/// Writes new holds of the public sale with their units. When one of either is there before, the transaction fails with a
+/// conflict. In the order in which [`insert_units`] and [`insert`] write, and for the same reason.
+pub async fn copy(tx: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
+    let mut units = units_of(holds.iter().copied());
+    units.sort_unstable();
+    let types = [Type::UUID, Type::INT4, Type::UUID];
+    tx.copy_in(COPY_UNITS, &types, |mut copy| async move {
+        for (sector_id, unit, hold_id) in units {
+            copy.write(&[&sector_id.as_uuid(), &database_number(unit), &hold_id.as_uuid()]).await?;
+        }
+        Ok(copy)
+    })
+    .await?;
+    let mut holds = holds.to_vec();
+    holds.sort_unstable_by_key(|hold| hold.id);
+    let (id, ids) = (Type::UUID, Type::UUID_ARRAY);
+    let types = [id.clone(), id.clone(), id, Type::TEXT, ids, Type::INT4_ARRAY, Type::TIMESTAMPTZ];
+    tx.copy_in(COPY, &types, |mut copy| async move {
+        for hold in holds {
+            let (sectors, numbers) = unit_columns(hold);
+            let (hold_id, event_id) = (hold.id.as_uuid(), hold.event_id.as_uuid());
+            let (customer_id, state) = (hold.customer_id.as_uuid(), hold.state.name());
+            let expire_time = database_time(hold.expire_time);
+            copy.write(&[&hold_id, &event_id, &customer_id, &state, &sectors, &numbers, &expire_time])
+                .await?;
+        }
+        Ok(copy)
+    })
+    .await?;
     Ok(())
 }
 
@@ -189,9 +203,8 @@ pub async fn expire(tx: &Transaction, holds_max: u32) -> Result<Vec<Hold>, Error
 /// The units of `holds`.
 #[must_use]
 pub fn units_of<'a>(holds: impl IntoIterator<Item = &'a Hold>) -> Vec<HoldUnit> {
-    let of_item = |hold: HoldId, item: &'a HoldItem| {
-        item.units.iter().map(move |unit| (item.sector_id, unit.number, hold))
-    };
+    let of_item =
+        |hold: HoldId, item: &'a HoldItem| item.units.iter().map(move |unit| (item.sector_id, *unit, hold));
     holds
         .into_iter()
         .flat_map(|hold| hold.items.iter().flat_map(move |item| of_item(hold.id, item)))
@@ -208,32 +221,39 @@ struct HoldColumns {
     ids: Vec<Uuid>,
     events: Vec<Uuid>,
     customers: Vec<Uuid>,
-    items: Vec<String>,
+    unit_sectors: Vec<String>,
+    units: Vec<String>,
     expire_times: Vec<SystemTime>,
     quotas: Vec<Option<Uuid>>,
     invitations: Vec<Option<Uuid>>,
 }
 
 impl HoldColumns {
-    fn of(holds: &[&Hold]) -> Result<Self, Error> {
+    fn of(holds: &[&Hold]) -> Self {
         let of = |pick: fn(&Hold) -> Uuid| -> Vec<Uuid> { holds.iter().map(|hold| pick(hold)).collect() };
         let invited = |pick: fn(Invited) -> Uuid| -> Vec<Option<Uuid>> {
             holds.iter().map(|hold| hold.invited.map(pick)).collect()
         };
-        Ok(Self {
+        let (unit_sectors, units) = holds
+            .iter()
+            .map(|hold| unit_columns(hold))
+            .map(|(sectors, numbers)| (array_text(&sectors), array_text(&numbers)))
+            .unzip();
+        Self {
             ids: of(|hold| hold.id.as_uuid()),
             events: of(|hold| hold.event_id.as_uuid()),
             customers: of(|hold| hold.customer_id.as_uuid()),
-            items: holds.iter().map(|hold| items_text(&hold.items)).collect::<Result<_, _>>()?,
+            unit_sectors,
+            units,
             expire_times: holds.iter().map(|hold| database_time(hold.expire_time)).collect(),
             quotas: invited(|it| it.quota_id.as_uuid()),
             invitations: invited(|it| it.invitation_id.as_uuid()),
-        })
+        }
     }
 
-    fn parameters(&self) -> [&(dyn ToSql + Sync); 7] {
-        let Self { ids, events, customers, items, expire_times, quotas, invitations } = self;
-        [ids, events, customers, items, expire_times, quotas, invitations]
+    fn parameters(&self) -> [&(dyn ToSql + Sync); 8] {
+        let Self { ids, events, customers, unit_sectors, units, expire_times, quotas, invitations } = self;
+        [ids, events, customers, unit_sectors, units, expire_times, quotas, invitations]
     }
 }
 
@@ -248,8 +268,19 @@ fn uuids(ids: &[HoldId]) -> Vec<Uuid> {
     ids.iter().map(HoldId::as_uuid).collect()
 }
 
-fn items_text(items: &[HoldItem]) -> Result<String, Error> {
-    serde_json::to_string(items).map_err(|source| Error::Stored { what: "items", source: Some(source) })
+/// The units of a hold, each beside its sector.
+fn unit_columns(hold: &Hold) -> (Vec<Uuid>, Vec<i32>) {
+    let of_item = |item: &HoldItem| {
+        let sector_id = item.sector_id.as_uuid();
+        item.units.iter().map(|unit| (sector_id, database_number(*unit))).collect::<Vec<_>>()
+    };
+    hold.items.iter().flat_map(of_item).unzip()
+}
+
+/// An array as Postgres reads it from text.
+fn array_text<T: Display>(values: &[T]) -> String {
+    let values: Vec<String> = values.iter().map(T::to_string).collect();
+    format!("{{{}}}", values.join(","))
 }
 
 fn by_id(rows: &[Row]) -> Result<HashMap<HoldId, Hold>, Error> {
@@ -257,8 +288,6 @@ fn by_id(rows: &[Row]) -> Result<HashMap<HoldId, Hold>, Error> {
 }
 
 fn read(row: &Row) -> Result<Hold, Error> {
-    let items = serde_json::from_str(column(row, "items")?)
-        .map_err(|source| Error::Stored { what: "items", source: Some(source) })?;
     let state = HoldState::from_name(column(row, "state")?);
     let quota_id = column::<Option<Uuid>>(row, "quota_id")?.map(QuotaId::from_uuid);
     let invitation_id = column::<Option<Uuid>>(row, "invitation_id")?.map(InvitationId::from_uuid);
@@ -268,9 +297,24 @@ fn read(row: &Row) -> Result<Hold, Error> {
         event_id: EventId::from_uuid(column(row, "event_id")?),
         customer_id: CustomerId::from_uuid(column(row, "customer_id")?),
         state: state.ok_or(Error::Stored { what: "state", source: None })?,
-        items,
+        items: read_items(row)?,
         invited: invited.map(|(quota_id, invitation_id)| Invited { quota_id, invitation_id }),
         create_time: time(row, "create_time")?,
         expire_time: time(row, "expire_time")?,
     })
+}
+
+fn read_items(row: &Row) -> Result<Vec<HoldItem>, Error> {
+    let sectors: Vec<Uuid> = column(row, "unit_sectors")?;
+    let numbers: Vec<i32> = column(row, "units")?;
+    let mut items: Vec<HoldItem> = Vec::new();
+    for (sector_id, number) in sectors.into_iter().map(SectorId::from_uuid).zip(numbers) {
+        let unit =
+            u32::try_from(number).map_err(|_negative| Error::Stored { what: "units", source: None })?;
+        match items.last_mut() {
+            Some(item) if item.sector_id == sector_id => item.units.push(unit),
+            Some(_) | None => items.push(HoldItem { sector_id, units: vec![unit] }),
+        }
+    }
+    Ok(items)
 }

@@ -41,8 +41,10 @@ const FAULTS: [(&str, &str); 5] = [
     (
         "a hold that stands has all its units",
         "SELECT count(*) FROM hold h WHERE state <> 'RELEASED' AND (
-             SELECT sum(jsonb_array_length(item -> 'units')) FROM jsonb_array_elements(h.items) item)
-             <> (SELECT count(*) FROM hold_unit u WHERE u.hold_id = h.hold_id)",
+             SELECT array_agg((sector_id, unit) ORDER BY sector_id, unit)
+             FROM unnest(h.unit_sectors, h.units) AS own (sector_id, unit))
+             IS DISTINCT FROM (
+             SELECT array_agg((sector_id, unit) ORDER BY sector_id, unit) FROM hold_unit u WHERE u.hold_id = h.hold_id)",
     ),
     (
         "a unit belongs to a hold that stands",

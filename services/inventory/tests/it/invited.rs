@@ -132,11 +132,11 @@ impl World {
             WHERE (s.taken_count, s.sold_count, s.kept_count) <> (c.taken, c.sold, c.kept)";
         assert_eq!(self.number(wrong_stock, &[]).await, 0, "stock is counted wrong");
         let wrong_quotas = "SELECT count(*) FROM quota q
-            LEFT JOIN LATERAL (SELECT coalesce(sum(jsonb_array_length(h.items -> 0 -> 'units')), 0) AS used
+            LEFT JOIN LATERAL (SELECT coalesce(sum(cardinality(h.units)), 0) AS used
                 FROM hold h WHERE h.quota_id = q.quota_id AND h.state <> 'RELEASED') u ON true
             LEFT JOIN LATERAL (SELECT coalesce(sum(i.unit_count), 0) AS promised FROM invitation i
                 WHERE i.quota_id = q.quota_id AND i.state IN ('PENDING', 'ACCEPTED')) p ON true
-            LEFT JOIN LATERAL (SELECT coalesce(sum(jsonb_array_length(h.items -> 0 -> 'units')), 0) AS held
+            LEFT JOIN LATERAL (SELECT coalesce(sum(cardinality(h.units)), 0) AS held
                 FROM hold h WHERE h.quota_id = q.quota_id AND h.state = 'HELD') h ON true
             WHERE q.used_count <> u.used
                 OR q.invited_count <> CASE q.state WHEN 'OPEN' THEN p.promised - h.held ELSE 0 END

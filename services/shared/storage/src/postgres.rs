@@ -19,7 +19,12 @@ use tokio_postgres::NoTls;
 
 pub use config::PostgresConfig;
 pub use error::{Error, column};
-pub use tokio_postgres::{Row, types::ToSql};
+/// Why a row of a `COPY` could not be written.
+pub use tokio_postgres::Error as CopyError;
+pub use tokio_postgres::{
+    Row,
+    types::{ToSql, Type},
+};
 pub use transaction::{CopyIn, Isolation, Transaction};
 
 use connection::Connection;

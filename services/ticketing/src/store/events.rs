@@ -1,8 +1,7 @@
 //! Events and sectors, as Inventory last described them.
 
-use onsale_storage::postgres::{self, Parameters, Postgres, Row, Transaction, column};
+use onsale_storage::postgres::{self, Parameters, Postgres, Row, Transaction, Type, column};
 use onsale_types::{EventId, OrganizerId, Timestamp};
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::{sql_count, sql_time, time};

@@ -1,9 +1,8 @@
 //! Jobs, and the batches in which they make tickets.
 
 use onsale_kit::backoff::BackoffConfig;
-use onsale_storage::postgres::{Parameters, Postgres, Row, Transaction, column};
+use onsale_storage::postgres::{Parameters, Postgres, Row, Transaction, Type, column};
 use onsale_types::{EventId, GenerationId, OrganizerId, SectorId, TicketId, Timestamp};
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::{count, events, from_sql_count, sql_count, time, time_opt};

@@ -67,7 +67,7 @@ async fn give_back(
     invitation.take_back(quota);
     if quota.take_back(unit_count(&hold)) {
         for item in &hold.items {
-            store::quota::take_back(tx, quota, hold.id, &item.numbers()).await?;
+            store::quota::take_back(tx, quota, hold.id, &item.units).await?;
         }
         sorted.kept.push(hold);
     } else {

@@ -101,7 +101,8 @@ impl Transaction {
         let connection = self.open()?;
         let client = connection.client(self.0.label)?;
         let copy = async {
-            let writer = Box::pin(BinaryCopyInWriter::new(client.copy_in(sql).await?, types));
+            let statement = client.prepare_cached(sql).await?;
+            let writer = Box::pin(BinaryCopyInWriter::new(client.copy_in(&statement).await?, types));
             write(CopyIn(writer)).await?.0.as_mut().finish().await
         };
         self.note(connection.run(self.0.label, copy).await)
