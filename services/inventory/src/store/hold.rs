@@ -108,6 +108,9 @@ pub async fn insert(tx: &Transaction, holds: &[&Hold]) -> Result<HashSet<HoldId>
 /// Writes new holds of the public sale with their units. When one of either is there before, the transaction fails with a
 /// conflict. In the order in which [`insert_units`] and [`insert`] write, and for the same reason.
 pub async fn copy(tx: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
+    if holds.is_empty() {
+        return Ok(());
+    }
     let mut units = units_of(holds.iter().copied());
     units.sort_unstable();
     let types = [Type::UUID, Type::INT4, Type::UUID];
