@@ -12,7 +12,7 @@ use crate::{
     error::Error,
 };
 
-// By COPY: with that many columns it takes Postgres half of what INSERT does.
+// By COPY: Postgres needs no plan for nineteen columns, and writes the rows of a page at once (ADR 0018).
 const COPY: &str = "COPY claim (claim_id, event_id, customer_id, hold_id, fencing_number, quota_id, state, unit_count,
         total_minor, currency_code, buyer_email, buyer_locale, event_name, venue_name, venue_address, time_zone, start_at,
         created_at, expires_at)
