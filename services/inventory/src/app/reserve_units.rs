@@ -17,8 +17,8 @@ use super::{App, catalog::Offer, failed_batch, mend_pools::Mend};
 use crate::{
     convert,
     domain::{
-        event::Sector,
-        hold::{Selection, Wanted, check_selections},
+        event::{Event, Sector},
+        hold::{Hold, Selection, Wanted, check_selections},
         pick::pick,
     },
     error::Error,
@@ -60,8 +60,9 @@ pub(super) struct Reserving {
 /// What became of a reservation that was not refused.
 #[derive(Debug)]
 pub(super) enum Reserved {
-    /// There is a hold, made now or before.
-    Hold(Box<pb::ReserveUnitsResponse>),
+    /// There is a hold, made now or before. The answer's words are left to whoever asked: what a call makes and drops by itself
+    /// stays in its thread's memory, and what a batch makes for all of its callers does not.
+    Hold { event: Arc<Event>, hold: Hold },
     /// What was proposed was not to be had.
     Again(Vec<Miss>),
 }
@@ -113,7 +114,7 @@ impl Reservations {
                 asks_redis: attempt < REDIS_ATTEMPTS_MAX,
             };
             match self.batcher.submit(reserving).await? {
-                Reserved::Hold(response) => return Ok(*response),
+                Reserved::Hold { event, hold } => return convert::reserved(&event, &offer.sectors, &hold),
                 Reserved::Again(misses) => {
                     metrics::conflicted();
                     Box::pin(self.app.correct(&command, &sectors, &misses)).await?;

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,11 +14,10 @@ use super::{
     App,
     mend_pools::Mend,
     propose::{Origin, Proposal, Proposals},
-    reserve_units::{Miss, Reserved, Reserving},
+    reserve_units::{Miss, ReserveUnits, Reserved, Reserving},
     views::Step,
 };
 use crate::{
-    convert,
     domain::{
         counts::{self, Changes, Counts, CountsChange},
         event::Event,
@@ -31,8 +31,8 @@ use crate::{
 pub(super) struct Written {
     /// Of each item, in order.
     pub(super) answers: Vec<Result<Reserved, Error>>,
-    /// The items with a new hold.
-    new: HashSet<usize>,
+    /// Of each item, in order: whether it has a new hold.
+    new: Vec<bool>,
     /// The units that others have.
     taken: HashSet<(SectorId, u32)>,
     /// What the new holds made of the counts.
@@ -53,7 +53,10 @@ enum Manner {
 }
 
 /// What the database says of the events of a batch.
-type Events = HashMap<EventId, (Event, Timestamp)>;
+type Events = HashMap<EventId, (Arc<Event>, Timestamp)>;
+
+/// The holds to be made: one for each item, in order; none for those who cannot get one.
+type Candidates = Vec<Option<Hold>>;
 
 impl App {
     /// Writes the holds of the batch.
@@ -88,7 +91,7 @@ impl App {
     pub(super) async fn settle(&self, items: &[Reserving], proposals: &[Proposals], written: &Written) {
         let mut taken: BTreeMap<(EventId, SectorId), (Vec<u32>, Vec<u32>)> = BTreeMap::new();
         for (index, (item, proposals)) in items.iter().zip(proposals).enumerate() {
-            for proposal in proposals.iter().flatten().filter(|_| written.new.contains(&index)) {
+            for proposal in proposals.iter().flatten().filter(|_| written.is_new(index)) {
                 let key = (item.command.event_id, proposal.flight.sector_id);
                 let (all, unasked) = taken.entry(key).or_default();
                 all.extend(&proposal.flight.units);
@@ -103,9 +106,8 @@ impl App {
             }
             self.pools.take_out(event_id, sector_id, &unasked).await;
         }
-        let is_in_vain = |index: usize, unit: (SectorId, u32)| {
-            !written.new.contains(&index) && !written.taken.contains(&unit)
-        };
+        let is_in_vain =
+            |index: usize, unit: (SectorId, u32)| !written.is_new(index) && !written.taken.contains(&unit);
         self.hand_back(items, proposals, is_in_vain).await;
     }
 
@@ -138,27 +140,28 @@ async fn write(
     proposals: &[Proposals],
 ) -> Result<Written, Error> {
     let events = store::event::find_all_now(tx, &event_ids(items)).await?;
+    let events = events.into_iter().map(|(id, (event, now))| (id, (Arc::new(event), now))).collect();
     let mut candidates = candidates(items, proposals, &events);
     let lost = match manner {
         Manner::Bold => {
-            store::hold::copy(tx, &candidates.values().collect::<Vec<_>>()).await?;
+            store::hold::copy(tx, &candidates.iter().flatten().collect::<Vec<_>>()).await?;
             Vec::new()
         }
         Manner::Careful => insert_carefully(tx, &mut candidates).await?,
     };
     let mut changes = Changes::new();
-    counts::add(&mut changes, candidates.values(), CountsChange::TAKEN);
+    counts::add(&mut changes, candidates.iter().flatten(), CountsChange::TAKEN);
     let counts = store::stock::change(tx, &changes).await?;
     let mut written = Written {
         answers: Vec::with_capacity(items.len()),
-        new: candidates.keys().copied().collect(),
+        new: candidates.iter().map(Option::is_some).collect(),
         taken: lost.iter().map(|(sector_id, unit, _)| (*sector_id, *unit)).collect(),
         counts,
     };
     let mut others = answer_others(tx, items, proposals, &events, &written).await?;
-    for (index, item) in items.iter().enumerate() {
-        let answer = match candidates.get(&index) {
-            Some(hold) => reserved(&events, item, hold),
+    for (index, candidate) in candidates.into_iter().enumerate() {
+        let answer = match candidate {
+            Some(hold) => reserved(&events, hold),
             None => others.remove(&index).unwrap_or(Ok(Reserved::Again(Vec::new()))),
         };
         written.answers.push(answer);
@@ -167,51 +170,46 @@ async fn write(
 }
 
 /// Writes those of `candidates` that get all of their units, and keeps no other. Answers the units that others have.
-async fn insert_carefully(
-    tx: &Transaction,
-    candidates: &mut BTreeMap<usize, Hold>,
-) -> Result<Vec<HoldUnit>, Error> {
-    let wanted = store::hold::units_of(candidates.values());
+async fn insert_carefully(tx: &Transaction, candidates: &mut Candidates) -> Result<Vec<HoldUnit>, Error> {
+    let wanted = store::hold::units_of(candidates.iter().flatten());
     let got = store::hold::insert_units(tx, &wanted).await?;
     let lost: Vec<HoldUnit> = wanted.iter().copied().filter(|unit| !got.contains(unit)).collect();
     let losers: HashSet<HoldId> = lost.iter().map(|(_, _, hold_id)| *hold_id).collect();
-    let winners: Vec<&Hold> = candidates.values().filter(|hold| !losers.contains(&hold.id)).collect();
+    let winners: Vec<&Hold> = candidates.iter().flatten().filter(|hold| !losers.contains(&hold.id)).collect();
     let new = store::hold::insert(tx, &winners).await?;
     // The others have a part, or were there before.
-    candidates.retain(|_, hold| new.contains(&hold.id));
+    for place in candidates {
+        place.take_if(|hold| !new.contains(&hold.id));
+    }
     let in_vain: Vec<HoldUnit> = got.into_iter().filter(|(_, _, id)| !new.contains(id)).collect();
     store::hold::delete_units(tx, &in_vain).await?;
     Ok(lost)
 }
 
-/// The holds to be made, by item: of those who may reserve, and for whom something was proposed in every sector. Of two
-/// that ask for the same hold one is left to the next batch.
-fn candidates(items: &[Reserving], proposals: &[Proposals], events: &Events) -> BTreeMap<usize, Hold> {
-    let mut candidates = BTreeMap::new();
-    let mut seen = HashSet::new();
-    for (index, (item, proposals)) in items.iter().zip(proposals).enumerate() {
-        let Some((event, now)) = events.get(&item.command.event_id) else { continue };
-        if !event.is_selling_at(*now)
-            || proposals.iter().any(Option::is_none)
-            || !seen.insert(item.command.hold_id)
-        {
-            continue;
+/// The holds to be made: of those who may reserve, and for whom something was proposed in every sector. Of two that ask for
+/// the same hold one is left to the next batch.
+fn candidates(items: &[Reserving], proposals: &[Proposals], events: &Events) -> Candidates {
+    let mut seen = HashSet::with_capacity(items.len());
+    let candidate = |(item, proposals): (&Reserving, &Proposals)| {
+        let ReserveUnits { hold_id, event_id, customer_id, release_after, .. } = *item.command;
+        let (event, now) = events.get(&event_id)?;
+        if !event.is_selling_at(*now) || proposals.iter().any(Option::is_none) || !seen.insert(hold_id) {
+            return None;
         }
         let flights = proposals.iter().flatten().map(|proposal| &proposal.flight);
         let items = flights.map(|it| HoldItem { sector_id: it.sector_id, units: it.units.clone() });
-        let hold = Hold {
-            id: item.command.hold_id,
-            event_id: item.command.event_id,
-            customer_id: item.command.customer_id,
+        Some(Hold {
+            id: hold_id,
+            event_id,
+            customer_id,
             state: HoldState::Held,
             items: items.collect(),
             invited: None,
             create_time: *now,
-            expire_time: store::hold::expire_time(*now, item.command.release_after),
-        };
-        candidates.insert(index, hold);
-    }
-    candidates
+            expire_time: store::hold::expire_time(*now, release_after),
+        })
+    };
+    items.iter().zip(proposals).map(candidate).collect()
 }
 
 /// The answers to all who have no new hold. That somebody asks for the second time comes first: a repeat must be answered
@@ -224,7 +222,7 @@ async fn answer_others(
     written: &Written,
 ) -> Result<HashMap<usize, Result<Reserved, Error>>, Error> {
     let others: Vec<(usize, &Reserving)> =
-        items.iter().enumerate().filter(|(index, _)| !written.new.contains(index)).collect();
+        items.iter().enumerate().filter(|(index, _)| !written.is_new(*index)).collect();
     let ids: Vec<HoldId> = others.iter().map(|(_, item)| item.command.hold_id).collect();
     let holds = store::hold::find(tx, &ids).await?;
     let lacking: Vec<SectorId> = others
@@ -251,20 +249,26 @@ async fn answer_others(
 }
 
 impl Written {
+    fn is_new(&self, index: usize) -> bool {
+        self.new.get(index).is_some_and(|is_new| *is_new)
+    }
+
     /// Whether an item of this batch has just made the hold: whoever asked for the same one finds it next time.
     fn new_has(&self, items: &[Reserving], hold_id: HoldId) -> bool {
-        self.new.iter().any(|index| items.get(*index).is_some_and(|item| item.command.hold_id == hold_id))
+        items.iter().zip(&self.new).any(|(item, is_new)| *is_new && item.command.hold_id == hold_id)
     }
 }
 
 /// A hold from before, if it is what is asked for.
-fn as_it_is(event: &Event, item: &Reserving, hold: Hold) -> Result<Reserved, Error> {
+fn as_it_is(event: &Arc<Event>, item: &Reserving, hold: Hold) -> Result<Reserved, Error> {
     let command = &item.command;
+    let event = Arc::clone(event);
     if hold.is_nobodys() {
-        return answer(event, item, &hold.released_for(command.event_id, command.customer_id));
+        let hold = hold.released_for(command.event_id, command.customer_id);
+        return Ok(Reserved::Hold { event, hold });
     }
     if hold.answers(command.event_id, command.customer_id, &command.selections) {
-        answer(event, item, &hold)
+        Ok(Reserved::Hold { event, hold })
     } else {
         Err(Error::HoldIdReused { hold_id: command.hold_id })
     }
@@ -307,13 +311,9 @@ fn lacking<'a>(
     each.map(|((sector, wanted), _)| (sector.id, wanted.count()))
 }
 
-fn reserved(events: &Events, item: &Reserving, hold: &Hold) -> Result<Reserved, Error> {
+fn reserved(events: &Events, hold: Hold) -> Result<Reserved, Error> {
     let (event, _) = events.get(&hold.event_id).ok_or(Error::EventNotFound { event_id: hold.event_id })?;
-    answer(event, item, hold)
-}
-
-fn answer(event: &Event, item: &Reserving, hold: &Hold) -> Result<Reserved, Error> {
-    Ok(Reserved::Hold(Box::new(convert::reserved(event, &item.offer.sectors, hold)?)))
+    Ok(Reserved::Hold { event: Arc::clone(event), hold })
 }
 
 fn event_ids(items: &[Reserving]) -> Vec<EventId> {
