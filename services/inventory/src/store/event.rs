@@ -58,7 +58,12 @@ const LIST: &str = concat!(
 // Also what is sold out: units that come back put it on sale again, with the pools it has then.
 const LIST_ON_SALE: &str =
     "SELECT event_id FROM event WHERE state IN ('ON_SALE', 'PAUSED', 'SOLD_OUT') ORDER BY event_id";
-const NOW_AND: &str = concat!("SELECT now() AS now, ", columns!(), " FROM event WHERE event_id = ANY ($1)");
+// The array stands behind a query, so that its length is not seen: an array of one would be planned anew each time.
+const NOW_AND: &str = concat!(
+    "SELECT now() AS now, ",
+    columns!(),
+    " FROM event WHERE event_id = ANY ((SELECT $1::uuid[])::uuid[])"
+);
 const GENERATED: &str = "UPDATE event SET generated_revision = $2
     WHERE event_id = $1 AND COALESCE(generated_revision, 0) < $2";
 const TIME_ZONES: &str = "SELECT name FROM pg_timezone_names";
