@@ -40,11 +40,14 @@ impl App {
         mend: Mend,
     ) -> Result<(), Error> {
         let work = async {
-            if let Some(Difference { wrong, missing }) = self.compare_pool(event_id, sector).await? {
-                self.pools.take_out(event_id, sector.id, &wrong.to_vec()).await;
-                if mend == Mend::Short {
-                    self.pools.put_back(event_id, sector.id, &missing.to_vec()).await;
-                }
+            let Some(Difference { wrong, missing }) = self.compare_pool(event_id, sector).await? else {
+                // Without a pool units are picked from the view, and it was the view that was wrong: it does not see what other
+                // processes take.
+                return self.fresh_view(sector).await.map(drop);
+            };
+            self.pools.take_out(event_id, sector.id, &wrong.to_vec()).await;
+            if mend == Mend::Short {
+                self.pools.put_back(event_id, sector.id, &missing.to_vec()).await;
             }
             Ok::<_, Error>(())
         };

@@ -44,9 +44,15 @@ impl Views {
         self.lock().get(&sector_id).filter(|view| view.revision == revision).map(|it| Arc::clone(&it.free))
     }
 
-    /// What was free when last seen.
+    /// What was free when last seen, less what this process took since.
     pub(super) fn latest(&self, sector_id: SectorId) -> Option<Arc<UnitSet>> {
-        self.lock().get(&sector_id).map(|view| Arc::clone(&view.free))
+        let sectors = self.lock();
+        let view = sectors.get(&sector_id)?;
+        if view.ahead.is_empty() {
+            return Some(Arc::clone(&view.free));
+        }
+        let taken = view.ahead.values().flat_map(|step| &step.taken);
+        Some(Arc::new(view.free.without_units(taken)))
     }
 
     /// Notes what was read at `revision`; nothing when something newer is known.
@@ -147,7 +153,11 @@ mod tests {
         views.put(sector(), 1, &Arc::new(UnitSet::full(3)));
         views.follow(sector(), 3, Step { taken: vec![2], freed: Vec::new() });
         assert_eq!(views.at(sector(), 3), None);
-        assert_eq!(views.latest(sector()).unwrap().count(), 3);
+        assert_eq!(
+            views.latest(sector()).unwrap().iter().collect::<Vec<_>>(),
+            [1, 3],
+            "what was taken is not free"
+        );
         views.put(sector(), 2, &Arc::new(UnitSet::all_but([1], 3)));
         assert_eq!(views.at(sector(), 3).unwrap().iter().collect::<Vec<_>>(), [3]);
         views.put(sector(), 2, &Arc::new(UnitSet::full(3)));

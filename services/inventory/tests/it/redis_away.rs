@@ -51,6 +51,31 @@ async fn without_redis_units_are_sold_from_postgres_and_none_twice_after_it_is_b
 }
 
 #[tokio::test]
+async fn without_redis_two_processes_do_not_stand_in_each_others_way() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let first = start_on(&cluster).await;
+    let second = first.twin(&[]).await;
+    let event = first.on_sale(vec![general("A", 200)]).await;
+    let pool = first.pool(&event, 0);
+    for node in [cluster.master_of(pool.as_str()).await, cluster.replica_of(pool.as_str()).await] {
+        cluster.freeze(node.unwrap()).unwrap();
+    }
+    // Each sees what the other took only when it looks.
+    for round in 0..12 {
+        for world in [&first, &second] {
+            let hold = world.hold(&event, vec![count(&event, 0, 2)]).await;
+            assert!(hold.is_ok(), "round {round}: {hold:?}");
+        }
+    }
+    let both = [&first, &second];
+    let rush = join_all((0..80).map(|index| both[index % 2].hold(&event, vec![count(&event, 0, 2)]))).await;
+    for refused in rush.into_iter().filter(Result::is_err) {
+        assert_eq!(reason(refused).1, "NOT_ENOUGH_UNITS");
+    }
+    assert_eq!(first.taken().await, 200);
+}
+
+#[tokio::test]
 async fn everything_in_redis_lost_in_mid_sale_costs_no_unit() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let world = start_on(&cluster).await;
