@@ -13,6 +13,7 @@ mod hints;
 mod key;
 mod link;
 mod metrics;
+mod pace;
 mod stream;
 
 use std::sync::Arc;

@@ -26,7 +26,7 @@ use redis::{
 };
 use tokio::time::timeout;
 
-use super::{Error, RedisConfig};
+use super::{Error, RedisConfig, pace::Pace};
 
 /// How long a caller waits for a healthy link before it takes the last one, broken or not.
 const CHECKOUT_WAIT: Duration = Duration::from_millis(5);
@@ -118,6 +118,7 @@ pub(super) fn builder(config: &RedisConfig) -> ClusterClientBuilder {
     let mut builder = ClusterClientBuilder::new(config.nodes.iter().map(String::as_str))
         .connection_timeout(config.connect_timeout)
         .tcp_settings(TcpSettings::default().set_nodelay(true))
+        .async_dns_resolver(Pace::default())
         // The client would also send again what may have run; whether that is allowed is for us to say.
         .retries(0);
     if let Some(username) = &config.username {

@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use onsale_kit::deadline::Deadline;
 use onsale_storage::redis::{Command, Error, Key, Pipeline, Redis, RedisConfig, Script};
 use onsale_testkit::stack::RedisCluster;
-use tokio::time::Instant;
+use tokio::{net::TcpListener, time::Instant};
 
 use crate::redis::{config, key_on_shard, keys};
 
@@ -242,4 +242,48 @@ async fn a_door_made_while_a_master_is_down_works_for_the_other_shards() {
     let () = redis.run(Command::new("SET").key(&alive).arg("x").idempotent()).await.unwrap();
     assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
     redis.ready().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_are_gone_are_not_called_without_a_pause() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let redis = Redis::connect(&config(&cluster)).await.unwrap();
+    let all = [0, 1, 2].map(|shard| key_on_shard(&keys(&redis), "load", shard));
+    let mut nodes = Vec::new();
+    for key in &all {
+        nodes.push(cluster.master_of(key.as_str()).await.unwrap());
+    }
+    for key in &all {
+        nodes.push(cluster.replica_of(key.as_str()).await.unwrap());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = all
+        .iter()
+        .cycle()
+        .take(12)
+        .map(|key| tokio::spawn(write_until(redis.clone(), key.clone(), Arc::clone(&stop))))
+        .collect();
+    let begin = Instant::now();
+    // The masters first: their replicas then send the client to them, and it looks where they are.
+    for node in &nodes {
+        cluster.kill(*node).await.unwrap();
+    }
+    let calls = Arc::new(AtomicU32::new(0));
+    for node in nodes {
+        let gone = TcpListener::bind(cluster.address(node).unwrap()).await.unwrap();
+        let calls = Arc::clone(&calls);
+        tokio::spawn(async move {
+            while gone.accept().await.is_ok() {
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (calls, took) = (calls.load(Ordering::Relaxed), begin.elapsed());
+    stop.store(true, Ordering::Relaxed);
+    join_all(writers).await;
+    assert!(calls > 0, "nobody looks whether Redis is back");
+    // Each of six nodes eight times at once, and then every 50 ms.
+    let calls_max = 6 * (9 + took.as_millis() / 50);
+    assert!(u128::from(calls) <= calls_max, "called {calls} times in {took:?}");
 }
