@@ -60,6 +60,9 @@ impl App {
         event_id: EventId,
         sector: &Sector,
     ) -> Result<Option<Difference>, Error> {
+        if self.pools.are_away() {
+            return Ok(None);
+        }
         // In this order: what changes hands in between is in flight, or no longer free, or in the pool all along.
         let (pool, flying) = {
             let _gate = self.gates.to_look(sector.id).await;

@@ -129,6 +129,10 @@ impl App {
     async fn ask_pool(&self, asked: &Asked<'_>, demands: &[Demand]) -> Option<Given> {
         let (event_id, sector) = (asked.event_id, asked.sector);
         for _ in 0..2 {
+            // Before the gate, behind which somebody may be trying whether Redis is back.
+            if self.pools.are_away() {
+                return None;
+            }
             let given = if sector.layout.is_some() {
                 self.take_seats(asked, demands).await
             } else {

@@ -7,7 +7,10 @@ use onsale_kit::{deadline::Deadline, error::Chain};
 use onsale_storage::redis::{Command, Error, FromRedisValue, Key, Redis, Script};
 use onsale_types::{EventId, SectorId};
 
-use super::{keys::Keys, pause::Pause};
+use super::{
+    keys::Keys,
+    pause::{Pause, Turn},
+};
 use crate::{
     config::PoolConfig,
     domain::{event::Sector, unit_set::UnitSet},
@@ -54,6 +57,12 @@ impl Pools {
     pub fn new(redis: Redis, keys: Keys, config: &PoolConfig) -> Self {
         let PoolConfig { patience, away_for, .. } = *config;
         Self { redis, keys, patience, away_for, away: Pause::default() }
+    }
+
+    /// Whether Redis failed a moment ago: whoever asks would be told so.
+    #[must_use]
+    pub fn are_away(&self) -> bool {
+        self.away.is_on()
     }
 
     /// Takes the first `count` units out of the pool, or as many as it has. Answers them, in rising order.
@@ -143,25 +152,24 @@ impl Pools {
         sector_id: SectorId,
         command: impl FnOnce(Key) -> Command,
     ) -> Result<T, Fault> {
-        if self.away.is_on() {
-            return Err(Fault::Away);
-        }
+        let turn = self.away.turn(self.patience).ok_or(Fault::Away)?;
         let deadline = Deadline::after(self.patience);
         let result: Result<T, Error> = async {
             let key = self.keys.pool(event_id, sector_id)?;
             deadline.scope(self.redis.run(command(key))).await
         }
         .await;
+        // A caller in a hurry proves nothing about Redis.
+        let is_in_a_hurry = Deadline::current().is_some_and(|call| call < deadline);
+        if result.as_ref().is_err_and(Error::is_transient) && !is_in_a_hurry {
+            self.away.begin(self.away_for);
+        } else if turn == Turn::Trial {
+            self.away.end();
+        }
         result.map_err(|error| {
             tracing::warn!(%sector_id, error = %Chain(&error), "failed to use the pool of a sector");
-            if matches!(&error, Error::Refused { code, .. } if code == WRONG_TYPE) {
-                return Fault::Broken;
-            }
-            // A caller in a hurry proves nothing about Redis.
-            if error.is_transient() && deadline.is_past() {
-                self.away.begin(self.away_for);
-            }
-            Fault::Away
+            let is_broken = matches!(&error, Error::Refused { code, .. } if code == WRONG_TYPE);
+            if is_broken { Fault::Broken } else { Fault::Away }
         })
     }
 }

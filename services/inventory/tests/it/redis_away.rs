@@ -1,5 +1,7 @@
 //! Redis does not answer: Postgres alone sells, slower. When it comes back, nobody notices what it missed.
 
+use std::time::{Duration, Instant};
+
 use futures_util::future::join_all;
 use onsale_testkit::{
     service::TestStores,
@@ -9,9 +11,13 @@ use onsale_testkit::{
 use crate::support::{World, count, exactly, general, numbers, reason, seated};
 
 async fn start_on(cluster: &RedisCluster) -> World {
+    start_on_with(cluster, &[]).await
+}
+
+async fn start_on_with(cluster: &RedisCluster, settings: &[(&str, &str)]) -> World {
     let redis = TestRedis { urls: cluster.urls(), prefix: "test".to_owned() };
     let database = stack::database().await.unwrap();
-    World::start_on(TestStores { database, redis }).await
+    World::start_on_with(TestStores { database, redis }, settings).await
 }
 
 #[tokio::test]
@@ -73,6 +79,21 @@ async fn without_redis_two_processes_do_not_stand_in_each_others_way() {
         assert_eq!(reason(refused).1, "NOT_ENOUGH_UNITS");
     }
     assert_eq!(first.taken().await, 200);
+}
+
+#[tokio::test]
+async fn nodes_that_refuse_cost_only_the_first_his_patience() {
+    let cluster = RedisCluster::start_private().await.unwrap();
+    let patience = Duration::from_secs(2);
+    let world = start_on_with(&cluster, &[("POOL__PATIENCE", "2s"), ("POOL__AWAY_FOR", "1m")]).await;
+    let event = world.on_sale(vec![general("A", 100)]).await;
+    cluster.stop().await.unwrap();
+    let begin = Instant::now();
+    for _ in 0..50 {
+        world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
+    }
+    // Asked each time, nodes that refuse take 50 ms to be called, and twice: to take the unit, and to take it out.
+    assert!(begin.elapsed() < patience * 2, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]

@@ -50,7 +50,8 @@ impl AsyncDNSResolver for Pace {
             sleep_until(self.turn(host, port)).await;
             let addresses = tokio::net::lookup_host((host, port)).await.map_err(RedisError::from)?;
             let addresses: Vec<SocketAddr> = addresses.collect();
-            Ok(Box::new(addresses.into_iter()) as Box<dyn Iterator<Item = SocketAddr> + Send>)
+            let addresses: Box<dyn Iterator<Item = SocketAddr> + Send> = Box::new(addresses.into_iter());
+            Ok(addresses)
         })
     }
 }
@@ -77,7 +78,7 @@ mod tests {
         let pace = Pace::default();
         let begin = Instant::now();
         for _ in 0..100 {
-            pace.resolve("127.0.0.1", 1).await.unwrap();
+            let _addresses = pace.resolve("127.0.0.1", 1).await.unwrap();
         }
         assert_eq!(begin.elapsed(), STEP * 92);
     }

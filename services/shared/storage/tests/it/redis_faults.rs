@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use onsale_kit::deadline::Deadline;
 use onsale_storage::redis::{Command, Error, Key, Pipeline, Redis, RedisConfig, Script};
 use onsale_testkit::stack::RedisCluster;
-use tokio::{net::TcpListener, time::Instant};
+use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 
 use crate::redis::{config, key_on_shard, keys};
 
@@ -257,11 +257,11 @@ async fn nodes_that_are_gone_are_not_called_without_a_pause() {
         nodes.push(cluster.replica_of(key.as_str()).await.unwrap());
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = all
+    let mut writers: JoinSet<_> = all
         .iter()
         .cycle()
         .take(12)
-        .map(|key| tokio::spawn(write_until(redis.clone(), key.clone(), Arc::clone(&stop))))
+        .map(|key| write_until(redis.clone(), key.clone(), Arc::clone(&stop)))
         .collect();
     let begin = Instant::now();
     // The masters first: their replicas then send the client to them, and it looks where they are.
@@ -269,10 +269,11 @@ async fn nodes_that_are_gone_are_not_called_without_a_pause() {
         cluster.kill(*node).await.unwrap();
     }
     let calls = Arc::new(AtomicU32::new(0));
+    let mut listeners = JoinSet::new();
     for node in nodes {
         let gone = TcpListener::bind(cluster.address(node).unwrap()).await.unwrap();
         let calls = Arc::clone(&calls);
-        tokio::spawn(async move {
+        listeners.spawn(async move {
             while gone.accept().await.is_ok() {
                 calls.fetch_add(1, Ordering::Relaxed);
             }
@@ -281,7 +282,7 @@ async fn nodes_that_are_gone_are_not_called_without_a_pause() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (calls, took) = (calls.load(Ordering::Relaxed), begin.elapsed());
     stop.store(true, Ordering::Relaxed);
-    join_all(writers).await;
+    while writers.join_next().await.transpose().unwrap().is_some() {}
     assert!(calls > 0, "nobody looks whether Redis is back");
     // Each of six nodes eight times at once, and then every 50 ms.
     let calls_max = 6 * (9 + took.as_millis() / 50);
