@@ -115,7 +115,7 @@ mod tests {
     fn everybody_asks_once_with_tokens_of_their_own() {
         let (mint, key) = (Mint::new(), SigningKey::generate().unwrap());
         let signer = TokenSigner::new(SigningKey::parse(&key).unwrap(), ISSUER);
-        let place = Place { event_id: Uuid::now_v7(), sector_id: "sector".to_owned(), calls: 2 };
+        let place = Place::new(Uuid::now_v7(), "sector".to_owned(), 2);
         let (place, until) = (Arc::new(place), Timestamp::from_secs(60));
         let people = (1..=2).map(|seq| person(&mint, &signer, until, &place, seq).unwrap()).collect();
         let crowd = Crowd { people, next: AtomicU64::new(0) };

@@ -1,6 +1,12 @@
 //! Events on sale, made as any organizer would, and the reservations that Claim makes in them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -53,6 +59,14 @@ pub(crate) struct Place {
     pub(crate) event_id: Uuid,
     pub(crate) sector_id: String,
     pub(crate) calls: u64,
+    /// The event's revision, once Inventory has told it.
+    revision: Arc<AtomicU64>,
+}
+
+impl Place {
+    pub(crate) fn new(event_id: Uuid, sector_id: String, calls: u64) -> Self {
+        Self { event_id, sector_id, calls, revision: Arc::default() }
+    }
 }
 
 /// Sectors that are sold one after the other: one is hot at a time.
@@ -136,11 +150,11 @@ impl Organizer {
         self.client.activate_event(request).await.context("failed to activate an event")?;
         let event_id = event.event_id.parse().context("an event's id is none")?;
         let sectors = event.sectors.into_iter();
-        Ok(sectors.map(|sector| Place { event_id, sector_id: sector.sector_id, calls }).collect())
+        Ok(sectors.map(|sector| Place::new(event_id, sector.sector_id, calls)).collect())
     }
 }
 
-/// Reserves as Claim does: one service, one token, renewed as it gets old.
+/// Reserves as Claim does: one service, one token, renewed as it gets old; what it was told of an event it is not told again.
 #[derive(Clone)]
 pub(crate) struct Reserver {
     client: InventoryInternalServiceClient<Channel>,
@@ -167,10 +181,15 @@ impl Reserver {
             customer_id: hold_id.to_string(),
             selections: vec![selection],
             release_after: prost_types::Duration::try_from(RELEASE_AFTER).ok(),
+            known_event_revision: place.revision.load(Ordering::Relaxed),
             ..ReserveUnitsRequest::default()
         });
         request.metadata_mut().insert("authorization", service_header(&self.tokens)?);
-        self.client.reserve_units(request).await.map(drop)
+        let reserved = self.client.reserve_units(request).await?.into_inner();
+        if reserved.event.is_some() {
+            place.revision.store(reserved.event_revision, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Reserves `units` of a sector, as many at a time as a customer may; who comes too often is asked to come back.
@@ -242,7 +261,7 @@ mod tests {
 
     #[test]
     fn one_place_is_hot_at_a_time_and_the_last_has_an_end() {
-        let place = |sector: &str| Place { event_id: Uuid::nil(), sector_id: sector.to_owned(), calls: 10 };
+        let place = |sector: &str| Place::new(Uuid::nil(), sector.to_owned(), 10);
         let places = Places(vec![place("first"), place("second")]);
         assert_eq!(places.at(9).unwrap().sector_id, "first");
         assert_eq!(places.at(10).unwrap().sector_id, "second");

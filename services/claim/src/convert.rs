@@ -7,7 +7,7 @@ mod requests;
 
 pub use answers::{claim_to_pb, claims_page};
 pub use events::{claim_released, order_completed};
-pub use holds::{reservation, selection_to_pb};
+pub use holds::{event, reservation, selection_to_pb};
 pub use requests::{
     ListQuery, confirm_claim, create_claim, extend_claim, get_claim, list_claims, payment_confirmed,
     release_claim, turn_ended,

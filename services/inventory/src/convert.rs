@@ -65,6 +65,7 @@ pub fn reserve_units(request: &pb::ReserveUnitsRequest) -> Result<ReserveUnits, 
             release_after: release_after?,
             invitation_token: (!request.invitation_token.is_empty())
                 .then(|| Secret::new(&request.invitation_token)),
+            known_event_revision: request.known_event_revision,
         })
     })
 }
@@ -92,12 +93,18 @@ pub fn selection_fault(fault: SelectionFault) -> Error {
     invalid(field, fault).into()
 }
 
-/// The answer to a reservation in `event`, which has these `sectors`.
-pub fn reserved(event: &Event, sectors: &[Sector], kept: &Hold) -> Result<pb::ReserveUnitsResponse, Error> {
+/// The answer to a reservation in `event`, which has these `sectors`, for who knows `known_revision` of the event.
+pub fn reserved(
+    event: &Event,
+    sectors: &[Sector],
+    kept: &Hold,
+    known_revision: u64,
+) -> Result<pb::ReserveUnitsResponse, Error> {
     Ok(pb::ReserveUnitsResponse {
         hold: Some(hold(kept, sectors)?),
-        event: Some(event::summary(event)),
+        event: (event.revision != known_revision).then(|| event::summary(event)),
         units_per_customer_max: event.details.units_per_customer_max,
+        event_revision: event.revision,
     })
 }
 

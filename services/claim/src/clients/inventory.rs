@@ -1,11 +1,15 @@
 //! Inventory: reserving, committing and releasing holds. Every call may be made any number of times.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+    time::Duration,
+};
 
 use onsale_kit::{client::Channel, config::Secret, error::Reason};
 use onsale_proto::{
     inventory::v1::{
-        CommitHoldRequest, ErrorReason, ReleaseHoldRequest, ReserveUnitsRequest,
+        CommitHoldRequest, ErrorReason, ReleaseHoldRequest, ReserveUnitsRequest, ReserveUnitsResponse,
         inventory_internal_service_client::InventoryInternalServiceClient,
     },
     r#type::v1::ErrorReason as CommonReason,
@@ -15,11 +19,14 @@ use onsale_types::{CustomerId, EventId, HoldId, RequestId};
 use super::Error;
 use crate::{
     convert,
-    domain::{Reservation, Selection},
+    domain::{EventSummary, Reservation, Selection},
 };
 
 /// What it is called.
 pub const NAME: &str = "inventory";
+
+/// So many events are remembered. Beyond it all are forgotten, and told again.
+const EVENTS_MAX: usize = 1_000;
 
 /// What Claim passes on of what Inventory says.
 static PASSED_ON: LazyLock<[Reason; 11]> = LazyLock::new(|| {
@@ -88,17 +95,44 @@ pub enum Release {
 #[derive(Clone, Debug)]
 pub struct Inventory {
     client: InventoryInternalServiceClient<Channel>,
+    events: Arc<KnownEvents>,
+}
+
+/// What Inventory told of an event.
+#[derive(Clone, Debug)]
+struct KnownEvent {
+    revision: u64,
+    summary: Arc<EventSummary>,
+}
+
+/// The events that Inventory told of, so that it need not tell them with every hold.
+#[derive(Debug, Default)]
+struct KnownEvents(Mutex<HashMap<EventId, KnownEvent>>);
+
+impl KnownEvents {
+    fn get(&self, event: EventId) -> Option<KnownEvent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&event).cloned()
+    }
+
+    fn put(&self, event: EventId, known: KnownEvent) {
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() >= EVENTS_MAX {
+            events.clear();
+        }
+        events.insert(event, known);
+    }
 }
 
 impl Inventory {
     /// Calls over `channel`.
     #[must_use]
     pub fn new(channel: Channel) -> Self {
-        Self { client: InventoryInternalServiceClient::new(channel) }
+        Self { client: InventoryInternalServiceClient::new(channel), events: Arc::default() }
     }
 
     /// Sets units aside, all or none. None: the hold was made and given back before.
     pub async fn reserve(&self, reserve: &Reserve<'_>) -> Result<Option<Reservation>, Error> {
+        let known = self.events.get(reserve.event);
         let request = ReserveUnitsRequest {
             request_id: step(reserve.hold, "reserve"),
             hold_id: reserve.hold.to_string(),
@@ -107,10 +141,33 @@ impl Inventory {
             selections: reserve.selections.iter().map(convert::selection_to_pb).collect(),
             invitation_token: reserve.invitation.map(|it| it.expose().to_owned()).unwrap_or_default(),
             release_after: convert::duration(reserve.release_after),
+            known_event_revision: known.as_ref().map(|known| known.revision).unwrap_or_default(),
         };
         let answer = self.client.clone().reserve_units(request).await;
         let answer = answer.map_err(|status| Error::of(NAME, status, &*PASSED_ON))?;
-        convert::reservation(answer.into_inner()).map_err(|what| Error::Answer { neighbour: NAME, what })
+        self.reservation(reserve.event, known, answer.into_inner())
+            .map_err(|what| Error::Answer { neighbour: NAME, what })
+    }
+
+    /// What an answer says of `event`, of which `known` was known before.
+    fn reservation(
+        &self,
+        event: EventId,
+        known: Option<KnownEvent>,
+        mut answer: ReserveUnitsResponse,
+    ) -> Result<Option<Reservation>, &'static str> {
+        let summary = match answer.event.take() {
+            Some(told) => {
+                let summary = Arc::new(convert::event(told)?);
+                self.events.put(
+                    event,
+                    KnownEvent { revision: answer.event_revision, summary: Arc::clone(&summary) },
+                );
+                summary
+            }
+            None => known.filter(|known| known.revision == answer.event_revision).ok_or("event")?.summary,
+        };
+        convert::reservation(answer, summary)
     }
 
     /// Makes a hold's units sold.

@@ -1,5 +1,7 @@
 //! What is asked of Inventory, and what it answers.
 
+use std::sync::Arc;
+
 use onsale_proto::{
     inventory::v1::{HoldState, ReserveUnitsResponse},
     r#type::v1::{EventSummary as PbEventSummary, LineItem, Unit as PbUnit, UnitSelection},
@@ -19,9 +21,12 @@ pub fn selection_to_pb(selection: &Selection) -> UnitSelection {
     UnitSelection { sector_id: selection.sector.to_string(), count, units }
 }
 
-/// What Inventory set aside; none when the hold does not stand any more, as an old one is answered as it is. The error names
-/// the part that makes no sense.
-pub fn reservation(answer: ReserveUnitsResponse) -> Result<Option<Reservation>, &'static str> {
+/// What Inventory set aside of an `event`; none when the hold does not stand any more, as an old one is answered as it is. The
+/// error names the part that makes no sense.
+pub fn reservation(
+    answer: ReserveUnitsResponse,
+    event: Arc<EventSummary>,
+) -> Result<Option<Reservation>, &'static str> {
     let hold = answer.hold.ok_or("hold")?;
     if hold.state() != HoldState::Held {
         return Ok(None);
@@ -37,7 +42,6 @@ pub fn reservation(answer: ReserveUnitsResponse) -> Result<Option<Reservation>, 
     if answer.units_per_customer_max == 0 {
         return Err("units_per_customer_max");
     }
-    let event = event(answer.event.ok_or("event")?)?;
     Ok(Some(Reservation { event, items, quota, units_max: answer.units_per_customer_max }))
 }
 
@@ -59,7 +63,8 @@ fn unit(unit: PbUnit) -> Unit {
     Unit { number: unit.number, seat }
 }
 
-fn event(event: PbEventSummary) -> Result<EventSummary, &'static str> {
+/// What Inventory says of an event. The error names the part that makes no sense.
+pub fn event(event: PbEventSummary) -> Result<EventSummary, &'static str> {
     Ok(EventSummary {
         id: EventId::parse(&event.event_id).map_err(|_malformed| "event_id")?,
         name: event.name,

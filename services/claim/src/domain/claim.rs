@@ -1,6 +1,6 @@
 //! A claim: whose it is, what it holds, what it costs, and where it is in its life.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use onsale_types::{ClaimId, CustomerId, EventId, HoldId, Money, MoneyError, QuotaId, SectorId, Timestamp};
 
@@ -14,7 +14,7 @@ pub struct Claim {
     /// Whose it is.
     pub customer: CustomerId,
     /// The event, as it was when the claim was made.
-    pub event: EventSummary,
+    pub event: Arc<EventSummary>,
     /// Who gets the mails.
     pub buyer: Buyer,
     /// The units, one item per sector.
@@ -120,7 +120,7 @@ pub struct Seat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
     /// The event.
-    pub event: EventSummary,
+    pub event: Arc<EventSummary>,
     /// The units with their prices.
     pub items: Vec<Item>,
     /// The quota they came from. None: the public sale.
@@ -218,14 +218,14 @@ mod tests {
         Claim {
             id: ClaimId::generate(),
             customer: CustomerId::generate(),
-            event: EventSummary {
+            event: Arc::new(EventSummary {
                 id: EventId::generate(),
                 name: String::new(),
                 venue_name: String::new(),
                 venue_address: String::new(),
                 time_zone: String::new(),
                 start_time: Timestamp::EPOCH,
-            },
+            }),
             buyer: Buyer { email: String::new(), locale: String::new() },
             total: total(&items).unwrap().unwrap(),
             items,

@@ -38,6 +38,37 @@ async fn a_customer_with_a_turn_claims_units_and_gets_all_there_is_to_know() {
 }
 
 #[tokio::test]
+async fn an_event_that_inventory_told_of_once_is_named_by_every_claim_until_it_changes() {
+    let world = World::start().await;
+    let claim = || async {
+        let customer = world.customer();
+        world.create(&customer, world.wish(&customer, 1)).await
+    };
+    let name = || async { claim().await.unwrap().event.unwrap().name };
+    let told = || {
+        let mut told = 0;
+        world.inventory.tell(|state| told = state.events_told);
+        told
+    };
+    assert_eq!((name().await, name().await, name().await), ("Final".into(), "Final".into(), "Final".into()));
+    assert_eq!(told(), 1);
+    world.inventory.tell(|state| (state.event_name, state.event_revision) = (Some("Replay".to_owned()), 1));
+    assert_eq!((name().await, name().await), ("Replay".into(), "Replay".into()));
+    assert_eq!(told(), 2);
+    // An event that was not told of cannot be sold: no claim is made up.
+    world.inventory.tell(|state| (state.is_terse, state.event_revision) = (true, 2));
+    assert_eq!(claim().await.unwrap_err().code(), Code::Internal);
+    world.inventory.tell(|state| state.is_terse = false);
+    assert_eq!(name().await, "Replay");
+    assert_eq!(told(), 3);
+    wait_until("the hold of the claim that was not made is given back", SOON, || async {
+        world.inventory.units_in(HoldState::Held) == 6
+    })
+    .await;
+    world.audit().await;
+}
+
+#[tokio::test]
 async fn a_claim_ends_with_its_window_or_with_its_turn_whichever_comes_first() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "100s")]).await;
     for (turn_seconds, expected) in [(1_000, 100), (30, 30)] {

@@ -43,6 +43,13 @@ pub(crate) struct State {
     pub(crate) is_mute: bool,
     /// Reserving is not answered in time while this is set, and takes effect only when it is told to.
     pub(crate) is_slow: bool,
+    /// Never says anything of the event while this is set.
+    pub(crate) is_terse: bool,
+    /// What the event is called, if not as ever, and how often that was changed.
+    pub(crate) event_name: Option<String>,
+    pub(crate) event_revision: u64,
+    /// Answers that told of the event.
+    pub(crate) events_told: u32,
     delayed: Vec<ReserveUnitsRequest>,
     /// Calls of `ReserveUnits` that came.
     pub(crate) reserve_calls: u32,
@@ -126,14 +133,21 @@ impl FakeInventory {
         let hold = state.reserve(&request)?;
         let event = EventSummary {
             event_id: request.event_id,
-            name: "Final".to_owned(),
+            name: state.event_name.clone().unwrap_or_else(|| "Final".to_owned()),
             venue_name: "Arena".to_owned(),
             venue_address: String::new(),
             time_zone: "Europe/Zagreb".to_owned(),
             start_time: Some(to_pb(Timestamp::from_secs(4_000_000_000))),
         };
-        let units_per_customer_max = state.units_max;
-        Ok(ReserveUnitsResponse { hold: Some(hold), event: Some(event), units_per_customer_max })
+        let event_revision = state.event_revision + 1;
+        let is_known = state.is_terse || request.known_event_revision == event_revision;
+        state.events_told += u32::from(!is_known);
+        Ok(ReserveUnitsResponse {
+            hold: Some(hold),
+            event: (!is_known).then_some(event),
+            units_per_customer_max: state.units_max,
+            event_revision,
+        })
     }
 }
 

@@ -66,7 +66,7 @@ impl App {
             // What is free is as it was.
             self.views.follow(sector_id, counts.revision, Step::default());
         }
-        convert::reserved(&made.event, &made.offer.sectors, &made.hold)
+        convert::reserved(&made.event, &made.offer.sectors, &made.hold, command.known_event_revision)
     }
 
     /// The hold, with units of the locked `quota`.

@@ -45,6 +45,8 @@ pub struct ReserveUnits {
     pub release_after: Duration,
     /// The units are to come from the quota of this invitation. None: from the public sale.
     pub invitation_token: Option<Secret>,
+    /// The revision of the event that the caller was told; 0: none.
+    pub known_event_revision: u64,
 }
 
 /// One reservation of a batch.
@@ -114,7 +116,9 @@ impl Reservations {
                 asks_redis: attempt < REDIS_ATTEMPTS_MAX,
             };
             match self.batcher.submit(reserving).await? {
-                Reserved::Hold { event, hold } => return convert::reserved(&event, &offer.sectors, &hold),
+                Reserved::Hold { event, hold } => {
+                    return convert::reserved(&event, &offer.sectors, &hold, command.known_event_revision);
+                }
                 Reserved::Again(misses) => {
                     metrics::conflicted();
                     Box::pin(self.app.correct(&command, &sectors, &misses)).await?;

@@ -37,6 +37,27 @@ async fn a_hold_has_units_seats_prices_and_the_event() {
 }
 
 #[tokio::test]
+async fn an_event_is_told_to_who_does_not_know_it_as_it_is_now() {
+    let world = World::start().await;
+    let event = world.on_sale(vec![general("Standing", 3)]).await;
+    let ask = |known_event_revision| {
+        let asked = a_reservation(&event, vec![count(&event, 0, 1)]);
+        world.reserve(pb::ReserveUnitsRequest { known_event_revision, ..asked })
+    };
+    let stranger = ask(0).await.unwrap();
+    assert_eq!(stranger.event.unwrap().name, event.name);
+    let told = ask(stranger.event_revision).await.unwrap();
+    assert_eq!((told.event, told.event_revision), (None, stranger.event_revision));
+    assert_eq!((numbers(&told.hold.unwrap(), 0), told.units_per_customer_max), (vec![2], 8));
+    // No method changes what is on sale yet; here an operator has.
+    let rename = "UPDATE event SET name = 'Replay', revision = revision + 1";
+    world.postgres.execute("rename", rename, &[]).await.unwrap();
+    let late = ask(stranger.event_revision).await.unwrap();
+    assert_eq!(late.event_revision, stranger.event_revision + 1);
+    assert_eq!(late.event.unwrap().name, "Replay");
+}
+
+#[tokio::test]
 async fn seats_are_adjacent_when_there_are_any_and_in_few_groups_else() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("West", &[4, 4])]).await;
@@ -178,10 +199,8 @@ async fn asking_twice_reserves_once() {
 
     // Also when the event has ended since, and when the hold is over.
     world.end(&event.event_id).await.unwrap();
-    assert_eq!(
-        world.reserve(pb::ReserveUnitsRequest { request_id: request_id(), ..again.clone() }).await.unwrap(),
-        first
-    );
+    let late = pb::ReserveUnitsRequest { request_id: request_id(), ..again.clone() };
+    assert_eq!(world.reserve(late).await.unwrap().hold, first.hold);
     world.release(&again.hold_id).await.unwrap();
     let released =
         world.reserve(pb::ReserveUnitsRequest { request_id: request_id(), ..again }).await.unwrap();

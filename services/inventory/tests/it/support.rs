@@ -295,6 +295,7 @@ pub(crate) fn a_reservation(event: &pb::Event, selections: Vec<UnitSelection>) -
         selections,
         invitation_token: String::new(),
         release_after: Some(prost_types::Duration { seconds: 600, nanos: 0 }),
+        known_event_revision: 0,
     }
 }
 

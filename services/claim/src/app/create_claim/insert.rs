@@ -4,7 +4,7 @@
 //! the domain decides for one after the other, and what it decided is written. One that is refused leaves its hold to be given
 //! back and disturbs no other.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use onsale_kit::batcher::{BatchOutcome, Processor};
 use onsale_storage::postgres::{Postgres, Transaction};
@@ -157,7 +157,7 @@ impl Prepared {
         Ok(Claim {
             id: self.claim,
             customer: self.customer,
-            event: self.reservation.event.clone(),
+            event: Arc::clone(&self.reservation.event),
             buyer: self.buyer.clone(),
             items,
             total,

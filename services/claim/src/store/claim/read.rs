@@ -1,6 +1,6 @@
 //! Rows into claims.
 
-use std::{collections::HashMap, time::SystemTime};
+use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use onsale_storage::postgres::{Row, Transaction, column};
 use onsale_types::{
@@ -52,14 +52,14 @@ fn claim(found: &Row, items: &[Row], history: &[Row]) -> Result<Claim, Error> {
     Ok(Claim {
         id: row::id(found, "claim_id", ClaimId::from_uuid)?,
         customer: row::id(found, "customer_id", CustomerId::from_uuid)?,
-        event: EventSummary {
+        event: Arc::new(EventSummary {
             id: row::id(found, "event_id", EventId::from_uuid)?,
             name: column(found, "event_name")?,
             venue_name: column(found, "venue_name")?,
             venue_address: column(found, "venue_address")?,
             time_zone: column(found, "time_zone")?,
             start_time: row::timestamp(found, "start_at")?,
-        },
+        }),
         buyer: Buyer { email: column(found, "buyer_email")?, locale: column(found, "buyer_locale")? },
         items: items.iter().map(|found| item(found, currency)).collect::<Result<_, _>>()?,
         total: Money::new(column(found, "total_minor")?, currency),
