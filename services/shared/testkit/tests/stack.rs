@@ -102,11 +102,12 @@ async fn slots_move_and_masters_hand_over_without_loss() {
     assert_eq!(get(&cluster, "{k}").await, None);
 }
 
-/// The processes whose command line names `needle`.
-fn processes_of(needle: &str) -> Vec<String> {
-    let listing = Command::new("ps").args(["-eo", "pid,args"]).output().unwrap();
+/// The command lines that name `port`, as a whole word and not as a part of another number or of a path.
+fn processes_of(port: &str) -> Vec<String> {
+    let listing = Command::new("ps").args(["-eo", "args"]).output().unwrap();
     let text = String::from_utf8_lossy(&listing.stdout).into_owned();
-    text.lines().filter(|line| line.contains(needle)).map(str::to_owned).collect()
+    let names_it = |line: &&str| line.split(|it: char| !it.is_alphanumeric()).any(|word| word == port);
+    text.lines().filter(names_it).map(str::to_owned).collect()
 }
 
 /// Runs `teststack` with `script`, which gets a file to write the stack's ports into; gives back its exit code and
