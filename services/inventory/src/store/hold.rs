@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use onsale_storage::postgres::{Row, ToSql, Transaction, Type, column};
+use onsale_storage::postgres::{CopyRows, Row, ToSql, Transaction, Type, column};
 use onsale_types::{CustomerId, EventId, HoldId, InvitationId, QuotaId, SectorId, Timestamp};
 use uuid::Uuid;
 
@@ -26,6 +26,8 @@ macro_rules! columns {
 // Half of what INSERT takes: no row is looked for first, and Postgres writes those of a page at once.
 const COPY: &str = "COPY hold (hold_id, event_id, customer_id, state, unit_sectors, units, expire_time)
     FROM STDIN (FORMAT binary)";
+const COPY_TYPES: [Type; 7] =
+    [Type::UUID, Type::UUID, Type::UUID, Type::TEXT, Type::UUID_ARRAY, Type::INT4_ARRAY, Type::TIMESTAMPTZ];
 // Each waits for a transaction that makes the same hold right now, and then finds it made. In one order for everybody: two
 // that make the same two holds must not wait for each other. There are no arrays of arrays in Postgres, so those of each hold
 // come as text.
@@ -72,6 +74,7 @@ const EXPIRE: &str = concat!(
 );
 
 const COPY_UNITS: &str = "COPY hold_unit (sector_id, unit, hold_id) FROM STDIN (FORMAT binary)";
+const COPY_UNITS_TYPES: [Type; 3] = [Type::UUID, Type::INT4, Type::UUID];
 // In one order for everybody: two that want the same two units must not wait for each other. Of two in one statement that
 // want the same unit, the one that came first gets it.
 const INSERT_UNITS: &str = "INSERT INTO hold_unit (sector_id, unit, hold_id)
@@ -113,30 +116,22 @@ pub async fn copy(tx: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
     }
     let mut units = units_of(holds.iter().copied());
     units.sort_unstable();
-    let types = [Type::UUID, Type::INT4, Type::UUID];
-    tx.copy_in(COPY_UNITS, &types, |mut copy| async move {
-        for (sector_id, unit, hold_id) in units {
-            copy.write(&[&sector_id.as_uuid(), &database_number(unit), &hold_id.as_uuid()]).await?;
-        }
-        Ok(copy)
-    })
-    .await?;
+    let mut rows = CopyRows::of(&COPY_UNITS_TYPES, units.len());
+    for (sector_id, unit, hold_id) in units {
+        rows.push(&[&sector_id.as_uuid(), &database_number(unit), &hold_id.as_uuid()])?;
+    }
+    tx.copy_in(COPY_UNITS, rows).await?;
     let mut holds = holds.to_vec();
     holds.sort_unstable_by_key(|hold| hold.id);
-    let (id, ids) = (Type::UUID, Type::UUID_ARRAY);
-    let types = [id.clone(), id.clone(), id, Type::TEXT, ids, Type::INT4_ARRAY, Type::TIMESTAMPTZ];
-    tx.copy_in(COPY, &types, |mut copy| async move {
-        for hold in holds {
-            let (sectors, numbers) = unit_columns(hold);
-            let (hold_id, event_id) = (hold.id.as_uuid(), hold.event_id.as_uuid());
-            let (customer_id, state) = (hold.customer_id.as_uuid(), hold.state.name());
-            let expire_time = database_time(hold.expire_time);
-            copy.write(&[&hold_id, &event_id, &customer_id, &state, &sectors, &numbers, &expire_time])
-                .await?;
-        }
-        Ok(copy)
-    })
-    .await?;
+    let mut rows = CopyRows::of(&COPY_TYPES, holds.len());
+    for hold in holds {
+        let (sectors, numbers) = unit_columns(hold);
+        let (hold_id, event_id) = (hold.id.as_uuid(), hold.event_id.as_uuid());
+        let (customer_id, state) = (hold.customer_id.as_uuid(), hold.state.name());
+        let expire_time = database_time(hold.expire_time);
+        rows.push(&[&hold_id, &event_id, &customer_id, &state, &sectors, &numbers, &expire_time])?;
+    }
+    tx.copy_in(COPY, rows).await?;
     Ok(())
 }
 

@@ -6,26 +6,26 @@
 
 mod config;
 mod connection;
+mod copy;
 mod error;
 mod metrics;
 mod transaction;
 
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{Manager, ManagerConfig, Pool, QueueMode, RecyclingMethod, Runtime, Timeouts};
 use onsale_kit::backoff::{Backoff, BackoffConfig, Retry, retry};
 use onsale_kit::deadline::Deadline;
 use tokio_postgres::NoTls;
 
 pub use config::PostgresConfig;
+pub use copy::CopyRows;
 pub use error::{Error, column};
-/// Why a row of a `COPY` could not be written.
-pub use tokio_postgres::Error as CopyError;
 pub use tokio_postgres::{
     Row,
     types::{ToSql, Type},
 };
-pub use transaction::{CopyIn, Isolation, Transaction};
+pub use transaction::{Isolation, Transaction};
 
 use connection::Connection;
 
@@ -69,6 +69,8 @@ impl Postgres {
         );
         let pool = Pool::builder(manager)
             .max_size(config.pool_max)
+            // The session that was used last has what it needs at hand, and few sessions share the processors' caches.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|source| Error::Unavailable { label: "pool", source: source.into() })?;

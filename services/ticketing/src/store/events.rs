@@ -1,6 +1,6 @@
 //! Events and sectors, as Inventory last described them.
 
-use onsale_storage::postgres::{self, Parameters, Postgres, Row, Transaction, Type, column};
+use onsale_storage::postgres::{self, CopyRows, Parameters, Postgres, Row, Transaction, Type, column};
 use onsale_types::{EventId, OrganizerId, Timestamp};
 use uuid::Uuid;
 
@@ -74,24 +74,19 @@ pub async fn save_sectors(transaction: &Transaction, plan: &EventPlan) -> Result
 }
 
 async fn copy_seats(transaction: &Transaction, sectors: &[SectorPlan]) -> Result<(), Error> {
-    let mut rows = Vec::new();
-    for sector in sectors {
-        for row in &sector.rows {
-            rows.push((sector.sector_id.as_uuid(), sql_count(row.first_unit)?, row));
-        }
-    }
-    if rows.is_empty() {
+    let count: usize = sectors.iter().map(|sector| sector.rows.len()).sum();
+    if count == 0 {
         return Ok(());
     }
     let types = [Type::UUID, Type::INT4, Type::TEXT, Type::TEXT_ARRAY];
-    transaction
-        .copy_in(COPY_SEATS, &types, |mut copy| async move {
-            for (sector_id, first_unit, row) in rows {
-                copy.write(&[&sector_id, &first_unit, &row.label, &row.seat_labels]).await?;
-            }
-            Ok(copy)
-        })
-        .await?;
+    let mut rows = CopyRows::of(&types, count);
+    for sector in sectors {
+        for row in &sector.rows {
+            let first_unit = sql_count(row.first_unit)?;
+            rows.push(&[&sector.sector_id.as_uuid(), &first_unit, &row.label, &row.seat_labels])?;
+        }
+    }
+    transaction.copy_in(COPY_SEATS, rows).await?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Jobs, and the batches in which they make tickets.
 
 use onsale_kit::backoff::BackoffConfig;
-use onsale_storage::postgres::{Parameters, Postgres, Row, Transaction, Type, column};
+use onsale_storage::postgres::{CopyRows, Parameters, Postgres, Row, Transaction, Type, column};
 use onsale_types::{EventId, GenerationId, OrganizerId, SectorId, TicketId, Timestamp};
 use uuid::Uuid;
 
@@ -175,14 +175,13 @@ pub async fn apply(transaction: &Transaction, sector_id: SectorId, batch: Batch)
 
 async fn make(transaction: &Transaction, sector: Uuid, first: i32, last: i32) -> Result<u64, Error> {
     let types = [Type::UUID, Type::INT4, Type::UUID];
-    let made = transaction.copy_in(MAKE, &types, |mut copy| async move {
-        for unit in first..=last {
-            // Rising ids keep the index dense.
-            copy.write(&[&sector, &unit, &TicketId::generate().as_uuid()]).await?;
-        }
-        Ok(copy)
-    });
-    Ok(made.await?)
+    let units = first..=last;
+    let mut rows = CopyRows::of(&types, units.clone().count());
+    for unit in units {
+        // Rising ids keep the index dense.
+        rows.push(&[&sector, &unit, &TicketId::generate().as_uuid()])?;
+    }
+    Ok(transaction.copy_in(MAKE, rows).await?)
 }
 
 /// Takes a job for its completion; none if it is not open, or another is at it.

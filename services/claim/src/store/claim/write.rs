@@ -1,8 +1,6 @@
 //! Claims into rows. Several at a time: a statement costs the same for one claim as for a hundred.
 
-use std::time::SystemTime;
-
-use onsale_storage::postgres::{CopyError, CopyIn, Transaction, Type};
+use onsale_storage::postgres::{CopyRows, Transaction, Type};
 use onsale_types::{ClaimId, Timestamp};
 use uuid::Uuid;
 
@@ -63,88 +61,50 @@ const UPDATE_HOLDS: &str = "UPDATE hold SET state = new.state, release_due_at = 
     WHERE hold.hold_id = ANY ($1) AND hold.hold_id = new.hold_id";
 const UPDATE_LIFETIME: &str = "UPDATE claim SET expires_at = $2, extended_at = $3 WHERE claim_id = $1";
 
-/// What is converted of a claim before it is written: there a failure could only be the driver's.
-struct ClaimRow<'a> {
-    claim: &'a Claim,
-    fencing_number: Option<i64>,
-    unit_count: i32,
-    start_time: SystemTime,
-    create_time: SystemTime,
-    expire_time: SystemTime,
+fn push_claim(rows: &mut CopyRows<'_>, claim: &Claim) -> Result<(), Error> {
+    let Claim { event, buyer, total, .. } = claim;
+    let (state, _) = row::stage_columns(Stage::Claimed);
+    rows.push(&[
+        &claim.id.as_uuid(),
+        &event.id.as_uuid(),
+        &claim.customer.as_uuid(),
+        &claim.hold.as_uuid(),
+        &fencing_number(claim)?,
+        &quota(claim),
+        &state,
+        &row::integer(claim.unit_count())?,
+        &total.amount_minor(),
+        &total.currency().code(),
+        &buyer.email,
+        &buyer.locale,
+        &event.name,
+        &event.venue_name,
+        &event.venue_address,
+        &event.time_zone,
+        &row::system_time(event.start_time)?,
+        &row::system_time(claim.lifetime.create_time)?,
+        &row::system_time(claim.lifetime.expire_time)?,
+    ])?;
+    Ok(())
 }
 
-impl<'a> ClaimRow<'a> {
-    fn of(claim: &'a Claim) -> Result<Self, Error> {
-        Ok(Self {
-            claim,
-            fencing_number: fencing_number(claim)?,
-            unit_count: row::integer(claim.unit_count())?,
-            start_time: row::system_time(claim.event.start_time)?,
-            create_time: row::system_time(claim.lifetime.create_time)?,
-            expire_time: row::system_time(claim.lifetime.expire_time)?,
-        })
-    }
-
-    async fn write(&self, copy: &mut CopyIn) -> Result<(), CopyError> {
-        let Claim { event, buyer, total, .. } = self.claim;
-        let (state, _) = row::stage_columns(Stage::Claimed);
-        copy.write(&[
-            &self.claim.id.as_uuid(),
-            &event.id.as_uuid(),
-            &self.claim.customer.as_uuid(),
-            &self.claim.hold.as_uuid(),
-            &self.fencing_number,
-            &quota(self.claim),
-            &state,
-            &self.unit_count,
-            &total.amount_minor(),
-            &total.currency().code(),
-            &buyer.email,
-            &buyer.locale,
-            &event.name,
-            &event.venue_name,
-            &event.venue_address,
-            &event.time_zone,
-            &self.start_time,
-            &self.create_time,
-            &self.expire_time,
-        ])
-        .await
-    }
-}
-
-/// What is converted of an item before it is written.
-struct ItemRow<'a> {
-    claim: ClaimId,
-    place: i32,
-    item: &'a Item,
-    group_count: i32,
-    units: Vec<i32>,
-}
-
-impl<'a> ItemRow<'a> {
-    fn of(claim: ClaimId, place: i32, item: &'a Item) -> Result<Self, Error> {
-        let units = item.units.iter().map(|unit| row::integer(unit.number)).collect::<Result<_, _>>()?;
-        Ok(Self { claim, place, item, group_count: row::integer(item.group_count)?, units })
-    }
-
-    async fn write(&self, copy: &mut CopyIn) -> Result<(), CopyError> {
-        let seats = self.item.units.iter().filter_map(|unit| unit.seat.as_ref());
-        let (row_labels, seat_labels): (Vec<&str>, Vec<&str>) =
-            seats.map(|seat| (seat.row_label.as_str(), seat.seat_label.as_str())).unzip();
-        copy.write(&[
-            &self.claim.as_uuid(),
-            &self.place,
-            &self.item.sector.as_uuid(),
-            &self.item.sector_name,
-            &self.item.unit_price.amount_minor(),
-            &self.group_count,
-            &self.units,
-            &row_labels,
-            &seat_labels,
-        ])
-        .await
-    }
+fn push_item(rows: &mut CopyRows<'_>, claim: ClaimId, place: i32, item: &Item) -> Result<(), Error> {
+    let units = item.units.iter().map(|unit| row::integer(unit.number)).collect::<Result<Vec<_>, _>>()?;
+    let seats = item.units.iter().filter_map(|unit| unit.seat.as_ref());
+    let (row_labels, seat_labels): (Vec<&str>, Vec<&str>) =
+        seats.map(|seat| (seat.row_label.as_str(), seat.seat_label.as_str())).unzip();
+    rows.push(&[
+        &claim.as_uuid(),
+        &place,
+        &item.sector.as_uuid(),
+        &item.sector_name,
+        &item.unit_price.amount_minor(),
+        &row::integer(item.group_count)?,
+        &units,
+        &row_labels,
+        &seat_labels,
+    ])?;
+    Ok(())
 }
 
 /// Adds new claims, whose holds and allowances are taken already.
@@ -152,37 +112,29 @@ pub async fn insert(tx: &Transaction, claims: &[Claim]) -> Result<(), Error> {
     if claims.is_empty() {
         return Ok(());
     }
-    let rows = claims.iter().map(ClaimRow::of).collect::<Result<Vec<_>, _>>()?;
-    tx.copy_in(COPY, &COPY_TYPES, |mut copy| async move {
-        for row in rows {
-            row.write(&mut copy).await?;
-        }
-        Ok(copy)
-    })
-    .await?;
+    let mut rows = CopyRows::of(&COPY_TYPES, claims.len());
+    for claim in claims {
+        push_claim(&mut rows, claim)?;
+    }
+    tx.copy_in(COPY, rows).await?;
     copy_items(tx, claims.iter().map(|claim| (claim.id, claim.items.as_slice()))).await
 }
 
 /// Adds the items of one claim that has none.
 pub(super) async fn insert_items(tx: &Transaction, claim: ClaimId, items: &[Item]) -> Result<(), Error> {
-    copy_items(tx, [(claim, items)]).await
+    copy_items(tx, std::iter::once((claim, items))).await
 }
 
 async fn copy_items(
     tx: &Transaction,
-    claims: impl IntoIterator<Item = (ClaimId, &[Item])>,
+    claims: impl ExactSizeIterator<Item = (ClaimId, &[Item])>,
 ) -> Result<(), Error> {
     let placed = |(claim, items)| (1_i32..).zip(items).map(move |(place, item)| (claim, place, item));
-    let rows = claims.into_iter().flat_map(placed);
-    let rows = rows.map(|(claim, place, item)| ItemRow::of(claim, place, item));
-    let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    tx.copy_in(COPY_ITEMS, &COPY_ITEMS_TYPES, |mut copy| async move {
-        for row in rows {
-            row.write(&mut copy).await?;
-        }
-        Ok(copy)
-    })
-    .await?;
+    let mut rows = CopyRows::of(&COPY_ITEMS_TYPES, claims.len());
+    for (claim, place, item) in claims.flat_map(placed) {
+        push_item(&mut rows, claim, place, item)?;
+    }
+    tx.copy_in(COPY_ITEMS, rows).await?;
     Ok(())
 }
 

@@ -99,6 +99,15 @@ pub enum Error {
         #[source]
         source: tokio_postgres::Error,
     },
+    /// A value to be copied does not fit its column.
+    #[error("failed to write column {column} of a row")]
+    Row {
+        /// The place of the column.
+        column: usize,
+        /// Why.
+        #[source]
+        source: Box<dyn StdError + Send + Sync>,
+    },
     /// A setting makes no sense.
     #[error("invalid postgres settings: {message}")]
     Config {
@@ -145,6 +154,7 @@ impl ServiceError for Error {
             | Self::Query { .. }
             | Self::RowCount { .. }
             | Self::Column { .. }
+            | Self::Row { .. }
             | Self::Config { .. }
             | Self::Url
             | Self::Schema { .. } => Kind::Internal,

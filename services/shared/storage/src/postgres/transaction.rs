@@ -1,17 +1,15 @@
 //! One attempt at a transaction: begin, work, commit, and what each way of failing means.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future;
+use futures_util::{SinkExt as _, future};
 use onsale_kit::deadline::Deadline;
 use tokio_postgres::Row;
-use tokio_postgres::binary_copy::BinaryCopyInWriter;
-use tokio_postgres::types::Type;
 
 use super::connection::Connection;
+use super::copy::CopyRows;
 use super::error::{self, Error};
 use super::{Parameters, Postgres, PostgresConfig};
 
@@ -46,16 +44,6 @@ struct Inner {
 
 type AfterCommit = Box<dyn FnOnce() + Send>;
 
-/// A binary `COPY` under way.
-pub struct CopyIn(Pin<Box<BinaryCopyInWriter>>);
-
-impl CopyIn {
-    /// Adds a row.
-    pub async fn write(&mut self, row: Parameters<'_>) -> Result<(), tokio_postgres::Error> {
-        self.0.as_mut().write(row).await
-    }
-}
-
 /// A failed attempt.
 pub(super) struct Failure<E> {
     pub(super) error: E,
@@ -87,23 +75,18 @@ impl Transaction {
         self.note(self.open()?.execute(self.0.label, sql, parameters).await)
     }
 
-    /// Runs a `COPY … FROM STDIN (FORMAT binary)`: `write` writes the rows, whose columns have `types`, and gives the
-    /// writer back. The answer is how many rows arrived.
-    pub async fn copy_in<F>(
-        &self,
-        sql: &'static str,
-        types: &[Type],
-        write: impl FnOnce(CopyIn) -> F,
-    ) -> Result<u64, Error>
-    where
-        F: Future<Output = Result<CopyIn, tokio_postgres::Error>>,
-    {
+    /// Runs a `COPY … FROM STDIN (FORMAT binary)` of `rows`. The answer is how many arrived.
+    pub async fn copy_in(&self, sql: &'static str, rows: CopyRows<'_>) -> Result<u64, Error> {
         let connection = self.open()?;
         let client = connection.client(self.0.label)?;
         let copy = async {
             let statement = client.prepare_cached(sql).await?;
-            let writer = Box::pin(BinaryCopyInWriter::new(client.copy_in(&statement).await?, types));
-            write(CopyIn(writer)).await?.0.as_mut().finish().await
+            let mut sink = Box::pin(client.copy_in(&statement).await?);
+            for message in rows.into_messages() {
+                // Not flushed: the last one goes out together with the end.
+                sink.feed(message).await?;
+            }
+            sink.as_mut().finish().await
         };
         self.note(connection.run(self.0.label, copy).await)
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use onsale_kit::deadline::Deadline;
-use onsale_storage::postgres::{Error, Isolation, Postgres, PostgresConfig, Transaction, column};
+use onsale_storage::postgres::{CopyRows, Error, Isolation, Postgres, PostgresConfig, Transaction, column};
 use onsale_testkit::stack::TestDatabase;
 use onsale_testkit::wait_until;
 use tokio::sync::Barrier;
@@ -390,25 +390,38 @@ async fn a_caller_waits_for_a_connection_no_longer_than_allowed() {
 #[tokio::test]
 async fn rows_arrive_by_copy_or_not_at_all() {
     use tokio_postgres::types::Type;
+    const TYPES: [Type; 2] = [Type::INT4, Type::INT8];
     let (_database, postgres) = account().await;
     let sql = "COPY account (id, amount) FROM STDIN (FORMAT binary)";
     let copy = async |ids: std::ops::Range<i32>| {
         let ids = &ids;
         postgres
             .transaction("copy", |tx| async move {
-                tx.copy_in(sql, &[Type::INT4, Type::INT8], |mut writer| async move {
-                    for id in ids.clone() {
-                        writer.write(&[&id, &7_i64]).await?;
-                    }
-                    Ok(writer)
-                })
-                .await
+                let mut rows = CopyRows::of(&TYPES, ids.len());
+                for id in ids.clone() {
+                    rows.push(&[&id, &7_i64])?;
+                }
+                tx.copy_in(sql, rows).await
             })
             .await
     };
     assert_eq!(copy(10..110).await.unwrap(), 100);
     let outcome = copy(100..200).await;
     assert_eq!(outcome.unwrap_err().conflict(), Some("one_account"));
-    let row = postgres.query_one("count", "SELECT count(*) AS count FROM account", &[]).await.unwrap();
-    assert_eq!(column::<i64>(&row, "count").unwrap(), 102);
+    // More than one message holds.
+    assert_eq!(copy(1_000..21_000).await.unwrap(), 20_000);
+    assert_eq!(copy(0..0).await.unwrap(), 0);
+    let sum = "SELECT count(*) AS count, sum(amount)::bigint AS sum FROM account";
+    let row = postgres.query_one("count", sum, &[]).await.unwrap();
+    assert_eq!(column::<i64>(&row, "count").unwrap(), 20_102);
+    assert_eq!(column::<i64>(&row, "sum").unwrap(), 20_100 * 7 + 200);
+}
+
+#[test]
+fn a_row_to_be_copied_has_what_its_columns_can_keep() {
+    use tokio_postgres::types::Type;
+    let mut rows = CopyRows::of(&[Type::INT4, Type::TEXT], 1);
+    rows.push(&[&1_i32, &None::<String>]).unwrap();
+    assert!(matches!(rows.push(&[&1_i32, &2_i32]), Err(Error::Row { column: 1, .. })));
+    assert!(matches!(rows.push(&[&1_i32]), Err(Error::Row { column: 1, .. })));
 }

@@ -1,0 +1,68 @@
+//! The rows of a `COPY … FROM STDIN (FORMAT binary)`, made in memory. The driver's own writer hands them over four kilobytes at a
+//! time, and for each both Postgres and the driver are woken; gathered, those of a batch go out in one write.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use tokio_postgres::types::{IsNull, Type};
+
+use super::{Error, Parameters};
+
+/// How the format begins: its signature, no flags, no extension.
+const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+/// What stands where a row would begin, after the last one.
+const END: i16 = -1;
+/// What stands for the length of a null.
+const NULL: i32 = -1;
+/// The length of a row of which nothing else is known.
+const ROW_BYTES: usize = 64;
+/// The longest message; each side keeps one in memory.
+const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+
+/// Rows to be copied.
+#[derive(Debug)]
+pub struct CopyRows<'a> {
+    types: &'a [Type],
+    buffer: BytesMut,
+}
+
+impl<'a> CopyRows<'a> {
+    /// None yet, of columns of these types; there will be about `count`.
+    #[must_use]
+    pub fn of(types: &'a [Type], count: usize) -> Self {
+        let mut buffer = BytesMut::with_capacity(count.saturating_mul(ROW_BYTES));
+        buffer.put_slice(HEADER);
+        Self { types, buffer }
+    }
+
+    /// Adds one, with a value for each column. Should it fail, the rows are of no use any more.
+    pub fn push(&mut self, row: Parameters<'_>) -> Result<(), Error> {
+        if row.len() != self.types.len() {
+            let source = format!("{} values for {} columns", row.len(), self.types.len());
+            return Err(Error::Row { column: row.len(), source: source.into() });
+        }
+        let columns = i16::try_from(row.len())
+            .map_err(|source| Error::Row { column: row.len(), source: source.into() })?;
+        self.buffer.put_i16(columns);
+        for (column, (value, of)) in row.iter().zip(self.types).enumerate() {
+            let failed = |source| Error::Row { column, source };
+            let start = self.buffer.len();
+            self.buffer.put_i32(NULL);
+            if let IsNull::No = value.to_sql_checked(of, &mut self.buffer).map_err(failed)? {
+                let place = self.buffer.get_mut(start..).unwrap_or_default();
+                let (length, value) = place.split_at_mut(size_of::<i32>());
+                let bytes = i32::try_from(value.len()).map_err(|source| failed(source.into()))?;
+                length.copy_from_slice(&bytes.to_be_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// As they are sent, message by message.
+    pub(super) fn into_messages(mut self) -> impl Iterator<Item = Bytes> {
+        self.buffer.put_i16(END);
+        let mut rest = self.buffer.freeze();
+        std::iter::from_fn(move || {
+            let message = rest.split_to(rest.len().min(MESSAGE_BYTES_MAX));
+            (!message.is_empty()).then_some(message)
+        })
+    }
+}
