@@ -182,9 +182,6 @@ impl App {
             self.abandon_hold(hold).await;
             return Err(Error::Contended { what: "the hold" });
         };
-        if reservation.event.id != command.event {
-            return Err(clients::Error::answer(inventory::NAME, "event_id").into());
-        }
         Ok(reservation)
     }
 

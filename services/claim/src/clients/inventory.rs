@@ -159,6 +159,9 @@ impl Inventory {
         let summary = match answer.event.take() {
             Some(told) => {
                 let summary = Arc::new(convert::event(told)?);
+                if summary.id != event {
+                    return Err("event_id");
+                }
                 self.events.put(
                     event,
                     KnownEvent { revision: answer.event_revision, summary: Arc::clone(&summary) },

@@ -58,10 +58,13 @@ async fn an_event_that_inventory_told_of_once_is_named_by_every_claim_until_it_c
     // An event that was not told of cannot be sold: no claim is made up.
     world.inventory.tell(|state| (state.is_terse, state.event_revision) = (true, 2));
     assert_eq!(claim().await.unwrap_err().code(), Code::Internal);
-    world.inventory.tell(|state| state.is_terse = false);
+    // Nor is one that is told in its place, then or later.
+    world.inventory.tell(|state| (state.is_terse, state.is_confused) = (false, true));
+    assert_eq!(claim().await.unwrap_err().code(), Code::Internal);
+    world.inventory.tell(|state| state.is_confused = false);
     assert_eq!(name().await, "Replay");
-    assert_eq!(told(), 3);
-    wait_until("the hold of the claim that was not made is given back", SOON, || async {
+    assert_eq!(told(), 4);
+    wait_until("the holds of the claims that were not made are given back", SOON, || async {
         world.inventory.units_in(HoldState::Held) == 6
     })
     .await;

@@ -14,7 +14,7 @@ use onsale_proto::{
     r#type::v1::{EventSummary, LineItem, Money, Seat, Unit, UnitSelection},
 };
 use onsale_testkit::wait_until;
-use onsale_types::Timestamp;
+use onsale_types::{EventId, Timestamp};
 use tonic::{Code, Request, Response, Status};
 
 use crate::world::{SOON, refusal, to_pb};
@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(crate) is_slow: bool,
     /// Never says anything of the event while this is set.
     pub(crate) is_terse: bool,
+    /// Speaks of another event while this is set.
+    pub(crate) is_confused: bool,
     /// What the event is called, if not as ever, and how often that was changed.
     pub(crate) event_name: Option<String>,
     pub(crate) event_revision: u64,
@@ -132,7 +134,7 @@ impl FakeInventory {
         }
         let hold = state.reserve(&request)?;
         let event = EventSummary {
-            event_id: request.event_id,
+            event_id: if state.is_confused { EventId::generate().to_string() } else { request.event_id },
             name: state.event_name.clone().unwrap_or_else(|| "Final".to_owned()),
             venue_name: "Arena".to_owned(),
             venue_address: String::new(),
