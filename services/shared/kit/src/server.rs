@@ -39,6 +39,7 @@ mod entrance;
 mod gate;
 pub(crate) mod grpc_timeout;
 mod limits;
+mod lingering;
 pub(crate) mod metrics;
 mod refusal;
 mod reply_body;

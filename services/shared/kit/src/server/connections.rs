@@ -22,6 +22,7 @@ use super::{
     ReplyBody, RequestBody,
     gate::Gate,
     limits::{Place, Places},
+    lingering::Lingering,
     refusal::spread,
 };
 use crate::{config::ServerConfig, gathering::Gathering};
@@ -156,8 +157,8 @@ impl Connection {
             return;
         }
         let service = Calls { gate: Arc::clone(&self.gate), ending: self.ending.clone() };
-        let served =
-            http2_builder(&self.config).serve_connection(TokioIo::new(Gathering::new(stream)), service);
+        let io = TokioIo::new(Gathering::new(Lingering::new(stream)));
+        let served = http2_builder(&self.config).serve_connection(io, service);
         let mut served = std::pin::pin!(served);
         let mut old = std::pin::pin!(tokio::time::sleep(jittered(self.config.connection_age_max)));
         let ended = tokio::select! {
