@@ -1,8 +1,7 @@
 //! Inventory: reserving, committing and releasing holds. Every call may be made any number of times.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -15,6 +14,7 @@ use onsale_proto::{
     r#type::v1::ErrorReason as CommonReason,
 };
 use onsale_types::{CustomerId, EventId, HoldId, RequestId};
+use quick_cache::sync::Cache;
 
 use super::Error;
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 /// What it is called.
 pub const NAME: &str = "inventory";
 
-/// So many events are remembered. Beyond it all are forgotten, and told again.
+/// About so many events are remembered. Those that are forgotten are told again.
 const EVENTS_MAX: usize = 1_000;
 
 /// What Claim passes on of what Inventory says.
@@ -95,7 +95,8 @@ pub enum Release {
 #[derive(Clone, Debug)]
 pub struct Inventory {
     client: InventoryInternalServiceClient<Channel>,
-    events: Arc<KnownEvents>,
+    /// What it told of events, so that it need not tell them with every hold.
+    events: Arc<Cache<EventId, KnownEvent>>,
 }
 
 /// What Inventory told of an event.
@@ -105,34 +106,17 @@ struct KnownEvent {
     summary: Arc<EventSummary>,
 }
 
-/// The events that Inventory told of, so that it need not tell them with every hold.
-#[derive(Debug, Default)]
-struct KnownEvents(Mutex<HashMap<EventId, KnownEvent>>);
-
-impl KnownEvents {
-    fn get(&self, event: EventId) -> Option<KnownEvent> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&event).cloned()
-    }
-
-    fn put(&self, event: EventId, known: KnownEvent) {
-        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if events.len() >= EVENTS_MAX {
-            events.clear();
-        }
-        events.insert(event, known);
-    }
-}
-
 impl Inventory {
     /// Calls over `channel`.
     #[must_use]
     pub fn new(channel: Channel) -> Self {
-        Self { client: InventoryInternalServiceClient::new(channel), events: Arc::default() }
+        let client = InventoryInternalServiceClient::new(channel);
+        Self { client, events: Arc::new(Cache::new(EVENTS_MAX)) }
     }
 
     /// Sets units aside, all or none. None: the hold was made and given back before.
     pub async fn reserve(&self, reserve: &Reserve<'_>) -> Result<Option<Reservation>, Error> {
-        let known = self.events.get(reserve.event);
+        let known = self.events.get(&reserve.event);
         let request = ReserveUnitsRequest {
             request_id: step(reserve.hold, "reserve"),
             hold_id: reserve.hold.to_string(),
@@ -162,10 +146,8 @@ impl Inventory {
                 if summary.id != event {
                     return Err("event_id");
                 }
-                self.events.put(
-                    event,
-                    KnownEvent { revision: answer.event_revision, summary: Arc::clone(&summary) },
-                );
+                let known = KnownEvent { revision: answer.event_revision, summary: Arc::clone(&summary) };
+                self.events.insert(event, known);
                 summary
             }
             None => known.filter(|known| known.revision == answer.event_revision).ok_or("event")?.summary,

@@ -102,7 +102,7 @@ async fn slots_move_and_masters_hand_over_without_loss() {
     assert_eq!(get(&cluster, "{k}").await, None);
 }
 
-/// The command lines that name `port`, as a whole word and not as a part of another number or of a path.
+/// The command lines that name `port` as a word of its own. Not the numbers of processes: one may be the same.
 fn processes_of(port: &str) -> Vec<String> {
     let listing = Command::new("ps").args(["-eo", "args"]).output().unwrap();
     let text = String::from_utf8_lossy(&listing.stdout).into_owned();
