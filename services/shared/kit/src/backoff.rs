@@ -4,7 +4,7 @@
 //! `max`. Callers that failed together come back spread over the whole span instead of in step, which is what lets an
 //! overloaded neighbour recover. It must never decide *whether* an attempt may be repeated: the caller knows that.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, ops::RangeInclusive, time::Duration};
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use serde::Deserialize;
@@ -94,6 +94,16 @@ impl Backoff {
         self.ceiling = self.config.initial.min(self.config.max);
         self.waits_left = self.config.attempts_max.saturating_sub(1);
     }
+}
+
+/// Returns a random share of `span` between the two ends of `percent`, so that processes that started together do not
+/// work in step. `100..=110` is at least the span and at most a tenth more.
+#[must_use]
+pub fn jittered(span: Duration, percent: RangeInclusive<u32>) -> Duration {
+    let share =
+        |percent: u32| u64::try_from((span.saturating_mul(percent) / 100).as_micros()).unwrap_or(u64::MAX);
+    let (low, high) = (share(*percent.start()), share(*percent.end()));
+    Duration::from_micros(rand::rng().random_range(low..=high.max(low)))
 }
 
 /// What a failure says about another attempt.
@@ -203,6 +213,16 @@ mod tests {
         assert_eq!(CONFIG.total_max(), Duration::from_millis(10 + 20 + 40 + 80));
         let endless = BackoffConfig { attempts_max: u32::MAX, ..CONFIG };
         assert!(endless.total_max() > Duration::from_secs(1_000_000));
+    }
+
+    #[test]
+    fn jitter_covers_its_range_and_stays_inside() {
+        let span = Duration::from_secs(10);
+        let drawn: Vec<_> = (0..1_000).map(|_| jittered(span, 75..=125)).collect();
+        assert!(drawn.iter().all(|it| (span * 3 / 4..=span * 5 / 4).contains(it)));
+        assert!(drawn.iter().any(|it| *it < span * 8 / 10) && drawn.iter().any(|it| *it > span * 12 / 10));
+        assert_eq!(jittered(Duration::ZERO, 100..=110), Duration::ZERO);
+        assert!(jittered(Duration::MAX, 90..=100) > Duration::from_secs(1_000_000));
     }
 
     #[test]

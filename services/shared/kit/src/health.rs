@@ -4,19 +4,18 @@
 //! and a store that hangs cannot make a probe hang.
 
 use std::{
-    collections::BTreeMap,
-    fmt,
-    future::Future,
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    collections::BTreeMap, convert::Infallible, fmt, future::Future, panic::AssertUnwindSafe, pin::Pin,
+    sync::Arc, time::Duration,
 };
 
 use futures_util::FutureExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
-use crate::tasks::{Tasks, panic_text};
+use crate::{
+    tasks::{Tasks, panic_text},
+    worker::Worker,
+};
 
 /// Time between two rounds of checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -120,19 +119,20 @@ impl Readiness {
         });
     }
 
-    /// Repeats the checks until shutdown.
+    /// Repeats the checks every second until shutdown.
     pub(crate) fn watch(&self, tasks: &Tasks) {
         let readiness = self.clone();
-        let shutdown = tasks.token();
-        tasks.spawn("readiness", async move {
-            while shutdown.run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL)).await.is_some() {
+        Worker::every("readiness", CHECK_INTERVAL).start(tasks, move || {
+            let readiness = readiness.clone();
+            async move {
                 readiness.run_checks().await;
+                Ok::<_, Infallible>(())
             }
         });
     }
 
-    fn checks(&self) -> std::sync::MutexGuard<'_, Vec<(&'static str, Check)>> {
-        self.shared.checks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn checks(&self) -> MutexGuard<'_, Vec<(&'static str, Check)>> {
+        self.shared.checks.lock()
     }
 }
 

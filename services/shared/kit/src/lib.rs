@@ -4,6 +4,7 @@
 pub mod auth;
 pub mod backoff;
 pub mod batcher;
+pub mod breaker;
 pub mod client;
 pub mod config;
 pub mod contract;
@@ -14,6 +15,7 @@ pub mod server;
 pub mod tasks;
 pub mod telemetry;
 pub mod tls;
+pub mod worker;
 
 mod allocator;
 mod gathering;

@@ -5,6 +5,7 @@
 //! on port 0, and meet the same code.
 
 use std::{
+    convert::Infallible,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -31,6 +32,7 @@ use crate::{
     contract::{Contract, ContractError},
     health::Readiness,
     tasks::Tasks,
+    worker::Worker,
 };
 
 mod admin;
@@ -222,10 +224,11 @@ impl Chassis {
             gate: Arc::clone(&gate),
             connections: connections.open(),
             readiness: self.readiness.clone(),
+            tasks: self.tasks.clone(),
             recorder: Arc::clone(&recorder),
         };
         let admin = admin::serve(admin_listener, admin);
-        upkeep(recorder, &self.tasks);
+        start_metrics_upkeep(recorder, &self.tasks);
         tracing::info!(service = self.service, %address, %admin_address, "serving");
         Ok(RunningServer {
             address,
@@ -338,13 +341,10 @@ fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAd
     listener.local_addr().map_err(|source| StartError::Listen { address, source })
 }
 
-/// Folds the samples of histograms into their buckets, so that they do not pile up between two scrapes.
-fn upkeep(recorder: Arc<PrometheusHandle>, tasks: &Tasks) {
-    let shutdown = tasks.token();
-    tasks.spawn("metrics-upkeep", async move {
-        let interval = Duration::from_secs(5);
-        while shutdown.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
-            recorder.run_upkeep();
-        }
+/// Folds the samples of histograms into their buckets every 5 s, so that they do not pile up between two scrapes.
+fn start_metrics_upkeep(recorder: Arc<PrometheusHandle>, tasks: &Tasks) {
+    Worker::every("metrics-upkeep", Duration::from_secs(5)).start(tasks, move || {
+        recorder.run_upkeep();
+        std::future::ready(Ok::<_, Infallible>(()))
     });
 }

@@ -8,12 +8,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use futures_util::FutureExt;
-use tokio::task::AbortHandle;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::{task::AbortHandle, time::Instant};
 use tokio_util::{
     sync::{CancellationToken, WaitForCancellationFuture},
     task::TaskTracker,
@@ -31,6 +32,15 @@ struct Set {
     /// Cancelled once, at the begin of shutdown; tasks end their loops on it.
     shutdown: CancellationToken,
     running: Mutex<Running>,
+    /// The progress of each background worker, by name, while it runs.
+    workers: Mutex<BTreeMap<&'static str, Weak<WorkerProgress>>>,
+}
+
+/// The last success of the workers of one name, and with it one value of `worker_last_success_age_seconds`.
+#[derive(Debug)]
+pub(crate) struct WorkerProgress {
+    age: metrics::Gauge,
+    last_success: Mutex<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -103,6 +113,25 @@ impl Tasks {
         names.into_iter().collect()
     }
 
+    /// The progress that all workers called `name` share. Its age counts from the start of the first one.
+    pub(crate) fn worker_progress(&self, name: &'static str) -> Arc<WorkerProgress> {
+        let mut workers = self.set.workers.lock();
+        let running = workers.get(name).and_then(Weak::upgrade);
+        running.unwrap_or_else(|| {
+            let started = Arc::new(WorkerProgress::new(name));
+            workers.insert(name, Arc::downgrade(&started));
+            started
+        })
+    }
+
+    /// Updates the gauges that grow with time; to be called before the metrics are read.
+    pub(crate) fn report_worker_ages(&self) {
+        let workers: Vec<_> = self.set.workers.lock().values().filter_map(Weak::upgrade).collect();
+        for worker in workers {
+            worker.report();
+        }
+    }
+
     /// Asks every task to end and waits for them, at most `bound`. The tasks still running then are aborted, and their
     /// names are the answer: an empty one means that all ended by themselves.
     pub async fn shutdown(&self, bound: Duration) -> Vec<&'static str> {
@@ -132,8 +161,35 @@ impl Set {
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
-        // Nothing panics while holding it; and a list of names is worth reading even if something did.
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
+    }
+}
+
+impl WorkerProgress {
+    fn new(name: &'static str) -> Self {
+        metrics::describe_gauge!(
+            "worker_last_success_age_seconds",
+            metrics::Unit::Seconds,
+            "Time since a round of a background worker last succeeded, or since its start. A process that does not lead \
+             runs no rounds of a leader's workers: take the minimum over processes."
+        );
+        let age = metrics::gauge!("worker_last_success_age_seconds", "worker" => name);
+        Self { age, last_success: Mutex::new(Instant::now()) }
+    }
+
+    pub(crate) fn succeeded(&self) {
+        *self.last_success.lock() = Instant::now();
+    }
+
+    fn report(&self) {
+        self.age.set(self.last_success.lock().elapsed().as_secs_f64());
+    }
+}
+
+impl Drop for WorkerProgress {
+    /// A worker that ended must not look like one that is stuck.
+    fn drop(&mut self) {
+        self.age.set(0.0);
     }
 }
 

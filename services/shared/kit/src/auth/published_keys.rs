@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{KeyError, KeyFetchConfig, KeySet};
 use crate::{
-    backoff::{Backoff, BackoffConfig},
+    backoff::{Backoff, BackoffConfig, jittered},
     error::Chain,
 };
 
@@ -83,7 +83,8 @@ impl PublishedKeys {
         matches!(attempted, Ok(Ok(())))
     }
 
-    /// Fetches until `shutdown`; `changed` is called whenever the keys are other ones.
+    /// Fetches until `shutdown`; `changed` is called whenever the keys are other ones. Not a `Worker`: a failed fetch is
+    /// repeated sooner than a good one, and hints are limited to one per `interval_min`.
     pub(super) async fn follow(self: Arc<Self>, shutdown: CancellationToken, changed: impl Fn()) {
         let mut client = None;
         let mut failures = Backoff::new(self.failures());
@@ -96,7 +97,7 @@ impl PublishedKeys {
                     if self.take(keys) {
                         changed();
                     }
-                    jittered(self.config.interval)
+                    jittered(self.config.interval, 90..=100)
                 }
                 Err(error) => {
                     tracing::warn!(
@@ -196,12 +197,6 @@ impl fmt::Debug for PublishedKeys {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("PublishedKeys").field("url", &self.url).finish_non_exhaustive()
     }
-}
-
-/// Up to a tenth less, so that instances started together do not ask together.
-fn jittered(interval: Duration) -> Duration {
-    let thousandths = rand::random_range(900..=1_000_u32);
-    interval.saturating_mul(thousandths) / 1_000
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! The tokens this service shows to its neighbours: short-lived, so a leaked one is soon worthless.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use onsale_types::{Clock, Timestamp};
+use parking_lot::Mutex;
 
 use super::{
     MeshConfig, jwt,
@@ -51,7 +49,7 @@ impl ServiceTokens {
     /// The value of the `authorization` header for a call to a neighbour.
     pub fn bearer(&self) -> HeaderValue {
         let now = self.clock.now();
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest.lock();
         match newest.as_ref() {
             // A clock that was set back makes a new one too: the old one would not be valid yet.
             Some(token) if (token.minted..token.stale).contains(&now) => token.bearer.clone(),

@@ -4,7 +4,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -12,6 +12,7 @@ use std::{
 
 use hyper::{client::conn::http2, rt::Executor};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     net::TcpStream,
     time::{Instant, timeout},
@@ -27,15 +28,17 @@ pub(super) type Sender = http2::SendRequest<Body>;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an address is left alone after it could not be reached; doubles with each failure in a row.
+/// Pause before an address that could not be reached is tried again; it doubles with each failure in a row. Not a `Breaker`:
+/// the pause grows, and the balancer shortens it while every address is down.
 const DOWN_FIRST: Duration = Duration::from_millis(250);
 const DOWN_MAX: Duration = Duration::from_secs(10);
 
 /// With every address down there is nothing to lose; but even then no address is tried more often than this.
 const DOWN_MIN: Duration = Duration::from_millis(50);
 
-/// How long an address that answered UNAVAILABLE gets no calls while there are others.
-const REST: Duration = Duration::from_secs(1);
+/// Outlier ejection: time for which an address that answered UNAVAILABLE gets no calls while there are others. Not a
+/// `Breaker`: with no other address, calls still go to it.
+const EJECTION: Duration = Duration::from_secs(1);
 
 /// An address could not be reached.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +63,7 @@ struct Condition {
     connection: Connection,
     /// Failures to connect since the last success.
     failures: u32,
-    rest_end: Option<Instant>,
+    ejection_end: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -77,8 +80,8 @@ enum Connection {
 
 /// What an address has to offer at the moment.
 pub(super) enum Offer {
-    /// A connection; `is_rested` is false while calls should rather go elsewhere.
-    Open { sender: Sender, is_rested: bool },
+    /// A connection; `is_preferred` is false while the address is ejected: other addresses come first.
+    Open { sender: Sender, is_preferred: bool },
     /// A connection could be opened.
     Idle,
     /// One is being opened.
@@ -99,7 +102,7 @@ impl Drop for InFlight {
 
 impl Backend {
     pub(super) fn new(address: SocketAddr) -> Self {
-        let condition = Condition { connection: Connection::Idle, failures: 0, rest_end: None };
+        let condition = Condition { connection: Connection::Idle, failures: 0, ejection_end: None };
         Self { address, calls: AtomicUsize::new(0), condition: Mutex::new(condition) }
     }
 
@@ -123,7 +126,7 @@ impl Backend {
         match &condition.connection {
             Connection::Open(sender) if !sender.is_closed() => Offer::Open {
                 sender: sender.clone(),
-                is_rested: condition.rest_end.is_none_or(|end| end <= now),
+                is_preferred: condition.ejection_end.is_none_or(|end| end <= now),
             },
             // Closed by the far side, e.g. because it was old: open another.
             Connection::Open(_) | Connection::Idle => Offer::Idle,
@@ -173,14 +176,13 @@ impl Backend {
         }
     }
 
-    /// Sends calls elsewhere for a while, if there is an elsewhere.
-    pub(super) fn rest(&self) {
-        self.lock().rest_end = Instant::now().checked_add(REST);
+    /// Prefers other addresses for the next second.
+    pub(super) fn eject(&self) {
+        self.lock().ejection_end = Instant::now().checked_add(EJECTION);
     }
 
     fn lock(&self) -> MutexGuard<'_, Condition> {
-        // Nothing panics while holding it.
-        self.condition.lock().unwrap_or_else(PoisonError::into_inner)
+        self.condition.lock()
     }
 }
 

@@ -8,12 +8,13 @@ use std::{
     collections::HashMap,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rand::RngExt;
 use tokio::{
     sync::{Notify, watch},
@@ -160,7 +161,7 @@ impl Balancer {
     pub(super) fn has_other(&self, address: SocketAddr) -> bool {
         let Known::Backends(backends) = self.lock().clone() else { return false };
         let now = Instant::now();
-        let is_fit = |offer: Offer| matches!(offer, Offer::Open { is_rested: true, .. });
+        let is_fit = |offer: Offer| matches!(offer, Offer::Open { is_preferred: true, .. });
         backends.iter().any(|backend| backend.address() != address && is_fit(backend.offer(now, false)))
     }
 
@@ -199,7 +200,7 @@ impl Balancer {
         let mut best: Option<(&Arc<Backend>, Sender)> = None;
         for backend in pair {
             match backend.offer(now, false) {
-                Offer::Open { sender, is_rested: true } if avoid != Some(backend.address()) => {
+                Offer::Open { sender, is_preferred: true } if avoid != Some(backend.address()) => {
                     let is_better = best.as_ref().is_none_or(|(best, _)| backend.calls() < best.calls());
                     if is_better {
                         best = Some((backend, sender));
@@ -220,8 +221,8 @@ impl Balancer {
         let mut is_connecting = false;
         for backend in backends {
             match backend.offer(now, is_last_hope) {
-                Offer::Open { sender, is_rested } => {
-                    let is_unfit = !is_rested || avoid == Some(backend.address());
+                Offer::Open { sender, is_preferred } => {
+                    let is_unfit = !is_preferred || avoid == Some(backend.address());
                     let rank = (is_unfit, backend.calls());
                     if best.as_ref().is_none_or(|(unfit, calls, ..)| rank < (*unfit, *calls)) {
                         best = Some((rank.0, rank.1, backend, sender));
@@ -263,8 +264,8 @@ impl Balancer {
         });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.backends.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.backends.lock()
     }
 }
 

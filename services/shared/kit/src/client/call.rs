@@ -213,7 +213,7 @@ impl Shared {
                     if status.code() != Code::Unavailable {
                         return Ok(Answer { response, in_flight });
                     }
-                    backend.rest();
+                    backend.eject();
                     let pushback = answer::pushback(response.headers(), &status);
                     return Err(Failure { status, pushback, address });
                 }

@@ -2,10 +2,10 @@
 
 use std::{future::Future, io, net::SocketAddr, sync::Weak, time::Duration};
 
-use rand::RngExt;
 use tokio_util::sync::CancellationToken;
 
 use super::balance::Balancer;
+use crate::backoff::jittered;
 
 /// One lookup may take this long.
 const LOOKUP_TIME_MAX: Duration = Duration::from_secs(5);
@@ -54,7 +54,8 @@ impl Resolve for SystemResolver {
 }
 
 /// Keeps the balancer's addresses up to date until the process shuts down or the channel is gone. When lookups fail,
-/// the last known addresses stay: an outage of the name service must not become one of ours.
+/// the last known addresses stay: an outage of the name service must not become one of ours. Not a `Worker`: a failed
+/// lookup is repeated sooner than a good one.
 pub(super) async fn follow<R: Resolve>(
     balancer: Weak<Balancer>,
     resolver: R,
@@ -77,7 +78,7 @@ pub(super) async fn follow<R: Resolve>(
             Ok(Err(error)) => balancer.set_lookup_failed(&error.to_string()),
             Err(_elapsed) => balancer.set_lookup_failed("the lookup took too long"),
         };
-        let pause = if is_found { jittered(interval) } else { HURRY.min(interval) };
+        let pause = if is_found { jittered(interval, 75..=125) } else { HURRY.min(interval) };
         let trouble = balancer.trouble();
         // Not kept through the pause: the last clone of the channel must be able to end this.
         drop(balancer);
@@ -92,11 +93,4 @@ pub(super) async fn follow<R: Resolve>(
             () = hurry => {}
         }
     }
-}
-
-/// Between three and five quarters of `interval`, so that the pods of a service do not ask in step.
-fn jittered(interval: Duration) -> Duration {
-    let half_micros = u64::try_from(interval.as_micros() / 2).unwrap_or(u64::MAX);
-    let random = Duration::from_micros(rand::rng().random_range(0..=half_micros));
-    (interval / 4 * 3).saturating_add(random)
 }

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{gate::Gate, limits::Places};
-use crate::health::Readiness;
+use crate::{health::Readiness, tasks::Tasks};
 
 /// Scrapers and probes are few.
 const CONNECTIONS_MAX: usize = 64;
@@ -28,6 +28,7 @@ pub(super) struct Admin {
     pub(super) gate: Arc<Gate>,
     pub(super) connections: Arc<Places>,
     pub(super) readiness: Readiness,
+    pub(super) tasks: Tasks,
     pub(super) recorder: Arc<PrometheusHandle>,
 }
 
@@ -92,6 +93,7 @@ impl Admin {
         metrics.in_flight.set(gauge(requests));
         metrics.streams.set(gauge(streams));
         metrics.connections.set(gauge(self.connections.taken()));
+        self.tasks.report_worker_ages();
         self.recorder.render()
     }
 

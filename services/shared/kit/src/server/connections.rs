@@ -6,6 +6,7 @@
 use std::{
     convert::Infallible,
     future::Future,
+    ops::RangeInclusive,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -23,9 +24,8 @@ use super::{
     gate::Gate,
     limits::{Place, Places},
     lingering::Lingering,
-    refusal::spread,
 };
-use crate::{config::ServerConfig, gathering::Gathering};
+use crate::{backoff::jittered, config::ServerConfig, gathering::Gathering};
 
 /// After a failed accept (out of file descriptors, most likely) wait a little: it would fail again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -35,6 +35,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// When an old connection's streams have been ended, it may take this long to finish.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Connections that were opened together must not end together.
+const CONNECTION_AGE_PERCENT: RangeInclusive<u32> = 90..=110;
 
 /// The connections of a running server.
 pub(super) struct Connections {
@@ -160,7 +163,10 @@ impl Connection {
         let io = TokioIo::new(Gathering::new(Lingering::new(stream)));
         let served = http2_builder(&self.config).serve_connection(io, service);
         let mut served = std::pin::pin!(served);
-        let mut old = std::pin::pin!(tokio::time::sleep(jittered(self.config.connection_age_max)));
+        let mut old = std::pin::pin!(tokio::time::sleep(jittered(
+            self.config.connection_age_max,
+            CONNECTION_AGE_PERCENT
+        )));
         let ended = tokio::select! {
             ended = &mut served => Some(ended),
             () = self.cut.cancelled() => return,
@@ -209,11 +215,6 @@ fn http2_builder(config: &ServerConfig) -> http2::Builder<TokioExecutor> {
         .keep_alive_interval(config.keepalive_interval)
         .keep_alive_timeout(config.keepalive_timeout);
     builder
-}
-
-/// A tenth more or less, so that connections opened together do not end together.
-fn jittered(age: Duration) -> Duration {
-    age.saturating_mul(9) / 10 + spread(age / 5)
 }
 
 fn log_end(ended: hyper::Result<()>) {

@@ -4,6 +4,7 @@
 
 use std::{collections::HashMap, sync::atomic::AtomicBool};
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use tokio::task::JoinSet;
 
@@ -148,13 +149,13 @@ struct InWork(Arc<Mutex<Record>>);
 
 impl Drop for InWork {
     fn drop(&mut self) {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).in_work -= 1;
+        self.0.lock().in_work -= 1;
     }
 }
 
 impl Moody {
     fn begin(&self, items: &[usize]) -> (usize, Mood, Duration, InWork) {
-        let mut record = self.record.lock().unwrap();
+        let mut record = self.record.lock();
         let number = record.calls.len();
         let (mood, work) = self.moods[number % self.moods.len()];
         record.calls.push(Call { items: items.to_vec(), mood });
@@ -168,7 +169,7 @@ impl Moody {
         if self.natures[item] == Nature::Bad {
             return Err(Fault::Bad(item));
         }
-        *self.record.lock().unwrap().effects.entry(item).or_default() += 1;
+        *self.record.lock().effects.entry(item).or_default() += 1;
         Ok(item)
     }
 }
@@ -251,7 +252,7 @@ async fn run(scenario: &Scenario) -> Ran {
     }
     drop(batcher);
     assert!(tasks.shutdown(LONGEST).await.is_empty(), "the workers end");
-    let record = std::mem::take(&mut *record.lock().unwrap());
+    let record = std::mem::take(&mut *record.lock());
     Ran { outcomes, record, aborted: aborted.load(Ordering::SeqCst) }
 }
 
