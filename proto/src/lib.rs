@@ -1,6 +1,7 @@
 //! The contract's only Rust face: generated messages, clients and servers, and the descriptors they came from.
 
 pub mod codec;
+pub mod convert;
 
 /// Everything the contracts declare, options included, as an encoded `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

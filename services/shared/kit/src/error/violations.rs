@@ -1,8 +1,12 @@
 //! Collects everything that is wrong with a request, so that a caller hears of it in one answer and not one by one.
 
-use std::fmt::Display;
+use std::{fmt::Display, str::FromStr, time::Duration};
 
-use onsale_proto::r#type::v1::ErrorReason;
+use onsale_proto::{
+    convert,
+    r#type::v1::{self as pb, ErrorReason},
+};
+use onsale_types::{Money, ParseIdError, Timestamp};
 use tonic::Status;
 
 use super::{Kind, Reason, ServiceError, to_status};
@@ -61,6 +65,50 @@ impl Violations {
     /// The value of a message field that must be set.
     pub fn require<T>(&mut self, field: impl Display, value: Option<T>) -> Option<T> {
         self.check(field, value.ok_or("is required"))
+    }
+
+    /// The time of a message field that must be set.
+    pub fn require_time(
+        &mut self,
+        field: impl Display,
+        time: Option<prost_types::Timestamp>,
+    ) -> Option<Timestamp> {
+        let time = self.require(&field, time)?;
+        self.check(field, convert::time_from_pb(time))
+    }
+
+    /// The time of a message field that may be unset; the outer `None` means that it is set to something unreadable.
+    pub fn optional_time(
+        &mut self,
+        field: impl Display,
+        time: Option<prost_types::Timestamp>,
+    ) -> Option<Option<Timestamp>> {
+        time.map_or(Some(None), |time| self.check(field, convert::time_from_pb(time)).map(Some))
+    }
+
+    /// The span of a message field that must be set.
+    pub fn require_duration(
+        &mut self,
+        field: impl Display,
+        span: Option<prost_types::Duration>,
+    ) -> Option<Duration> {
+        let span = self.require(&field, span)?;
+        self.check(field, convert::duration_from_pb(span))
+    }
+
+    /// The amount, of at least 0, of a message field that must be set.
+    pub fn require_money(&mut self, field: impl Display, money: Option<pb::Money>) -> Option<Money> {
+        let money = self.require(&field, money)?;
+        self.check(field, convert::money_from_pb(&money))
+    }
+
+    /// An id that may be unset, which is the empty text; the outer `None` means that it is malformed.
+    pub fn optional_id<T: FromStr<Err = ParseIdError>>(
+        &mut self,
+        field: impl Display,
+        text: &str,
+    ) -> Option<Option<T>> {
+        if text.is_empty() { Some(None) } else { self.check(field, text.parse()).map(Some) }
     }
 
     /// Notes a violation.
