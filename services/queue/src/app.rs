@@ -1,32 +1,19 @@
 //! The use cases of Queue, one file each: load, decide, save. What several of them share is here.
 
-pub mod admit;
-pub mod block;
-pub mod control;
-pub mod expire;
-pub mod fanout;
-pub mod finding;
-pub mod follow;
-pub mod follower;
-pub mod heal;
-pub mod join;
-pub mod lanes;
-pub mod learn;
-pub mod leave;
-pub mod milestones;
-pub mod neighbors;
-pub mod places;
-pub mod polls;
-pub mod seen;
-pub mod snapshot;
-pub mod standing;
-pub mod stats;
-pub mod tell;
-pub mod tokens;
-pub mod turns;
-pub mod viewers;
-pub mod watch;
-pub mod windowed;
+pub mod admit_customers;
+pub mod apply_inventory_update;
+pub mod block_customer;
+pub mod complete_turn;
+pub mod control_queue;
+pub mod expire_entries;
+pub mod get_position;
+pub mod get_queue_stats;
+pub mod join_queue;
+pub mod leave_queue;
+pub mod list_neighbors;
+pub mod push_milestones;
+pub mod slide_windows;
+pub mod watch_queue;
 
 use std::{
     future::Future,
@@ -43,19 +30,8 @@ use prost::Message;
 use tokio::sync::{Notify, Semaphore};
 
 use self::{
-    finding::{Finding, Wanted},
-    follow::Followers,
-    heal::Healing,
-    milestones::Looks,
-    places::Places,
-    polls::Polls,
-    seen::Seen,
-    snapshot::Snapshots,
-    stats::Statistics,
-    tell::{News, TELLING_MAX},
-    tokens::Tokens,
-    turns::Checking,
-    viewers::Viewers,
+    admit_customers as admit, complete_turn::Checking, get_position as standing, get_queue_stats::Statistics,
+    join_queue as join, push_milestones::Looks,
 };
 use crate::{
     clients::inventory::Inventory,
@@ -63,6 +39,20 @@ use crate::{
     domain::{
         entry::{TurnCheck, TurnName},
         policy::Policy,
+    },
+    engine::{
+        fanout,
+        find_entries::{self as finding, Finding, Wanted},
+        heartbeats::Seen,
+        leadership as lanes,
+        polls::Polls,
+        positions::{self as places, Places},
+        publish::{self as tell, News, TELLING_MAX},
+        reconcile::Healing,
+        replicas::{self as follow, Followers},
+        snapshots::{self as snapshot, Snapshots},
+        tokens::{self, Tokens},
+        viewers::Viewers,
     },
     error::Error,
     store::{entries::Found, move_log::MoveLog, pods::Pods, presence::Presence, ranks::Ranks},

@@ -11,7 +11,7 @@ use onsale_storage::StoresConfig;
 use serde::Deserialize;
 
 use crate::domain::{
-    milestones::Milestones,
+    milestone::Milestones,
     policy::{Policy, QueueMode},
 };
 

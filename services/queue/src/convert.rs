@@ -1,10 +1,9 @@
 //! Between the contract's messages and the domain's types: the only files that name both.
 
-pub mod answers;
 pub mod events;
-pub mod outside;
+pub mod external;
 pub mod requests;
-pub mod stats;
+pub mod responses;
 
 use std::time::Duration;
 

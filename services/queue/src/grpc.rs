@@ -7,7 +7,7 @@ mod internal;
 
 use std::sync::Arc;
 
-use crate::app::{App, join::Joins};
+use crate::app::{App, join_queue::Joins};
 
 /// Serves the contracts of Queue.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ pub mod clients;
 pub mod config;
 pub mod convert;
 pub mod domain;
+pub mod engine;
 pub mod error;
 pub mod grpc;
 pub mod metrics;
@@ -21,9 +22,10 @@ use onsale_proto::queue::v1::{
 use onsale_storage::Stores;
 
 use crate::{
-    app::{App, Parts, join::Joins, tokens::Tokens},
+    app::{App, Parts, join_queue::Joins},
     clients::inventory::Inventory,
     config::Config,
+    engine::tokens::Tokens,
     grpc::Grpc,
     store::{keys::Keys, move_log::MoveLog, presence::Presence, ranks::Ranks},
 };

@@ -1,10 +1,10 @@
 //! Where a queue is kept: Postgres has the truth, Redis the places in line for quick answers. Takes and gives domain types.
 
 mod away;
-pub mod blocked;
+pub mod blocked_customers;
 pub mod entries;
 pub mod keys;
-pub mod lines;
+pub mod line_copies;
 pub mod milestones;
 pub mod move_log;
 pub mod neighbors;

@@ -14,11 +14,7 @@ use onsale_kit::{
 use rand::RngExt;
 use tokio::time::sleep;
 
-use crate::{
-    app::{App, lanes::Lanes},
-    config::Config,
-    error::Error,
-};
+use crate::{app::App, config::Config, engine::leadership::Lanes, error::Error};
 
 /// How often signs of life are carried to Redis.
 const CARRY_INTERVAL: Duration = Duration::from_secs(1);

@@ -11,11 +11,12 @@ use onsale_storage::messaging::{HandlerError, NewEvent};
 use onsale_types::{ClaimId, CustomerId, EventId, OrganizerId, ParseIdError, SectorId, Timestamp};
 
 use super::{
-    answers::{self, expire_reason},
-    read_timestamp, timestamp,
+    read_timestamp,
+    responses::{self as answers, expire_reason},
+    timestamp,
 };
 use crate::{
-    app::learn::Report,
+    app::apply_inventory_update::Report,
     domain::{
         entry::{Entry, TurnName},
         estimate::estimate,

@@ -10,10 +10,10 @@ use uuid::Uuid;
 
 use super::read_timestamp;
 use crate::{
-    app::{control::Control, join::Join, standing::OwnEntry},
+    app::{control_queue::Control, get_position::OwnEntry, join_queue::Join},
     domain::{
         entry::TurnName,
-        milestones::Milestones,
+        milestone::Milestones,
         policy::{PolicyChange, QueueMode},
         queue::CloseReason,
     },

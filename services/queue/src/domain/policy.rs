@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{milestones::Milestones, refusal::Refusal};
+use super::{milestone::Milestones, refusal::Refusal};
 
 onsale_types::named! {
     /// How a queue keeps its line.

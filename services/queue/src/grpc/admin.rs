@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 use super::Grpc;
 use crate::convert::{
     requests::{self, Named, Steering},
-    stats,
+    responses::stats,
 };
 
 #[tonic::async_trait]

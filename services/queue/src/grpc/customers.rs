@@ -12,7 +12,7 @@ use onsale_storage::idempotency;
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use super::Grpc;
-use crate::convert::{answers, requests};
+use crate::convert::{requests, responses as answers};
 
 #[tonic::async_trait]
 impl QueueService for Grpc {

@@ -9,7 +9,7 @@ use onsale_storage::idempotency;
 use tonic::{Request, Response, Status};
 
 use super::Grpc;
-use crate::convert::{answers, requests};
+use crate::convert::{requests, responses as answers};
 
 #[tonic::async_trait]
 impl QueueInternalService for Grpc {

@@ -7,7 +7,7 @@ use onsale_types::{CustomerId, EntryId, EventId};
 
 use super::{count, sql_count, uuid};
 use crate::{
-    domain::{milestones::Span, policy::Policy},
+    domain::{milestone::Span, policy::Policy},
     error::Error,
 };
 

@@ -5,7 +5,7 @@ use onsale_storage::redis::{Command, Error, Redis};
 use onsale_types::EventId;
 
 use super::{away::quick, keys::Keys};
-use crate::domain::moves::Step;
+use crate::domain::line_change::Step;
 
 /// Records kept, about: who is further behind reads Postgres.
 pub(super) const RECORDS_MAX: u64 = 4_096;

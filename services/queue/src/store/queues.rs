@@ -12,7 +12,7 @@ use crate::{
     domain::{
         bucket::Bucket,
         line::Line,
-        milestones::Milestones,
+        milestone::Milestones,
         policy::{Policy, PolicyOverrides, QueueMode},
         queue::{Close, CloseReason, Queue, QueueState},
         refusal::Refusal,

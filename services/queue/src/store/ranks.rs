@@ -8,7 +8,7 @@ use onsale_types::{EntryId, EventId};
 use uuid::Uuid;
 
 use super::{away::Away, keys::Keys, millis, move_log, texts};
-use crate::domain::moves::Step;
+use crate::domain::line_change::Step;
 
 /// The channel outside of the mesh.
 const OUTSIDE: &str = "queue_events";

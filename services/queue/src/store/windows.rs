@@ -5,7 +5,7 @@ use onsale_types::{ClaimId, EventId, Timestamp};
 
 use super::{queues::events, sql_count, sql_time, uuid};
 use crate::{
-    domain::{policy::Policy, window::Ticket},
+    domain::{policy::Policy, windowed_entry::Ticket},
     error::Error,
 };
 

@@ -17,7 +17,7 @@ use onsale_storage::{
 use onsale_types::EventId;
 
 use crate::{
-    app::{App, learn::Report},
+    app::{App, apply_inventory_update::Report},
     convert::events,
 };
 

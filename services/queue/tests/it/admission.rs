@@ -7,7 +7,7 @@ use onsale_storage::postgres::{self, Transaction};
 use onsale_testkit::wait_until;
 use uuid::Uuid;
 
-use crate::world::{SOON, World};
+use crate::support::{SOON, World};
 
 async fn open_turns(world: &World, event: &str) -> i64 {
     let event_id = Uuid::parse_str(event).unwrap();

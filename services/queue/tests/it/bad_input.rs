@@ -9,7 +9,7 @@ use serde::Serialize;
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-use crate::world::{Person, World, refused};
+use crate::support::{Person, World, refused};
 
 #[derive(Serialize)]
 struct PlaceClaims {

@@ -5,7 +5,7 @@ use onsale_testkit::wait_until;
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-use crate::world::{Person, SOON, World, refused};
+use crate::support::{Person, SOON, World, refused};
 
 const TOLD: &str = "SELECT count(*) FROM outbox WHERE topic = 'queue.expired'";
 const BLOCKED: &str = "SELECT count(*) FROM blocked_customer";

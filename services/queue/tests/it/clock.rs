@@ -8,7 +8,7 @@ use onsale_types::{Clock, SystemClock, Timestamp};
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{Person, SOON, World, refused, sector_of};
+use crate::support::{Person, SOON, World, refused, sector_of};
 
 const OFF: Duration = Duration::from_secs(600);
 

@@ -10,7 +10,7 @@ use onsale_types::{Clock, SystemClock};
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-use crate::world::{Person, SOON, World, fact, refused, sector_of, to_pb};
+use crate::support::{Person, SOON, World, fact, refused, sector_of, to_pb};
 
 async fn open(
     world: &World,

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tonic::transport::Channel;
 use uuid::Uuid;
 
-use crate::world::{Person, World};
+use crate::support::{Person, World};
 
 /// Streams opened at a time.
 const OPENING: usize = 100;
@@ -224,7 +224,7 @@ async fn a_thousand_at_once_get_one_gap_free_order_that_equals_their_answers() {
     let members = join_at_once(&world, &doors, &event, 1_000).await;
     assert_one_order(&world, &event, &members).await;
     // Redis soon has the same.
-    wait_until("positions are the numbers", crate::world::SOON, || async {
+    wait_until("positions are the numbers", crate::support::SOON, || async {
         let asked = [0, 499, 999].map(|place: usize| &members[place]);
         let answers = join_all(asked.map(|member| world.position(&member.person, &event))).await;
         answers.into_iter().zip(asked).all(|(answer, member)| answer.unwrap().position == member.seq)

@@ -11,7 +11,7 @@ use onsale_types::{Clock, SystemClock};
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{SOON, World, refused};
+use crate::support::{SOON, World, refused};
 
 #[tokio::test]
 async fn an_activation_that_overtakes_its_creation_opens_the_queue_when_both_are_there() {

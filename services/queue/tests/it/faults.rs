@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{
     crowd::{Door, Member, Watchers, assert_one_order, join_at_once, seqs_of},
-    world::World,
+    support::World,
 };
 
 const PEOPLE: usize = 1_000;
@@ -52,7 +52,7 @@ async fn admit_some(world: &World, event: &str) {
     let policy = onsale_proto::queue::v1::QueuePolicy { open_turns_max: 20, ..Default::default() };
     world.retune(event, policy, &["open_turns_max"]).await;
     world.inventory.set_free(1_000);
-    onsale_testkit::wait_until("twenty are admitted", crate::world::SOON, || async { turns().await == 20 })
+    onsale_testkit::wait_until("twenty are admitted", crate::support::SOON, || async { turns().await == 20 })
         .await;
 }
 

@@ -10,7 +10,7 @@ use onsale_types::{Clock, SystemClock};
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{World, fact, refused, sector_of};
+use crate::support::{World, fact, refused, sector_of};
 
 fn request(event: &str) -> pb::JoinQueueRequest {
     pb::JoinQueueRequest {
@@ -104,7 +104,7 @@ async fn nobody_joins_before_the_opening_and_hears_when_it_is() {
     assert_eq!(fact(&draft, "open_time"), None);
     let opens = SystemClock.now().checked_add(Duration::from_secs(3_600)).unwrap();
     world.activate_event(&event, 2, Some(opens)).await;
-    onsale_testkit::wait_until("the time is known", crate::world::SOON, || async {
+    onsale_testkit::wait_until("the time is known", crate::support::SOON, || async {
         world.join(&world.customer(), &event).await.err().is_some_and(|status| {
             fact(&tonic_types::StatusExt::get_error_details(&status), "open_time") == Some(opens.to_string())
         })

@@ -4,7 +4,7 @@ use onsale_proto::queue::v1::{self as pb, EntryState, ExpireReason};
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{World, refused};
+use crate::support::{World, refused};
 
 #[tokio::test]
 async fn who_leaves_lets_the_others_move_up_and_comes_back_at_the_end() {

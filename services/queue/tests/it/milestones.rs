@@ -14,7 +14,7 @@ use onsale_types::{EntryId, EventId};
 use prost::Message;
 use uuid::Uuid;
 
-use crate::world::{Person, SOON, World};
+use crate::support::{Person, SOON, World};
 
 /// What was told: milestone, position and customer of each push.
 async fn pushes(world: &World) -> Vec<(u64, u64, String)> {

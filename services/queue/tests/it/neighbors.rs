@@ -4,7 +4,7 @@ use onsale_proto::queue::v1::{self as pb};
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-use crate::world::{Person, World, fact, refused};
+use crate::support::{Person, World, fact, refused};
 
 async fn neighbors(
     world: &World,

@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     recovery::wipe,
-    watcher::Watcher,
-    world::{Person, World},
+    support::watcher::Watcher,
+    support::{Person, World},
 };
 
 /// How soon another pod knows.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     crowd,
-    world::{Person, SOON, World},
+    support::{Person, SOON, World},
 };
 
 fn seconds(standing: &pb::Standing) -> i64 {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{Person, World, refused};
+use crate::support::{Person, World, refused};
 
 async fn ask(
     world: &World,

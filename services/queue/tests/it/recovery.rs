@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     crowd,
-    world::{Person, SOON, World},
+    support::{Person, SOON, World},
 };
 
 /// Deletes everything that Redis has about the event's line.

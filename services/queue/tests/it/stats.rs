@@ -15,7 +15,7 @@ use onsale_types::EventId;
 use tonic::{Code, Status, Streaming};
 use uuid::Uuid;
 
-use crate::world::{Person, SOON, World, refused, summary};
+use crate::support::{Person, SOON, World, refused, summary};
 
 async fn ask(world: &World, organizer: &Person, event: &str) -> Result<pb::GetQueueStatsResponse, Status> {
     let request = pb::GetQueueStatsRequest { event_id: event.to_owned() };

@@ -11,8 +11,8 @@ use tonic_types::StatusExt;
 
 use crate::{
     crowd::{Door, Watchers, join_at_once},
-    watcher::Watcher,
-    world::{Person, SOON, World, refused},
+    support::watcher::Watcher,
+    support::{Person, SOON, World, refused},
 };
 
 /// Long enough for what was told to have arrived.

@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 use uuid::Uuid;
 
 use crate::block::{block, blocking};
-use crate::world::{Person, SOON, World, fact, refused, summary};
+use crate::support::{Person, SOON, World, fact, refused, summary};
 
 async fn validate(
     world: &World,

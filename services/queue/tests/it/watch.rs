@@ -6,7 +6,7 @@ use onsale_proto::{
 };
 use tonic::Code;
 
-use crate::world::{World, refused};
+use crate::support::{World, refused};
 
 #[tokio::test]
 async fn the_first_message_is_the_full_truth_and_steps_near_the_front_follow() {
@@ -129,7 +129,7 @@ async fn a_final_close_ends_the_streams_of_who_waits_and_their_places() {
         other => panic!("{other:?}"),
     }
     assert_eq!(watcher.next().await, None);
-    onsale_testkit::wait_until("the place is gone", crate::world::SOON, || async {
+    onsale_testkit::wait_until("the place is gone", crate::support::SOON, || async {
         let entry = world.position(&person, &event).await.unwrap().entry.unwrap();
         entry.expire_reason() == ExpireReason::QueueClosed
     })

@@ -13,8 +13,8 @@ use tonic::{Code, Status};
 use uuid::Uuid;
 
 use crate::{
-    watcher::Watcher,
-    world::{Person, SOON, World, fact, refused, summary},
+    support::watcher::Watcher,
+    support::{Person, SOON, World, fact, refused, summary},
 };
 
 /// Somebody with a number.

@@ -13,7 +13,7 @@ use onsale_types::{EntryId, EventId};
 use super::{App, lanes::Lanes, lock};
 use crate::{
     convert,
-    domain::milestones::{Reached, Span, passes, spans},
+    domain::milestone::{Reached, Span, passes, spans},
     error::Error,
     metrics,
     store::{

@@ -30,15 +30,15 @@ impl App {
             let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
             if facts.queue.policy.mode == QueueMode::Windowed {
                 // Nothing is stored: forgetting the ticket is leaving.
-                return Ok((convert::answers::left(None), None));
+                return Ok((convert::responses::left(None), None));
             }
             let entry = entries::newest_in(&transaction, event_id, customer_id).await?;
             let entry = entry.ok_or(Refusal::EntryNotFound { event_id })?;
             if !entry.state.is_open() {
-                return Ok((convert::answers::left(Some(&entry)), None));
+                return Ok((convert::responses::left(Some(&entry)), None));
             }
             let ended = self.end(&transaction, &mut facts, &[entry.entry_id], ExpireReason::Left).await?;
-            let answer = convert::answers::left(ended.first().or(Some(&entry)));
+            let answer = convert::responses::left(ended.first().or(Some(&entry)));
             let news = (!ended.is_empty()).then(|| News::ended(&facts, ended));
             Ok((answer, news))
         };
@@ -46,7 +46,7 @@ impl App {
     }
 
     /// Ends open entries of a locked line without a purchase: the rows, the counters, and the events that tell of it.
-    pub(super) async fn end(
+    pub(crate) async fn end(
         &self,
         transaction: &Transaction,
         facts: &mut Facts,

@@ -35,8 +35,13 @@ use tonic::{Code, Request, Status, transport::Channel};
 use tonic_types::{ErrorDetails, StatusExt};
 use uuid::Uuid;
 
-pub(crate) use crate::person::Person;
-use crate::{inventory::FakeInventory, person::bearer, pod::Pod, watcher::Watcher};
+pub(crate) mod person;
+pub(crate) mod pod;
+pub(crate) mod watcher;
+
+pub(crate) use self::person::Person;
+use self::{person::bearer, pod::Pod, watcher::Watcher};
+use crate::inventory::FakeInventory;
 
 /// How long anything may take that should be quick.
 pub(crate) const SOON: Duration = Duration::from_secs(20);

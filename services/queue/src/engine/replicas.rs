@@ -33,9 +33,9 @@ use super::{
 };
 use crate::{
     domain::{
-        moves::{LineCopy, Step},
+        line_change::{LineCopy, Step},
         policy::QueueMode,
-        watching::Scene,
+        watcher::Scene,
     },
     error::Error,
     store::queues::{self, Facts},
@@ -58,7 +58,7 @@ const RETRY: BackoffConfig = BackoffConfig {
 #[derive(Debug)]
 pub struct Followers {
     events: Mutex<HashMap<EventId, Arc<Followed>>>,
-    pub(super) ticks: Ticks,
+    pub(crate) ticks: Ticks,
 }
 
 impl Default for Followers {
@@ -70,15 +70,15 @@ impl Default for Followers {
 /// A queue that is followed.
 #[derive(Debug)]
 pub struct Followed {
-    pub(super) event_id: EventId,
+    pub(crate) event_id: EventId,
     /// Written by the follower only.
-    pub(super) copy: RwLock<LineCopy>,
+    pub(crate) copy: RwLock<LineCopy>,
     public: RwLock<Option<Arc<Public>>>,
     /// The revision up to which the copy is true; none until it has been read.
-    pub(super) revision: watch::Sender<Option<u64>>,
+    pub(crate) revision: watch::Sender<Option<u64>>,
     handed: Mutex<Vec<Step>>,
     /// Watchers whom the follower has not seen yet.
-    pub(super) arrivals: Mutex<Vec<Slot>>,
+    pub(crate) arrivals: Mutex<Vec<Slot>>,
     streams: AtomicUsize,
     nudge: Notify,
 }
@@ -142,22 +142,22 @@ impl Followed {
     }
 
     /// What is true of the queue; none until the follower has looked.
-    pub(super) fn public(&self) -> Option<Arc<Public>> {
+    pub(crate) fn public(&self) -> Option<Arc<Public>> {
         read(&self.public).clone()
     }
 
-    pub(super) fn publish(&self, public: Public) {
+    pub(crate) fn publish(&self, public: Public) {
         *write(&self.public) = Some(Arc::new(public));
     }
 
     /// Whether its customers are known one by one.
-    pub(super) fn is_tracked(&self) -> bool {
+    pub(crate) fn is_tracked(&self) -> bool {
         let public = read(&self.public);
         public.as_ref().is_some_and(|public| public.facts.queue.policy.mode == QueueMode::Tracked)
     }
 
     /// Waits until the copy is true up to `revision`; answers whether it is, before `patience` is over.
-    pub(super) async fn reach(&self, revision: u64, patience: Duration) -> bool {
+    pub(crate) async fn reach(&self, revision: u64, patience: Duration) -> bool {
         let is_there = |copy: &Option<u64>| copy.is_some_and(|copy| copy >= revision);
         if is_there(&self.revision.borrow()) {
             return true;
@@ -168,31 +168,31 @@ impl Followed {
     }
 
     /// The positions of those of `seqs` who wait, unless the copy is behind `revision`.
-    pub(super) fn positions(&self, seqs: &[u64], revision: u64) -> Option<Vec<Option<u64>>> {
+    pub(crate) fn positions(&self, seqs: &[u64], revision: u64) -> Option<Vec<Option<u64>>> {
         let copy = read(&self.copy);
         let is_true = self.revision.borrow().is_some() && copy.revision() >= revision;
         is_true.then(|| seqs.iter().map(|seq| copy.index().position(*seq)).collect())
     }
 
     /// One more watcher. Its slot is seen by the next pass.
-    pub(super) fn enter(&self, slot: Slot) {
+    pub(crate) fn enter(&self, slot: Slot) {
         lock(&self.arrivals).push(slot);
     }
 
     /// Open streams, and those that are being opened.
-    pub(super) fn streams(&self) -> usize {
+    pub(crate) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
 
     /// Steps that this pod has committed.
-    pub(super) fn take_handed(&self) -> Vec<Step> {
+    pub(crate) fn take_handed(&self) -> Vec<Step> {
         std::mem::take(&mut *lock(&self.handed))
     }
 }
 
 impl Followers {
     /// A queue, if it is followed here.
-    pub(super) fn get(&self, event_id: EventId) -> Option<Arc<Followed>> {
+    pub(crate) fn get(&self, event_id: EventId) -> Option<Arc<Followed>> {
         lock(&self.events).get(&event_id).cloned()
     }
 
@@ -211,7 +211,7 @@ impl Followers {
 
 impl App {
     /// Follows a queue, if it is one.
-    pub(super) async fn follow(self: &Arc<Self>, event_id: EventId) -> Result<Following, Error> {
+    pub(crate) async fn follow(self: &Arc<Self>, event_id: EventId) -> Result<Following, Error> {
         if let Some(followed) = lock(&self.followers.events).get(&event_id) {
             return Ok(Following::new(followed));
         }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Queues worked on at a time.
-pub(super) const EVENTS_CONCURRENCY: usize = 8;
+pub(crate) const EVENTS_CONCURRENCY: usize = 8;
 
 /// Transactions for one queue in one round: what is left waits for the next.
 const BATCHES_MAX: u32 = 64;

@@ -9,7 +9,7 @@ use crate::{
     convert,
     domain::entry::ExpireReason,
     error::Error,
-    store::{blocked, entries, queues},
+    store::{blocked_customers, entries, queues},
 };
 
 impl App {
@@ -25,12 +25,12 @@ impl App {
         let work = |transaction: Transaction| async move {
             let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
             facts.queue.check_owner(organizer_id)?;
-            let block = blocked::add(&transaction, event_id, customer_id, note, facts.now).await?;
+            let block = blocked_customers::add(&transaction, event_id, customer_id, note, facts.now).await?;
             let open = entries::open_of(&transaction, event_id, &[customer_id.as_uuid()]).await?;
             let open: Vec<EntryId> = open.iter().map(|entry| entry.entry_id).collect();
             let ended = self.end(&transaction, &mut facts, &open, ExpireReason::Blocked).await?;
             tracing::info!(%event_id, %organizer_id, %customer_id, "customer blocked by the organizer");
-            let answer = convert::answers::blocked(block, !ended.is_empty());
+            let answer = convert::responses::blocked(block, !ended.is_empty());
             let news = (!ended.is_empty()).then(|| News::ended(&facts, ended));
             Ok((answer, news))
         };
@@ -48,7 +48,7 @@ impl App {
         let work = |transaction: Transaction| async move {
             let facts = queues::lock(&transaction, event_id, &self.defaults).await?;
             facts.queue.check_owner(organizer_id)?;
-            if blocked::remove(&transaction, event_id, customer_id).await? {
+            if blocked_customers::remove(&transaction, event_id, customer_id).await? {
                 tracing::info!(%event_id, %organizer_id, %customer_id, "customer unblocked by the organizer");
             }
             Ok((UnblockCustomerResponse {}, None))

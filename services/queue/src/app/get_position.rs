@@ -9,11 +9,11 @@ use crate::{
     domain::{
         entry::{Entry, EntryState},
         estimate::{Estimate, estimate},
-        pace::next_poll_after,
+        notify_policy::next_poll_after,
         policy::QueueMode,
         queue::QueueState,
         refusal::Refusal,
-        window::Ticket,
+        windowed_entry::Ticket,
     },
     error::Error,
     store::{
@@ -89,7 +89,7 @@ impl App {
     }
 
     /// The queue that the caller asks about, and what their token says. A WINDOWED queue knows them by it only.
-    pub(super) async fn own_queue(&self, own: &OwnEntry) -> Result<(Facts, Option<Ticket>), Error> {
+    pub(crate) async fn own_queue(&self, own: &OwnEntry) -> Result<(Facts, Option<Ticket>), Error> {
         let facts = queues::read(&self.stores.postgres, own.event_id, &self.defaults).await?;
         if !own.queue_token.is_empty() {
             let (token, now) = (&own.queue_token, facts.now);
@@ -108,7 +108,7 @@ impl App {
     }
 
     /// Refuses a token that is not the caller's, or too old by the database's clock.
-    pub(super) fn check_token(&self, own: &OwnEntry, now: Timestamp) -> Result<(), Error> {
+    pub(crate) fn check_token(&self, own: &OwnEntry, now: Timestamp) -> Result<(), Error> {
         if own.queue_token.is_empty() {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl App {
     }
 
     /// Puts a standing together.
-    pub(super) fn standing(
+    pub(crate) fn standing(
         &self,
         facts: &Facts,
         entry: Entry,
@@ -148,7 +148,7 @@ impl App {
     }
 
     /// The customer is there.
-    pub(super) fn note_seen(&self, entry: &Entry) {
+    pub(crate) fn note_seen(&self, entry: &Entry) {
         if entry.state == EntryState::Waiting {
             self.seen.note(entry.event_id, entry.entry_id);
         }

@@ -2,8 +2,9 @@
 
 use onsale_proto::queue::v1 as pb;
 
-use super::{answers, duration, timestamp};
-use crate::{app::stats::Stats, store::stats::JOINED_SPAN};
+use super as answers;
+use super::super::{duration, timestamp};
+use crate::{app::get_queue_stats::Stats, store::stats::JOINED_SPAN};
 
 /// Answer of `GetQueueStats`.
 #[must_use]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::StreamExt;
 use serde_json::Value;
 
-use crate::world::{SOON, World};
+use crate::support::{SOON, World};
 
 #[tokio::test]
 async fn a_turn_and_an_end_are_told_outside_of_the_mesh() {

@@ -20,15 +20,15 @@ use super::{
 };
 use crate::{
     domain::{
-        moves::{Applied, Step},
+        line_change::{Applied, Step},
         policy::QueueMode,
-        watching::{Mood, Place},
-        window::{Ticket, TicketState, Window},
+        watcher::{Mood, Place},
+        windowed_entry::{Ticket, TicketState, Window},
     },
     error::Error,
     metrics,
     store::{
-        entries, lines, move_log,
+        entries, line_copies, move_log,
         queues::{self, Facts},
     },
 };
@@ -51,7 +51,7 @@ const LOOK_UP_MAX: usize = 1_000;
 /// Passes may take this share of the time: after one that took a while, the next one waits so many times as long.
 const REST_TIMES: u32 = 4;
 
-pub(super) struct Follower {
+pub(crate) struct Follower {
     app: Arc<App>,
     followed: Arc<Followed>,
     is_loaded: bool,
@@ -84,7 +84,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) fn new(app: Arc<App>, followed: Arc<Followed>) -> Self {
+    pub(crate) fn new(app: Arc<App>, followed: Arc<Followed>) -> Self {
         let now = Instant::now();
         Self {
             app,
@@ -110,7 +110,7 @@ impl Follower {
     }
 
     /// Done when a missing step has been on its way for too long.
-    pub(super) async fn gap_is_old(&self) {
+    pub(crate) async fn gap_is_old(&self) {
         match self.gap_since {
             Some(since) => sleep_until(since + GAP_PATIENCE).await,
             None => std::future::pending().await,
@@ -118,12 +118,12 @@ impl Follower {
     }
 
     /// Waits until the next round may begin.
-    pub(super) async fn rest(&self) {
+    pub(crate) async fn rest(&self) {
         sleep_until(self.rests_until).await;
     }
 
     /// Nothing could be learned.
-    pub(super) fn fell_behind(&mut self) {
+    pub(crate) fn fell_behind(&mut self) {
         self.behind_since.get_or_insert_with(Instant::now);
     }
 
@@ -141,7 +141,7 @@ impl Follower {
     }
 
     /// Learns what is new and tells it. `is_look`: whether or not anybody said that there is something.
-    pub(super) async fn round(&mut self, is_look: bool) -> Result<(), Error> {
+    pub(crate) async fn round(&mut self, is_look: bool) -> Result<(), Error> {
         if !self.is_loaded {
             self.load().await?;
         }
@@ -182,7 +182,7 @@ impl Follower {
         // Before the line: what is appended while it is read is not missed.
         self.log_id = app.log.last_id(event_id).await.ok();
         let begun = Instant::now();
-        let copy = lines::load(&app.stores.postgres, event_id).await?;
+        let copy = line_copies::load(&app.stores.postgres, event_id).await?;
         let (revision, waiting) = (copy.revision(), copy.index().len());
         metrics::line_loaded(begun.elapsed());
         tracing::info!(%event_id, revision, waiting, elapsed = ?begun.elapsed(), "line read from postgres");
@@ -281,7 +281,7 @@ impl Follower {
         if self.log_rests_until <= Instant::now() {
             self.log_id = app.log.last_id(event_id).await.ok();
         }
-        let Some(step) = lines::since(&app.stores.postgres, event_id, revision).await? else {
+        let Some(step) = line_copies::since(&app.stores.postgres, event_id, revision).await? else {
             return self.reload().await;
         };
         metrics::mended();

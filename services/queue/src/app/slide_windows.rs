@@ -13,12 +13,12 @@ use crate::{
         entry::{Entry, Turn, TurnName},
         policy::QueueMode,
         refusal::Refusal,
-        window::{Ticket, TicketCompletion},
+        windowed_entry::{Ticket, TicketCompletion},
     },
     error::Error,
     metrics,
     store::{
-        blocked,
+        blocked_customers,
         queues::{self, Facts},
         windows,
     },
@@ -27,7 +27,7 @@ use crate::{
 impl App {
     /// Issues the next numbers of a locked line, one for each who may join, in order. A repeat gets a new one: nobody knows
     /// the old one but who has its token.
-    pub(super) async fn issue_tickets(
+    pub(crate) async fn issue_tickets(
         &self,
         transaction: &Transaction,
         facts: &mut Facts,
@@ -58,7 +58,7 @@ impl App {
     }
 
     /// The answers to those who got a number.
-    pub(super) fn tickets_issued(
+    pub(crate) fn tickets_issued(
         self: &Arc<Self>,
         facts: &Facts,
         entries: Vec<Result<Entry, Error>>,
@@ -82,14 +82,14 @@ impl App {
     }
 
     /// Whether a ticket may buy; none when the queue is not WINDOWED, or there is no such queue.
-    pub(super) async fn validate_ticket(&self, turn: TurnName) -> Result<Option<(EntryId, Turn)>, Error> {
+    pub(crate) async fn validate_ticket(&self, turn: TurnName) -> Result<Option<(EntryId, Turn)>, Error> {
         let facts = match queues::read(&self.stores.postgres, turn.event_id, &self.defaults).await {
             Ok(facts) if facts.queue.policy.mode == QueueMode::Windowed => facts,
             Ok(_) | Err(Error::Refused(Refusal::EventNotFound { .. })) => return Ok(None),
             Err(error) => return Err(error),
         };
         let used_by = windows::used(&self.stores.postgres, turn.event_id, turn.fencing_number).await?;
-        if blocked::is_blocked(&self.stores.postgres, turn.event_id, turn.customer_id).await? {
+        if blocked_customers::is_blocked(&self.stores.postgres, turn.event_id, turn.customer_id).await? {
             return Err(Refusal::CustomerBlocked.into());
         }
         let ticket = ticket_of(turn, &facts);
@@ -98,7 +98,7 @@ impl App {
     }
 
     /// Uses a ticket of a locked line for a purchase; answers whether that is news.
-    pub(super) async fn complete_ticket(
+    pub(crate) async fn complete_ticket(
         &self,
         transaction: &Transaction,
         facts: &mut Facts,

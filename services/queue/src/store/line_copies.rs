@@ -6,7 +6,7 @@ use onsale_types::EventId;
 use super::{count, named, sql_count};
 use crate::{
     domain::{
-        moves::{LineCopy, Step},
+        line_change::{LineCopy, Step},
         policy::QueueMode,
         refusal::Refusal,
     },

@@ -26,7 +26,7 @@ use crate::{
     error::Error,
     metrics,
     store::{
-        blocked,
+        blocked_customers,
         entries::{self, MadeEntry, NewEntry},
         queues::{self, Facts},
     },
@@ -179,14 +179,14 @@ impl App {
         let mut facts = queues::lock(transaction, event_id, &self.defaults).await?;
         let customers: Vec<Uuid> = items.iter().map(|item| item.customer_id.as_uuid()).collect();
         if facts.queue.policy.mode == QueueMode::Windowed {
-            let blocked = blocked::among(transaction, event_id, &customers).await?;
+            let blocked = blocked_customers::among(transaction, event_id, &customers).await?;
             let entries = self.issue_tickets(transaction, &mut facts, items, &blocked).await?;
             return Ok(Outcome { facts, entries, new: Vec::new() });
         }
         let requests: Vec<Uuid> = items.iter().map(|item| item.request_id.as_uuid()).collect();
         let (known, blocked) = futures_util::future::try_join(
             entries::known_of(transaction, event_id, &customers, &requests),
-            blocked::among(transaction, event_id, &customers),
+            blocked_customers::among(transaction, event_id, &customers),
         )
         .await?;
         let before = facts.line;

@@ -14,7 +14,7 @@ use crate::{
     convert,
     domain::{
         entry::{Entry, EntryState},
-        moves::Step,
+        line_change::Step,
     },
     metrics,
     store::{queues::Facts, ranks::Move},
@@ -24,7 +24,7 @@ use crate::{
 const OUTSIDE_CONCURRENCY: usize = 16;
 
 /// Changes that are being told at a time without anybody waiting for it; of one more, Redis learns when it is compared.
-pub(super) const TELLING_MAX: usize = 64;
+pub(crate) const TELLING_MAX: usize = 64;
 
 /// What has happened to a queue.
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ impl App {
     }
 
     /// Brings the line in Redis up to date; what fails is compared as a whole a little later.
-    pub(super) async fn move_line(&self, event_id: EventId, moved: &Move, step: Option<&Step>) {
+    pub(crate) async fn move_line(&self, event_id: EventId, moved: &Move, step: Option<&Step>) {
         match self.ranks.apply(event_id, moved, step).await {
             Ok(true) => {}
             Ok(false) => self.healing.want(event_id),
@@ -164,10 +164,10 @@ impl App {
     async fn tell_outside(&self, news: &News) {
         let granted = news.granted.iter().filter_map(|entry| {
             let token = self.tokens.turn(entry, entry.turn?).ok()?.token;
-            Some(convert::outside::granted(entry, &token))
+            Some(convert::external::granted(entry, &token))
         });
         let unsold = news.ended.iter().filter(|entry| entry.state != EntryState::Completed);
-        let messages: Vec<String> = granted.chain(unsold.map(convert::outside::expired)).collect();
+        let messages: Vec<String> = granted.chain(unsold.map(convert::external::expired)).collect();
         let sending = stream::iter(messages)
             .map(|message| async move { self.ranks.tell_outside(message.as_bytes()).await })
             .buffer_unordered(OUTSIDE_CONCURRENCY);

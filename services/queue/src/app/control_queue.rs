@@ -72,7 +72,7 @@ impl App {
             queues::save_line(&transaction, event_id, &facts.line).await?;
             let state = facts.queue.state.name();
             tracing::info!(%event_id, %organizer_id, state, "queue steered by its organizer");
-            Ok((answer(convert::answers::queue(&facts)), Some(News::steered(&facts))))
+            Ok((answer(convert::responses::queue(&facts)), Some(News::steered(&facts))))
         };
         let answered = self.change_once("control queue", request, work).await?;
         // Whatever it was, more may be allowed now.

@@ -25,7 +25,7 @@ use crate::{
         entry::Entry,
         policy::QueueMode,
         refusal::Refusal,
-        watching::{Heard, Place, Update},
+        watcher::{Heard, Place, Update},
     },
     error::Error,
     metrics,

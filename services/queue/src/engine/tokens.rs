@@ -10,7 +10,7 @@ use crate::{
     domain::{
         entry::{Entry, Turn},
         refusal::Refusal,
-        window::Ticket,
+        windowed_entry::Ticket,
     },
     error::Error,
 };

@@ -60,7 +60,7 @@ impl App {
     ) -> Result<CompleteTurnResponse, Error> {
         let work = |transaction: Transaction| async move {
             let (entry, news) = self.complete_in(&transaction, turn, claim_id).await?;
-            Ok((convert::answers::completed(entry.as_ref()), news))
+            Ok((convert::responses::completed(entry.as_ref()), news))
         };
         self.change_once("complete turn", request, work).await
     }

@@ -19,33 +19,33 @@ use super::{
 use crate::{
     config::WatchConfig,
     domain::{
-        moves::LineCopy,
-        pace::is_noticeable,
+        line_change::LineCopy,
+        notify_policy::is_noticeable,
         queue::Queue,
-        watching::{Heard, Place, Update},
+        watcher::{Heard, Place, Update},
     },
     metrics::{self, Saved},
 };
 
 /// Watchers looked at in a row before others get their turn on the processor.
-pub(super) const CHUNK: usize = 16_384;
+pub(crate) const CHUNK: usize = 16_384;
 
 /// What a tick lasts. Four bytes of ticks are thirteen years.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A moment in ticks, from 1.
-pub(super) type Tick = u32;
+pub(crate) type Tick = u32;
 
 /// Counts ticks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ticks(Instant);
+pub(crate) struct Ticks(Instant);
 
 impl Ticks {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Instant::now())
     }
 
-    pub(super) fn now(self) -> Tick {
+    pub(crate) fn now(self) -> Tick {
         ticks(self.0.elapsed())
     }
 }
@@ -56,7 +56,7 @@ fn ticks(span: Duration) -> Tick {
 
 /// How often what is told, in ticks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rhythm {
+pub(crate) struct Rhythm {
     position: Tick,
     moved: Tick,
     snapshot: Tick,
@@ -66,7 +66,7 @@ pub(super) struct Rhythm {
 
 impl Rhythm {
     /// As configured; signs of life come four times within `idle_timeout` at least.
-    pub(super) fn new(config: &WatchConfig, idle_timeout: Duration) -> Self {
+    pub(crate) fn new(config: &WatchConfig, idle_timeout: Duration) -> Self {
         Self {
             position: ticks(config.position_interval),
             moved: ticks(config.moved_interval),
@@ -79,7 +79,7 @@ impl Rhythm {
 
 /// A watcher, as the pass sees it.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     seq: u64,
     /// The position it was told last; 0: it does not wait.
     told: u64,
@@ -90,10 +90,10 @@ pub(super) struct Slot {
 
 /// One open stream.
 #[derive(Debug)]
-pub(super) struct Watcher {
-    pub(super) entry_id: EntryId,
-    pub(super) customer_id: CustomerId,
-    pub(super) seq: u64,
+pub(crate) struct Watcher {
+    pub(crate) entry_id: EntryId,
+    pub(crate) customer_id: CustomerId,
+    pub(crate) seq: u64,
     state: Mutex<State>,
 }
 
@@ -123,7 +123,7 @@ enum Pace {
 
 /// What a stream finds when it is polled.
 #[derive(Debug)]
-pub(super) enum Polled {
+pub(crate) enum Polled {
     /// Something to tell, at a revision, and what is true of the queue.
     Update(u64, Update, Arc<Public>),
     /// Nothing now; the waker is kept.
@@ -136,34 +136,34 @@ pub(super) enum Polled {
 
 /// What a pass found out besides.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(crate) struct Findings {
     /// Not in line any more, or their turn ended: what became of them has to be looked up.
-    pub(super) moved: Vec<Arc<Watcher>>,
+    pub(crate) moved: Vec<Arc<Watcher>>,
     /// Entries whose watchers are there: signs of life.
-    pub(super) seen: Vec<EntryId>,
+    pub(crate) seen: Vec<EntryId>,
     /// Whether anybody was told anything.
-    pub(super) has_told: bool,
+    pub(crate) has_told: bool,
     significance_saved: u64,
     coalescing_saved: u64,
 }
 
 /// What a pass looks with.
-pub(super) struct Pass<'a> {
-    pub(super) copy: &'a LineCopy,
-    pub(super) queue: &'a Queue,
-    pub(super) rhythm: Rhythm,
-    pub(super) now: Tick,
+pub(crate) struct Pass<'a> {
+    pub(crate) copy: &'a LineCopy,
+    pub(crate) queue: &'a Queue,
+    pub(crate) rhythm: Rhythm,
+    pub(crate) now: Tick,
     /// The line moved since the last pass.
-    pub(super) is_moved: bool,
+    pub(crate) is_moved: bool,
     /// The queue was paused, resumed, closed or opened since the last pass.
-    pub(super) is_steered: bool,
+    pub(crate) is_steered: bool,
     /// Whether the turn of this seq may have ended.
-    pub(super) is_ended: &'a (dyn Fn(u64) -> bool + Sync),
+    pub(crate) is_ended: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
 impl Watcher {
     /// A watcher of an entry who has heard nothing.
-    pub(super) fn new(
+    pub(crate) fn new(
         (entry_id, customer_id, seq): (EntryId, CustomerId, u64),
         heard: Heard,
         revision: u64,
@@ -186,7 +186,7 @@ impl Watcher {
     }
 
     /// Its slot: to be looked at by the next pass.
-    pub(super) fn slot(self: &Arc<Self>) -> Slot {
+    pub(crate) fn slot(self: &Arc<Self>) -> Slot {
         let told = match lock(&self.state).heard.place() {
             Place::Waiting { position } => position,
             Place::Turn(_) | Place::Expired { .. } | Place::Completed => 0,
@@ -195,7 +195,7 @@ impl Watcher {
     }
 
     /// It is here, at this revision.
-    pub(super) fn stand(&self, place: Place, revision: u64, now: Tick) {
+    pub(crate) fn stand(&self, place: Place, revision: u64, now: Tick) {
         let mut state = lock(&self.state);
         state.heard.stand(place);
         state.revision = state.revision.max(revision);
@@ -203,7 +203,7 @@ impl Watcher {
     }
 
     /// The next thing to tell.
-    pub(super) fn poll(&self, followed: &Followed, now: Tick, waker: &Waker) -> Polled {
+    pub(crate) fn poll(&self, followed: &Followed, now: Tick, waker: &Waker) -> Polled {
         let mut state = lock(&self.state);
         // Looked at under the lock: a pass that shows something newer finds the waker, or was here before.
         let Some(public) = followed.public() else {
@@ -268,19 +268,19 @@ impl State {
 
 impl Slot {
     /// Whose it is.
-    pub(super) fn watcher(&self) -> &Arc<Watcher> {
+    pub(crate) fn watcher(&self) -> &Arc<Watcher> {
         &self.watcher
     }
 
     /// Whether the entry waited when it was last looked at.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.told != 0
     }
 }
 
 impl Pass<'_> {
     /// Looks at some watchers; drops those who have gone.
-    pub(super) fn over(&self, slots: &mut Vec<Slot>, range: std::ops::Range<usize>, findings: &mut Findings) {
+    pub(crate) fn over(&self, slots: &mut Vec<Slot>, range: std::ops::Range<usize>, findings: &mut Findings) {
         let mut next = range.start;
         let mut end = range.end.min(slots.len());
         while next < end {
@@ -390,7 +390,7 @@ impl Pass<'_> {
 
 impl Findings {
     /// Counts what was not sent.
-    pub(super) fn count(&self) {
+    pub(crate) fn count(&self) {
         metrics::saved(Saved::Significance, self.significance_saved);
         metrics::saved(Saved::Coalescing, self.coalescing_saved);
     }

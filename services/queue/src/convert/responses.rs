@@ -2,15 +2,15 @@
 
 use onsale_proto::queue::v1 as pb;
 
+pub mod stats;
+
 use super::{duration, timestamp};
 use crate::{
     app::{
-        join::Joined,
-        neighbors::{Neighbor, Neighborhood},
-        snapshot::Snapshot,
-        standing::Standing,
-        tokens::GrantedTurn,
-        watch::Told,
+        get_position::Standing,
+        join_queue::Joined,
+        list_neighbors::{Neighbor, Neighborhood},
+        watch_queue::Told,
     },
     domain::{
         block::Block,
@@ -18,8 +18,9 @@ use crate::{
         estimate::Estimate,
         policy::{Policy, QueueMode},
         queue::{Close, CloseReason, QueueState, RemainingSector},
-        watching::Update,
+        watcher::Update,
     },
+    engine::{snapshots::Snapshot, tokens::GrantedTurn},
     store::queues::Facts,
 };
 

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use crate::{
     admission::assert_fifo,
-    pod::Pod,
-    world::{SOON, World},
+    support::pod::Pod,
+    support::{SOON, World},
 };
 
 /// Starts a pod, waits until it leads everything, and then a world beside it.

@@ -11,7 +11,7 @@ use onsale_testkit::{
 use tonic::{Request, Status, transport::Channel};
 use uuid::Uuid;
 
-use crate::watcher::Watcher;
+use crate::support::watcher::Watcher;
 
 /// Somebody, known by a subject.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use onsale_proto::queue::v1::{self as pb, queue_update::Update};
 use tonic::{Status, Streaming};
 
-use crate::world::SOON;
+use crate::support::SOON;
 
 /// An open stream.
 pub(crate) struct Watcher {

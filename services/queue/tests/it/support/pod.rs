@@ -13,7 +13,7 @@ use onsale_types::SystemClock;
 use tokio::{runtime::Runtime, sync::oneshot};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::world::{Person, SOON};
+use crate::support::{Person, SOON};
 
 /// A running pod. Dropping it kills it: nothing is drained, nothing is given back.
 pub(crate) struct Pod {
