@@ -1,19 +1,19 @@
 //! The use cases of Queue, one file each: load, decide, save. What several of them share is here.
 
-pub mod admit_customers;
-pub mod apply_inventory_update;
-pub mod block_customer;
-pub mod complete_turn;
-pub mod control_queue;
-pub mod expire_entries;
-pub mod get_position;
-pub mod get_queue_stats;
-pub mod join_queue;
-pub mod leave_queue;
-pub mod list_neighbors;
-pub mod push_milestones;
-pub mod slide_windows;
-pub mod watch_queue;
+pub(crate) mod admit_customers;
+pub(crate) mod apply_inventory_update;
+pub(crate) mod block_customer;
+pub(crate) mod complete_turn;
+pub(crate) mod control_queue;
+pub(crate) mod expire_entries;
+pub(crate) mod get_position;
+pub(crate) mod get_queue_stats;
+pub(crate) mod join_queue;
+pub(crate) mod leave_queue;
+pub(crate) mod list_neighbors;
+pub(crate) mod push_milestones;
+pub(crate) mod slide_windows;
+pub(crate) mod watch_queue;
 
 use std::{
     future::Future,
@@ -59,7 +59,7 @@ use crate::{
 };
 
 /// What handlers, consumers and workers share.
-pub struct App {
+pub(crate) struct App {
     /// Postgres, Redis, outbox.
     pub(crate) stores: Stores,
     /// Places in line, in Redis.
@@ -114,37 +114,36 @@ pub struct App {
 }
 
 /// What an [`App`] is made of.
-pub struct Parts {
+pub(crate) struct Parts {
     /// Postgres, Redis, outbox.
-    pub stores: Stores,
+    pub(crate) stores: Stores,
     /// Places in line, in Redis.
-    pub ranks: Ranks,
+    pub(crate) ranks: Ranks,
     /// The move logs, in Redis.
-    pub log: MoveLog,
+    pub(crate) log: MoveLog,
     /// Who has an open stream, on any pod.
-    pub presence: Presence,
+    pub(crate) presence: Presence,
     /// What is still worth waiting for.
-    pub inventory: Inventory,
+    pub(crate) inventory: Inventory,
     /// Turn tokens and queue tokens.
-    pub tokens: Tokens,
+    pub(crate) tokens: Tokens,
     /// The time of day.
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// The policy of a queue whose organizer set nothing.
-    pub defaults: Policy,
+    pub(crate) defaults: Policy,
     /// How turns are granted.
-    pub admission: AdmissionConfig,
+    pub(crate) admission: AdmissionConfig,
     /// What happens with time.
-    pub sweep: SweepConfig,
+    pub(crate) sweep: SweepConfig,
     /// How streams are fed.
-    pub watching: WatchConfig,
+    pub(crate) watching: WatchConfig,
     /// Where background work is started.
-    pub tasks: Tasks,
+    pub(crate) tasks: Tasks,
 }
 
 impl App {
     /// Puts the parts together.
-    #[must_use]
-    pub fn new(parts: Parts) -> Arc<Self> {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
         let Parts {
             stores,
             ranks,
@@ -208,8 +207,7 @@ impl App {
     }
 
     /// The time of day, as this pod sees it. Good enough to call a date absurd; everything else goes by the database's.
-    #[must_use]
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 

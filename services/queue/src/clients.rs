@@ -1,3 +1,3 @@
 //! Whom Queue asks.
 
-pub mod inventory;
+pub(crate) mod inventory;

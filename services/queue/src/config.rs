@@ -20,79 +20,79 @@ use crate::domain::{
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Postgres, Redis and events.
-    pub stores: StoresConfig,
+    pub(crate) stores: StoresConfig,
     /// Other services.
-    pub neighbours: NeighboursConfig,
+    pub(crate) neighbours: NeighboursConfig,
     /// Turns and their tokens.
-    pub turns: TurnsConfig,
+    pub(crate) turns: TurnsConfig,
     /// The web shop.
-    pub web: WebConfig,
+    pub(crate) web: WebConfig,
     /// How a queue admits by default.
-    pub policy: PolicyConfig,
+    pub(crate) policy: PolicyConfig,
     /// How joins are batched.
-    pub join: JoinConfig,
+    pub(crate) join: JoinConfig,
     /// How turns are granted.
-    pub admission: AdmissionConfig,
+    pub(crate) admission: AdmissionConfig,
     /// What happens with time.
-    pub sweep: SweepConfig,
+    pub(crate) sweep: SweepConfig,
     /// How streams are fed.
-    pub watch: WatchConfig,
+    pub(crate) watch: WatchConfig,
     /// How Redis is kept true.
-    pub reconcile: ReconcileConfig,
+    pub(crate) reconcile: ReconcileConfig,
 }
 
 /// Other services.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NeighboursConfig {
+pub(crate) struct NeighboursConfig {
     /// What is free.
-    pub inventory: ClientConfig,
+    pub(crate) inventory: ClientConfig,
 }
 
 /// Turns and their tokens.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TurnsConfig {
+pub(crate) struct TurnsConfig {
     /// Signs turn tokens and queue tokens.
-    pub signing_key: Secret,
+    pub(crate) signing_key: Secret,
     /// From the moment of joining.
     #[serde(with = "humantime_serde")]
-    pub queue_token_lifetime: Duration,
+    pub(crate) queue_token_lifetime: Duration,
 }
 
 /// The web shop.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WebConfig {
+pub(crate) struct WebConfig {
     /// Empty: none.
-    pub url: String,
+    pub(crate) url: String,
 }
 
 /// How a queue admits by default.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PolicyConfig {
+pub(crate) struct PolicyConfig {
     /// Turns granted per minute.
-    pub admissions_per_minute: u32,
+    pub(crate) admissions_per_minute: u32,
     /// Most turns open at a time.
-    pub open_turns_max: u32,
+    pub(crate) open_turns_max: u32,
     /// Length of a turn.
     #[serde(with = "humantime_serde")]
-    pub turn_duration: Duration,
+    pub(crate) turn_duration: Duration,
     /// How long somebody may be silent.
     #[serde(with = "humantime_serde")]
-    pub idle_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
     /// Most entries waiting at a time.
-    pub waiting_max: u64,
+    pub(crate) waiting_max: u64,
     /// Positions at which a customer who does not watch is told.
-    pub milestones: Milestones,
+    pub(crate) milestones: Milestones,
     /// Sequence numbers per window.
-    pub window_size: u32,
+    pub(crate) window_size: u32,
     /// How many of the newest windows are active at a time.
-    pub active_windows: u32,
+    pub(crate) active_windows: u32,
     /// How often the window slides.
     #[serde(with = "humantime_serde")]
-    pub slide_interval: Duration,
+    pub(crate) slide_interval: Duration,
 }
 
 impl From<PolicyConfig> for Policy {
@@ -115,80 +115,80 @@ impl From<PolicyConfig> for Policy {
 /// How joins are batched.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct JoinConfig {
+pub(crate) struct JoinConfig {
     /// Batchers side by side.
-    pub lanes: usize,
+    pub(crate) lanes: usize,
     /// Joins waiting in a lane.
-    pub queue_max: usize,
+    pub(crate) queue_max: usize,
     /// Joins in one transaction.
-    pub batch_max: usize,
+    pub(crate) batch_max: usize,
     /// How long a batch waits for company.
     #[serde(with = "humantime_serde")]
-    pub linger: Duration,
+    pub(crate) linger: Duration,
 }
 
 /// How turns are granted.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AdmissionConfig {
+pub(crate) struct AdmissionConfig {
     /// How often.
     #[serde(with = "humantime_serde")]
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// How many in one transaction.
-    pub batch_max: u32,
+    pub(crate) batch_max: u32,
     /// How often it is looked who passed a milestone.
     #[serde(with = "humantime_serde")]
-    pub milestone_interval: Duration,
+    pub(crate) milestone_interval: Duration,
 }
 
 /// What happens with time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SweepConfig {
+pub(crate) struct SweepConfig {
     /// Openings and ends of turns.
     #[serde(with = "humantime_serde")]
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// Those who were not seen.
     #[serde(with = "humantime_serde")]
-    pub idle_interval: Duration,
+    pub(crate) idle_interval: Duration,
     /// Entries per transaction.
-    pub batch_max: u32,
+    pub(crate) batch_max: u32,
 }
 
 /// How streams are fed.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WatchConfig {
+pub(crate) struct WatchConfig {
     /// How often a followed queue is looked at.
     #[serde(with = "humantime_serde")]
-    pub look_interval: Duration,
+    pub(crate) look_interval: Duration,
     /// How often a watcher hears its position at least.
     #[serde(with = "humantime_serde")]
-    pub position_interval: Duration,
+    pub(crate) position_interval: Duration,
     /// How close together changes are told.
     #[serde(with = "humantime_serde")]
-    pub update_interval: Duration,
+    pub(crate) update_interval: Duration,
     /// How often a watcher hears that others were admitted, at most.
     #[serde(with = "humantime_serde")]
-    pub moved_interval: Duration,
+    pub(crate) moved_interval: Duration,
     /// How often a watcher hears the public facts.
     #[serde(with = "humantime_serde")]
-    pub snapshot_interval: Duration,
+    pub(crate) snapshot_interval: Duration,
     /// How often an open stream counts as a sign of life.
     #[serde(with = "humantime_serde")]
-    pub seen_interval: Duration,
+    pub(crate) seen_interval: Duration,
     /// How long a client may not read its stream.
     #[serde(with = "humantime_serde")]
-    pub slow_after: Duration,
+    pub(crate) slow_after: Duration,
 }
 
 /// How Redis is kept true.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ReconcileConfig {
+pub(crate) struct ReconcileConfig {
     /// How often it is compared with Postgres.
     #[serde(with = "humantime_serde")]
-    pub interval: Duration,
+    pub(crate) interval: Duration,
 }
 
 impl ServiceConfig for Config {

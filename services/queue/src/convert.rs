@@ -1,9 +1,9 @@
 //! Between the contract's messages and the domain's types: the only files that name both.
 
-pub mod events;
-pub mod external;
-pub mod requests;
-pub mod responses;
+pub(crate) mod events;
+pub(crate) mod external;
+pub(crate) mod requests;
+pub(crate) mod responses;
 
 use std::time::Duration;
 

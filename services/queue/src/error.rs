@@ -21,7 +21,7 @@ const WATCH_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Why a use case failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The rules say no.
     #[error(transparent)]
     Refused(#[from] Refusal),

@@ -11,15 +11,14 @@ use crate::app::{App, join_queue::Joins};
 
 /// Serves the contracts of Queue.
 #[derive(Debug)]
-pub struct Grpc {
+pub(crate) struct Grpc {
     app: Arc<App>,
     joins: Joins,
 }
 
 impl Grpc {
     /// Serves with `app`; joins go through `joins`.
-    #[must_use]
-    pub fn new(app: Arc<App>, joins: Joins) -> Self {
+    pub(crate) fn new(app: Arc<App>, joins: Joins) -> Self {
         Self { app, joins }
     }
 }

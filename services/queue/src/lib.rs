@@ -1,16 +1,16 @@
 //! Queue: fair places in line, live positions, turns, and an organizer's control of them.
 
-pub mod app;
-pub mod clients;
+pub(crate) mod app;
+pub(crate) mod clients;
 pub mod config;
-pub mod convert;
+pub(crate) mod convert;
 pub mod domain;
-pub mod engine;
-pub mod error;
-pub mod grpc;
-pub mod metrics;
+pub(crate) mod engine;
+pub(crate) mod error;
+pub(crate) mod grpc;
+pub(crate) mod metrics;
 pub mod store;
-pub mod workers;
+pub(crate) mod workers;
 
 use std::sync::Arc;
 

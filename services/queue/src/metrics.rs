@@ -17,7 +17,7 @@ pub(crate) enum Saved {
 }
 
 /// Says what each metric means. To be called once, at start.
-pub fn describe() {
+pub(crate) fn describe() {
     describe_counter!("queue_joined_total", "Entries made.");
     describe_counter!("queue_admitted_total", "Turns granted.");
     describe_counter!("queue_milestones_passed_total", "Customers told that they passed a milestone.");

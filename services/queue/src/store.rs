@@ -1,19 +1,19 @@
 //! Where a queue is kept: Postgres has the truth, Redis the places in line for quick answers. Takes and gives domain types.
 
 mod away;
-pub mod blocked_customers;
-pub mod entries;
+pub(crate) mod blocked_customers;
+pub(crate) mod entries;
 pub mod keys;
-pub mod line_copies;
-pub mod milestones;
-pub mod move_log;
-pub mod neighbors;
-pub mod pods;
+pub(crate) mod line_copies;
+pub(crate) mod milestones;
+pub(crate) mod move_log;
+pub(crate) mod neighbors;
+pub(crate) mod pods;
 pub mod presence;
-pub mod queues;
-pub mod ranks;
-pub mod stats;
-pub mod windows;
+pub(crate) mod queues;
+pub(crate) mod ranks;
+pub(crate) mod stats;
+pub(crate) mod windows;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

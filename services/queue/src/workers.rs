@@ -1,7 +1,7 @@
 //! Background loops. What must be done by one pod only is done by the one that leads the event, and its transactions are
 //! fenced; everything else is safe to do twice.
 
-pub mod consumers;
+pub(crate) mod consumers;
 
 use std::{sync::Arc, time::Duration};
 
@@ -88,7 +88,7 @@ impl Chore {
 }
 
 /// Starts all of them.
-pub fn start(app: &Arc<App>, config: &Config) -> Result<(), BuildError> {
+pub(crate) fn start(app: &Arc<App>, config: &Config) -> Result<(), BuildError> {
     let lanes = Arc::new(Lanes::enter(&app.stores.election)?);
     let tasks = &app.tasks;
     tasks.spawn("admission", admission(Arc::clone(app), Arc::clone(&lanes)));

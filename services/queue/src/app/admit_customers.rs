@@ -28,7 +28,7 @@ const BATCHES_MAX: u32 = 64;
 
 impl App {
     /// One round over all queues that this pod leads and in which somebody may be admitted.
-    pub async fn admit_round(self: &Arc<Self>, lanes: &Lanes) -> Result<(), Error> {
+    pub(crate) async fn admit_round(self: &Arc<Self>, lanes: &Lanes) -> Result<(), Error> {
         let events = queues::admitting(&self.stores.postgres, &self.defaults).await?;
         stream::iter(lanes.led(events))
             .for_each_concurrent(EVENTS_CONCURRENCY, |(event_id, lease)| async move {

@@ -14,7 +14,7 @@ use crate::{
 
 /// A report of Inventory.
 #[derive(Clone, Debug)]
-pub enum Report {
+pub(crate) enum Report {
     /// The event was created, or its draft changed.
     Created(Created),
     /// It was made public.
@@ -43,7 +43,7 @@ pub enum Report {
 
 impl App {
     /// Keeps a report, and moves the queue as far as it allows.
-    pub async fn learn(
+    pub(crate) async fn learn(
         self: &Arc<Self>,
         transaction: &Transaction,
         event_id: EventId,

@@ -14,7 +14,7 @@ use crate::{
 
 impl App {
     /// Keeps a customer out of the queue of an event of the organizer's; an open entry or turn ends.
-    pub async fn block(
+    pub(crate) async fn block(
         &self,
         organizer_id: OrganizerId,
         event_id: EventId,
@@ -38,7 +38,7 @@ impl App {
     }
 
     /// Lets a blocked customer join again.
-    pub async fn unblock(
+    pub(crate) async fn unblock(
         &self,
         organizer_id: OrganizerId,
         event_id: EventId,

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Looks up turns that are asked about at the same time, with one statement.
-pub struct Checking(pub Postgres);
+pub(crate) struct Checking(pub(crate) Postgres);
 
 impl Processor<TurnName> for Checking {
     type Output = (TurnCheck, Timestamp);
@@ -39,7 +39,7 @@ impl Processor<TurnName> for Checking {
 
 impl App {
     /// Whether a turn still holds.
-    pub async fn validate_turn(&self, turn: TurnName) -> Result<(EntryId, Turn), Error> {
+    pub(crate) async fn validate_turn(&self, turn: TurnName) -> Result<(EntryId, Turn), Error> {
         let (check, now) = self.checking.submit(turn).await?;
         // Nobody has it: maybe nobody's is stored.
         if check.newest_fencing_number.is_none()
@@ -52,7 +52,7 @@ impl App {
     }
 
     /// Ends a turn with a purchase.
-    pub async fn complete_turn(
+    pub(crate) async fn complete_turn(
         &self,
         turn: TurnName,
         claim_id: ClaimId,
@@ -66,7 +66,7 @@ impl App {
     }
 
     /// An order was completed; its turn is over. A turn that cannot be completed any more is nobody's to mend.
-    pub async fn order_completed(
+    pub(crate) async fn order_completed(
         self: &Arc<Self>,
         transaction: &Transaction,
         turn: TurnName,
@@ -89,7 +89,7 @@ impl App {
     }
 
     /// A claim expired or was rejected; its turn is over.
-    pub async fn claim_lost(
+    pub(crate) async fn claim_lost(
         self: &Arc<Self>,
         transaction: &Transaction,
         turn: TurnName,

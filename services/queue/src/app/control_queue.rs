@@ -21,7 +21,7 @@ use crate::{
 
 /// An organizer's wish.
 #[derive(Clone, Debug)]
-pub enum Control {
+pub(crate) enum Control {
     /// Open now, or at a time.
     Open {
         /// When; none or past: now.
@@ -54,7 +54,7 @@ type Free = HashMap<SectorId, u32>;
 
 impl App {
     /// Does what the organizer wants with the queue of an event of theirs; `answer` makes the answer of it.
-    pub async fn control<R: Message + Default>(
+    pub(crate) async fn control<R: Message + Default>(
         &self,
         organizer_id: OrganizerId,
         event_id: EventId,

@@ -42,7 +42,7 @@ fn report(event_id: EventId, worked: Result<(), Error>) {
 
 impl App {
     /// Opens queues whose time has come.
-    pub async fn open_due(&self, lanes: &Lanes) -> Result<(), Error> {
+    pub(crate) async fn open_due(&self, lanes: &Lanes) -> Result<(), Error> {
         for (event_id, lease) in lanes.led(queues::due(&self.stores.postgres).await?) {
             report(event_id, self.open(&lease, event_id).await);
         }
@@ -50,7 +50,7 @@ impl App {
     }
 
     /// Ends turns that ran out.
-    pub async fn expire_turns(&self, lanes: &Lanes) -> Result<(), Error> {
+    pub(crate) async fn expire_turns(&self, lanes: &Lanes) -> Result<(), Error> {
         for (event_id, lease) in lanes.led(entries::events_overdue(&self.stores.postgres).await?) {
             report(event_id, self.expire_all(&lease, event_id, &Ending::Turns).await);
         }
@@ -58,7 +58,7 @@ impl App {
     }
 
     /// Ends the places in queues that closed for good.
-    pub async fn expire_over(&self, lanes: &Lanes) -> Result<(), Error> {
+    pub(crate) async fn expire_over(&self, lanes: &Lanes) -> Result<(), Error> {
         for (event_id, lease) in lanes.led(queues::over(&self.stores.postgres).await?) {
             report(event_id, self.expire_all(&lease, event_id, &Ending::Waiting).await);
         }
@@ -66,7 +66,7 @@ impl App {
     }
 
     /// Ends the places of those who gave no sign of life for too long.
-    pub async fn expire_unseen(&self, lanes: &Lanes) -> Result<(), Error> {
+    pub(crate) async fn expire_unseen(&self, lanes: &Lanes) -> Result<(), Error> {
         for (event_id, lease) in lanes.led(queues::waiting(&self.stores.postgres).await?) {
             report(event_id, Box::pin(self.expire_unseen_of(lanes, &lease, event_id)).await);
         }

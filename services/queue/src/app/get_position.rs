@@ -27,37 +27,37 @@ const LOOKS_MAX: u32 = 3;
 
 /// The truth about an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub(crate) struct Standing {
     /// Of the queue.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// The entry.
-    pub entry: Entry,
+    pub(crate) entry: Entry,
     /// How many stand before it, plus one; 0: it does not wait.
-    pub position: u64,
+    pub(crate) position: u64,
     /// How long it will probably take.
-    pub estimate: Option<Estimate>,
+    pub(crate) estimate: Option<Estimate>,
     /// The turn, while it has one.
-    pub turn: Option<GrantedTurn>,
+    pub(crate) turn: Option<GrantedTurn>,
     /// State of the queue.
-    pub queue_state: QueueState,
+    pub(crate) queue_state: QueueState,
     /// When to ask again.
-    pub next_poll_after: Duration,
+    pub(crate) next_poll_after: Duration,
 }
 
 /// A question of a customer about their own entry.
 #[derive(Clone, Debug)]
-pub struct OwnEntry {
+pub(crate) struct OwnEntry {
     /// In which queue.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// Whose.
-    pub customer_id: CustomerId,
+    pub(crate) customer_id: CustomerId,
     /// The token that they show; empty: none.
-    pub queue_token: String,
+    pub(crate) queue_token: String,
 }
 
 impl App {
     /// Where the caller stands now; counts as a sign of life.
-    pub async fn position(&self, own: &OwnEntry) -> Result<Standing, Error> {
+    pub(crate) async fn position(&self, own: &OwnEntry) -> Result<Standing, Error> {
         let mut looks = 0;
         loop {
             looks += 1;

@@ -28,7 +28,7 @@ const KEPT_MAX: usize = 10_000;
 
 /// Numbers of the last moment.
 #[derive(Debug, Default)]
-pub struct Statistics {
+pub(crate) struct Statistics {
     kept: Mutex<HashMap<EventId, Arc<Kept>>>,
 }
 
@@ -37,13 +37,13 @@ type Kept = tokio::sync::Mutex<Option<(Instant, Arc<Stats>)>>;
 
 /// The live numbers of a queue.
 #[derive(Clone, Debug)]
-pub struct Stats {
+pub(crate) struct Stats {
     /// The queue and its counters.
-    pub facts: Facts,
+    pub(crate) facts: Facts,
     /// What happened lately.
-    pub lately: Lately,
+    pub(crate) lately: Lately,
     /// Who looks, and how far pods are behind.
-    pub audience: Share,
+    pub(crate) audience: Share,
 }
 
 impl Statistics {
@@ -58,7 +58,11 @@ impl Statistics {
 
 impl App {
     /// The live numbers of a queue of the organizer's.
-    pub async fn stats(&self, organizer_id: OrganizerId, event_id: EventId) -> Result<Arc<Stats>, Error> {
+    pub(crate) async fn stats(
+        &self,
+        organizer_id: OrganizerId,
+        event_id: EventId,
+    ) -> Result<Arc<Stats>, Error> {
         let kept = self.statistics.of(event_id);
         let mut kept = kept.lock().await;
         if let Some((taken, stats)) = kept.as_ref()
@@ -78,7 +82,7 @@ impl App {
     }
 
     /// Streams the live numbers, the first at once, then every `interval`. Nothing is kept for a slow reader.
-    pub async fn watch_stats(
+    pub(crate) async fn watch_stats(
         self: &Arc<Self>,
         organizer_id: OrganizerId,
         event_id: EventId,

@@ -40,34 +40,34 @@ const EVENTS_CONCURRENCY: usize = 4;
 
 /// A customer who wants to join.
 #[derive(Clone, Debug)]
-pub struct Join {
+pub(crate) struct Join {
     /// Which queue.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// Who.
-    pub customer_id: CustomerId,
+    pub(crate) customer_id: CustomerId,
     /// The customer's name for this wish.
-    pub request_id: RequestId,
+    pub(crate) request_id: RequestId,
     /// What the request says.
-    pub fingerprint: Uuid,
+    pub(crate) fingerprint: Uuid,
     /// What neighbours see as name.
-    pub display_name: String,
+    pub(crate) display_name: String,
     /// What neighbours see as picture.
-    pub avatar_url: String,
+    pub(crate) avatar_url: String,
 }
 
 /// A customer's place.
 #[derive(Clone, Debug)]
-pub struct Joined {
+pub(crate) struct Joined {
     /// Where they stand.
-    pub standing: Standing,
+    pub(crate) standing: Standing,
     /// The queue token.
-    pub queue_token: String,
+    pub(crate) queue_token: String,
 }
 
 /// Takes joins and hands them over in batches. An event has one lane, in which one batch is worked on at a time: that is
 /// what the line's lock would make of it anyway, and it keeps the order of arrival.
 #[derive(Debug)]
-pub struct Joins {
+pub(crate) struct Joins {
     app: Arc<App>,
     lanes: Vec<Batcher<Join, Standing, Error>>,
 }
@@ -86,8 +86,7 @@ struct Outcome {
 
 impl Joins {
     /// As many lanes as `config` says.
-    #[must_use]
-    pub fn new(app: &Arc<App>, config: &JoinConfig, tasks: &Tasks) -> Self {
+    pub(crate) fn new(app: &Arc<App>, config: &JoinConfig, tasks: &Tasks) -> Self {
         let batcher = BatcherConfig {
             queue_max: config.queue_max,
             batch_max: config.batch_max,
@@ -100,7 +99,7 @@ impl Joins {
     }
 
     /// Puts a customer in line, or answers the place they have.
-    pub async fn join(&self, join: Join) -> Result<Joined, Error> {
+    pub(crate) async fn join(&self, join: Join) -> Result<Joined, Error> {
         let mut hasher = DefaultHasher::new();
         join.event_id.hash(&mut hasher);
         let lanes = u64::try_from(self.lanes.len()).unwrap_or(1).max(1);

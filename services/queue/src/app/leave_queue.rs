@@ -20,7 +20,7 @@ use crate::{
 
 impl App {
     /// Gives up the caller's place or turn. One that has ended is answered as it is.
-    pub async fn leave(
+    pub(crate) async fn leave(
         &self,
         customer_id: CustomerId,
         event_id: EventId,

@@ -14,29 +14,29 @@ const LOOKS_MAX: u32 = 3;
 
 /// A window of the line around a customer.
 #[derive(Clone, Debug)]
-pub struct Neighborhood {
+pub(crate) struct Neighborhood {
     /// Of the queue.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// The customer's own position.
-    pub position: u64,
+    pub(crate) position: u64,
     /// Those just before, in order of the line.
-    pub before: Vec<Neighbor>,
+    pub(crate) before: Vec<Neighbor>,
     /// Those just after, in order of the line.
-    pub after: Vec<Neighbor>,
+    pub(crate) after: Vec<Neighbor>,
 }
 
 /// Somebody in line near the customer.
 #[derive(Clone, Debug)]
-pub struct Neighbor {
+pub(crate) struct Neighbor {
     /// How many stand before, plus one.
-    pub position: u64,
+    pub(crate) position: u64,
     /// What they chose to show.
-    pub shown: Shown,
+    pub(crate) shown: Shown,
 }
 
 impl App {
     /// Who waits around the customer, up to `neighbors_max` on either side. No sign of life: looking is not waiting.
-    pub async fn neighbors(
+    pub(crate) async fn neighbors(
         &self,
         event_id: EventId,
         customer_id: CustomerId,

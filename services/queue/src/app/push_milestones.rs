@@ -33,13 +33,13 @@ const CONFIRMATIONS: u32 = 3;
 
 /// The lines as they were when they were last looked at: who did not move passed nothing.
 #[derive(Debug, Default)]
-pub struct Looks {
+pub(crate) struct Looks {
     revisions: Mutex<HashMap<EventId, u64>>,
 }
 
 impl App {
     /// Tells those who passed a milestone in a queue that this pod leads and that has moved.
-    pub async fn milestone_round(&self, lanes: &Lanes) -> Result<(), Error> {
+    pub(crate) async fn milestone_round(&self, lanes: &Lanes) -> Result<(), Error> {
         let moving: HashMap<EventId, u64> =
             milestones::moving(&self.stores.postgres, &self.defaults).await?.into_iter().collect();
         let has_moved =

@@ -76,7 +76,7 @@ impl App {
     }
 
     /// Where the holder of a ticket stands.
-    pub fn windowed_standing(&self, facts: &Facts, ticket: &Ticket) -> Result<Standing, Error> {
+    pub(crate) fn windowed_standing(&self, facts: &Facts, ticket: &Ticket) -> Result<Standing, Error> {
         let (entry, position) = ticket.entry(&facts.queue, &facts.line, facts.now);
         self.standing(facts, entry, position)
     }
@@ -120,7 +120,7 @@ impl App {
     }
 
     /// Slides every window that this pod leads and whose time has come.
-    pub async fn slide_round(&self, lanes: &Lanes) -> Result<(), Error> {
+    pub(crate) async fn slide_round(&self, lanes: &Lanes) -> Result<(), Error> {
         let events = windows::sliding(&self.stores.postgres, &self.defaults).await?;
         stream::iter(lanes.led(events))
             .for_each_concurrent(EVENTS_CONCURRENCY, |(event_id, lease)| async move {

@@ -39,21 +39,21 @@ const LOOKS_MAX: u32 = 3;
 
 /// One message of a watcher.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub(crate) struct Told {
     /// Of the queue.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// The entry's number in line.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// What happened.
-    pub update: Update,
+    pub(crate) update: Update,
     /// With a turn: what its customer needs to use it.
-    pub turn: Option<GrantedTurn>,
+    pub(crate) turn: Option<GrantedTurn>,
     /// With the public facts: these.
-    pub snapshot: Option<Arc<Snapshot>>,
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
 }
 
 /// An open stream. Dropping it ends the watch.
-pub struct Watching {
+pub(crate) struct Watching {
     app: Arc<App>,
     followed: Following,
     watcher: Arc<Watcher>,
@@ -61,7 +61,11 @@ pub struct Watching {
 
 impl App {
     /// Streams what happens to the caller's entry and to its queue; the first message is the full truth.
-    pub async fn watch(self: &Arc<Self>, own: &OwnEntry, last_revision: u64) -> Result<Watching, Error> {
+    pub(crate) async fn watch(
+        self: &Arc<Self>,
+        own: &OwnEntry,
+        last_revision: u64,
+    ) -> Result<Watching, Error> {
         let followed = self.follow(own.event_id).await?;
         // Nothing can be told before there is something to tell of the queue.
         followed.reach(0, PATIENCE).await;

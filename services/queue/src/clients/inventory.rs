@@ -12,36 +12,34 @@ use crate::error::Error;
 
 /// What is free in an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Availability {
+pub(crate) struct Availability {
     /// Free units by sector.
-    pub sectors: HashMap<SectorId, u32>,
+    pub(crate) sectors: HashMap<SectorId, u32>,
     /// Whether the sale goes on.
-    pub is_on_sale: bool,
+    pub(crate) is_on_sale: bool,
 }
 
 impl Availability {
     /// Units that somebody who is admitted now could buy.
-    #[must_use]
-    pub fn free_units(&self) -> u64 {
+    pub(crate) fn free_units(&self) -> u64 {
         if self.is_on_sale { self.sectors.values().map(|free| u64::from(*free)).sum() } else { 0 }
     }
 }
 
 /// The neighbour. Clones share the connections.
 #[derive(Clone, Debug)]
-pub struct Inventory {
+pub(crate) struct Inventory {
     client: InventoryServiceClient<Channel>,
 }
 
 impl Inventory {
     /// Asks over `channel`.
-    #[must_use]
-    pub fn new(channel: Channel) -> Self {
+    pub(crate) fn new(channel: Channel) -> Self {
         Self { client: InventoryServiceClient::new(channel) }
     }
 
     /// What is free in the event now.
-    pub async fn availability(&self, event_id: EventId) -> Result<Availability, Error> {
+    pub(crate) async fn availability(&self, event_id: EventId) -> Result<Availability, Error> {
         let request = GetAvailabilityRequest { event_id: event_id.to_string(), sector_ids: Vec::new() };
         let answer = self.client.clone().get_availability(request).await;
         let answer = answer.map_err(|status| Error::Inventory(Box::new(status)))?.into_inner();

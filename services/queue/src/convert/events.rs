@@ -33,8 +33,7 @@ struct Malformed {
 }
 
 /// A turn was granted. None for an entry without one.
-#[must_use]
-pub fn granted(queue: &Queue, entry: &Entry, checkout_url: &str) -> Option<NewEvent> {
+pub(crate) fn granted(queue: &Queue, entry: &Entry, checkout_url: &str) -> Option<NewEvent> {
     let turn = entry.turn?;
     let payload = QueueTurnGranted {
         event: Some(summary(queue)),
@@ -49,8 +48,7 @@ pub fn granted(queue: &Queue, entry: &Entry, checkout_url: &str) -> Option<NewEv
 }
 
 /// An entry ended without a purchase.
-#[must_use]
-pub fn expired(queue: &Queue, entry: &Entry) -> NewEvent {
+pub(crate) fn expired(queue: &Queue, entry: &Entry) -> NewEvent {
     let payload = QueueExpired {
         event: Some(summary(queue)),
         entry_id: entry.entry_id.to_string(),
@@ -63,8 +61,7 @@ pub fn expired(queue: &Queue, entry: &Entry) -> NewEvent {
 }
 
 /// Customers without an open stream passed a milestone.
-#[must_use]
-pub fn position_update(facts: &Facts, milestone: u64, passed: &[Passed]) -> NewEvent {
+pub(crate) fn position_update(facts: &Facts, milestone: u64, passed: &[Passed]) -> NewEvent {
     let Facts { queue, line, .. } = facts;
     let passed = passed.iter().map(|passed| {
         let range = estimate(passed.position, queue.state, &queue.policy, line.shown_service_time);
@@ -80,7 +77,7 @@ pub fn position_update(facts: &Facts, milestone: u64, passed: &[Passed]) -> NewE
 }
 
 /// What Inventory reports when it created an event.
-pub fn created(message: EventCreated) -> Result<(EventId, Report), HandlerError> {
+pub(crate) fn created(message: EventCreated) -> Result<(EventId, Report), HandlerError> {
     let event = message.event.ok_or_else(|| malformed("event"))?;
     let event_id = id(EventId::parse(&event.event_id), "event_id")?;
     let sectors = message.sectors.into_iter().map(|sector| {
@@ -103,39 +100,39 @@ pub fn created(message: EventCreated) -> Result<(EventId, Report), HandlerError>
 }
 
 /// What it reports when it made one public.
-pub fn activated(message: &EventActivated) -> Result<(EventId, Report), HandlerError> {
+pub(crate) fn activated(message: &EventActivated) -> Result<(EventId, Report), HandlerError> {
     let event_id = id(EventId::parse(&message.event_id), "event_id")?;
     let on_sale_time = optional_time(message.on_sale_time, "on_sale_time")?;
     Ok((event_id, Report::Activated { revision: message.revision, on_sale_time }))
 }
 
 /// What it reports when one ended.
-pub fn ended(message: &EventEnded) -> Result<(EventId, Report), HandlerError> {
+pub(crate) fn ended(message: &EventEnded) -> Result<(EventId, Report), HandlerError> {
     let event_id = id(EventId::parse(&message.event_id), "event_id")?;
     Ok((event_id, Report::Ended { revision: message.revision }))
 }
 
 /// What it reports when nothing is left.
-pub fn sold_out(message: &InventorySoldOut) -> Result<(EventId, Report), HandlerError> {
+pub(crate) fn sold_out(message: &InventorySoldOut) -> Result<(EventId, Report), HandlerError> {
     let event_id = id(EventId::parse(&message.event_id), "event_id")?;
     Ok((event_id, Report::SoldOut { revision: message.revision }))
 }
 
 /// What it reports when units came back.
-pub fn available(message: &InventoryAvailable) -> Result<(EventId, Report), HandlerError> {
+pub(crate) fn available(message: &InventoryAvailable) -> Result<(EventId, Report), HandlerError> {
     let event_id = id(EventId::parse(&message.event_id), "event_id")?;
     Ok((event_id, Report::Available { revision: message.revision }))
 }
 
 /// The turn of a completed order and its claim; none when it was bought by invitation.
-pub fn completed(message: &OrderCompleted) -> Result<Option<(TurnName, ClaimId)>, HandlerError> {
+pub(crate) fn completed(message: &OrderCompleted) -> Result<Option<(TurnName, ClaimId)>, HandlerError> {
     let claim_id = id(ClaimId::parse(&message.claim_id), "claim_id")?;
     let turn = turn_name(message.event.as_ref(), &message.customer_id, message.fencing_number)?;
     Ok(turn.map(|turn| (turn, claim_id)))
 }
 
 /// The turn that a released claim ends; none when it goes on, or there was none.
-pub fn lost(message: &ClaimReleased) -> Result<Option<TurnName>, HandlerError> {
+pub(crate) fn lost(message: &ClaimReleased) -> Result<Option<TurnName>, HandlerError> {
     use onsale_proto::claim::v1::ReleaseReason;
     match message.reason() {
         ReleaseReason::Expired | ReleaseReason::Rejected => {

@@ -6,8 +6,7 @@ use serde_json::json;
 use crate::domain::entry::Entry;
 
 /// A customer's turn has come.
-#[must_use]
-pub fn granted(entry: &Entry, token: &str) -> String {
+pub(crate) fn granted(entry: &Entry, token: &str) -> String {
     json!({
         "event": "queue.turn_granted",
         "user_id": entry.customer_id,
@@ -19,8 +18,7 @@ pub fn granted(entry: &Entry, token: &str) -> String {
 }
 
 /// An entry ended without a purchase.
-#[must_use]
-pub fn expired(entry: &Entry) -> String {
+pub(crate) fn expired(entry: &Entry) -> String {
     json!({
         "event": "queue.expired",
         "user_id": entry.customer_id,

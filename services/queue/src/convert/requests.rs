@@ -41,26 +41,26 @@ const OPEN_AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// An organizer's request: what it is about, its id, and the wish.
 #[derive(Clone, Debug)]
-pub struct Steering {
+pub(crate) struct Steering {
     /// The event.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// The request's id.
-    pub request_id: RequestId,
+    pub(crate) request_id: RequestId,
     /// The wish.
-    pub control: Control,
+    pub(crate) control: Control,
 }
 
 /// A request that is about an event and may come twice.
 #[derive(Clone, Copy, Debug)]
-pub struct Named {
+pub(crate) struct Named {
     /// The event.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// The request's id.
-    pub request_id: RequestId,
+    pub(crate) request_id: RequestId,
 }
 
 /// `JoinQueue`, of this customer.
-pub fn join(customer_id: CustomerId, request: &pb::JoinQueueRequest) -> Result<Join, InvalidFields> {
+pub(crate) fn join(customer_id: CustomerId, request: &pb::JoinQueueRequest) -> Result<Join, InvalidFields> {
     let mut violations = Violations::new();
     let named = named(&mut violations, &request.event_id, &request.request_id);
     check_text(&mut violations, "display_name", &request.display_name, DISPLAY_NAME_CHARS_MAX);
@@ -84,7 +84,7 @@ pub fn join(customer_id: CustomerId, request: &pb::JoinQueueRequest) -> Result<J
 }
 
 /// A question of this customer about their own entry.
-pub fn own_entry(
+pub(crate) fn own_entry(
     customer_id: CustomerId,
     event_id: &str,
     queue_token: String,
@@ -94,21 +94,21 @@ pub fn own_entry(
 }
 
 /// An event's id alone.
-pub fn event_id(event_id: &str) -> Result<EventId, InvalidFields> {
+pub(crate) fn event_id(event_id: &str) -> Result<EventId, InvalidFields> {
     let mut violations = Violations::new();
     let event_id = violations.check("event_id", EventId::parse(event_id));
     violations.build(|| event_id)
 }
 
 /// `LeaveQueue`.
-pub fn leave(request: &pb::LeaveQueueRequest) -> Result<Named, InvalidFields> {
+pub(crate) fn leave(request: &pb::LeaveQueueRequest) -> Result<Named, InvalidFields> {
     let mut violations = Violations::new();
     let named = named(&mut violations, &request.event_id, &request.request_id);
     violations.build(|| named)
 }
 
 /// `ListNeighbors`: of which event, and how many on either side.
-pub fn neighbors(request: &pb::ListNeighborsRequest) -> Result<(EventId, u32), InvalidFields> {
+pub(crate) fn neighbors(request: &pb::ListNeighborsRequest) -> Result<(EventId, u32), InvalidFields> {
     let mut violations = Violations::new();
     let event_id = violations.check("event_id", EventId::parse(&request.event_id));
     let wanted = if request.neighbors_max == 0 { NEIGHBORS_DEFAULT } else { request.neighbors_max };
@@ -117,7 +117,9 @@ pub fn neighbors(request: &pb::ListNeighborsRequest) -> Result<(EventId, u32), I
 }
 
 /// `WatchQueueStats`: of which event, and how often.
-pub fn watch_stats(request: &pb::WatchQueueStatsRequest) -> Result<(EventId, Duration), InvalidFields> {
+pub(crate) fn watch_stats(
+    request: &pb::WatchQueueStatsRequest,
+) -> Result<(EventId, Duration), InvalidFields> {
     let mut violations = Violations::new();
     let event_id = violations.check("event_id", EventId::parse(&request.event_id));
     let interval = violations.check("interval", optional_span(request.interval, STATS_SPAN));
@@ -125,7 +127,7 @@ pub fn watch_stats(request: &pb::WatchQueueStatsRequest) -> Result<(EventId, Dur
 }
 
 /// `BlockCustomer`, and whom.
-pub fn block(request: &pb::BlockCustomerRequest) -> Result<(Named, CustomerId), InvalidFields> {
+pub(crate) fn block(request: &pb::BlockCustomerRequest) -> Result<(Named, CustomerId), InvalidFields> {
     let mut violations = Violations::new();
     let named = named(&mut violations, &request.event_id, &request.request_id);
     let customer_id = violations.check("customer_id", CustomerId::parse(&request.customer_id));
@@ -134,7 +136,7 @@ pub fn block(request: &pb::BlockCustomerRequest) -> Result<(Named, CustomerId), 
 }
 
 /// `UnblockCustomer`, and whom.
-pub fn unblock(request: &pb::UnblockCustomerRequest) -> Result<(Named, CustomerId), InvalidFields> {
+pub(crate) fn unblock(request: &pb::UnblockCustomerRequest) -> Result<(Named, CustomerId), InvalidFields> {
     let mut violations = Violations::new();
     let named = named(&mut violations, &request.event_id, &request.request_id);
     let customer_id = violations.check("customer_id", CustomerId::parse(&request.customer_id));
@@ -142,14 +144,14 @@ pub fn unblock(request: &pb::UnblockCustomerRequest) -> Result<(Named, CustomerI
 }
 
 /// `ValidateTurn`.
-pub fn validate_turn(request: &pb::ValidateTurnRequest) -> Result<TurnName, InvalidFields> {
+pub(crate) fn validate_turn(request: &pb::ValidateTurnRequest) -> Result<TurnName, InvalidFields> {
     let mut violations = Violations::new();
     let turn = turn_name(&mut violations, &request.event_id, &request.customer_id, request.fencing_number);
     violations.build(|| turn)
 }
 
 /// `CompleteTurn`.
-pub fn complete_turn(
+pub(crate) fn complete_turn(
     request: &pb::CompleteTurnRequest,
 ) -> Result<(TurnName, ClaimId, RequestId), InvalidFields> {
     let mut violations = Violations::new();
@@ -160,7 +162,7 @@ pub fn complete_turn(
 }
 
 /// `OpenQueue`, at `now`.
-pub fn open(request: &pb::OpenQueueRequest, now: Timestamp) -> Result<Steering, InvalidFields> {
+pub(crate) fn open(request: &pb::OpenQueueRequest, now: Timestamp) -> Result<Steering, InvalidFields> {
     let mut violations = Violations::new();
     let named = named(&mut violations, &request.event_id, &request.request_id);
     let open_time = match request.open_time {
@@ -178,7 +180,7 @@ pub fn open(request: &pb::OpenQueueRequest, now: Timestamp) -> Result<Steering, 
 }
 
 /// `PauseQueue`.
-pub fn pause(request: &pb::PauseQueueRequest) -> Result<Steering, InvalidFields> {
+pub(crate) fn pause(request: &pb::PauseQueueRequest) -> Result<Steering, InvalidFields> {
     let mut violations = Violations::new();
     let named = named(&mut violations, &request.event_id, &request.request_id);
     check_text(&mut violations, "notice", &request.notice, NOTICE_CHARS_MAX);
@@ -187,14 +189,14 @@ pub fn pause(request: &pb::PauseQueueRequest) -> Result<Steering, InvalidFields>
 }
 
 /// `ResumeQueue`.
-pub fn resume(request: &pb::ResumeQueueRequest) -> Result<Steering, InvalidFields> {
+pub(crate) fn resume(request: &pb::ResumeQueueRequest) -> Result<Steering, InvalidFields> {
     let mut violations = Violations::new();
     let named = named(&mut violations, &request.event_id, &request.request_id);
     steering(violations, named, || Some(Control::Resume))
 }
 
 /// `CloseQueue`.
-pub fn close(request: &pb::CloseQueueRequest) -> Result<Steering, InvalidFields> {
+pub(crate) fn close(request: &pb::CloseQueueRequest) -> Result<Steering, InvalidFields> {
     let mut violations = Violations::new();
     let named = named(&mut violations, &request.event_id, &request.request_id);
     check_text(&mut violations, "notice", &request.notice, NOTICE_CHARS_MAX);
@@ -213,7 +215,7 @@ pub fn close(request: &pb::CloseQueueRequest) -> Result<Steering, InvalidFields>
 }
 
 /// `UpdateQueuePolicy`.
-pub fn update_policy(request: &pb::UpdateQueuePolicyRequest) -> Result<Steering, InvalidFields> {
+pub(crate) fn update_policy(request: &pb::UpdateQueuePolicyRequest) -> Result<Steering, InvalidFields> {
     let mut violations = Violations::new();
     let named = named(&mut violations, &request.event_id, &request.request_id);
     let change = match &request.policy {

@@ -2,7 +2,7 @@
 
 use onsale_proto::queue::v1 as pb;
 
-pub mod stats;
+pub(crate) mod stats;
 
 use super::{duration, timestamp};
 use crate::{
@@ -25,8 +25,7 @@ use crate::{
 };
 
 /// Answer of `JoinQueue`.
-#[must_use]
-pub fn joined(joined: Joined) -> pb::JoinQueueResponse {
+pub(crate) fn joined(joined: Joined) -> pb::JoinQueueResponse {
     pb::JoinQueueResponse {
         standing: Some(standing(joined.standing)),
         queue_token: joined.queue_token,
@@ -35,20 +34,17 @@ pub fn joined(joined: Joined) -> pb::JoinQueueResponse {
 }
 
 /// Answer of `LeaveQueue`; without an entry where none is stored.
-#[must_use]
-pub fn left(left: Option<&Entry>) -> pb::LeaveQueueResponse {
+pub(crate) fn left(left: Option<&Entry>) -> pb::LeaveQueueResponse {
     pb::LeaveQueueResponse { entry: left.map(entry) }
 }
 
 /// Answer of `CompleteTurn`; without an entry where none is stored.
-#[must_use]
-pub fn completed(completed: Option<&Entry>) -> pb::CompleteTurnResponse {
+pub(crate) fn completed(completed: Option<&Entry>) -> pb::CompleteTurnResponse {
     pb::CompleteTurnResponse { entry: completed.map(entry) }
 }
 
 /// Answer of `ValidateTurn`.
-#[must_use]
-pub fn valid(entry_id: onsale_types::EntryId, turn: Turn) -> pb::ValidateTurnResponse {
+pub(crate) fn valid(entry_id: onsale_types::EntryId, turn: Turn) -> pb::ValidateTurnResponse {
     pb::ValidateTurnResponse {
         entry_id: entry_id.to_string(),
         expire_time: Some(timestamp(turn.expire_time)),
@@ -56,8 +52,7 @@ pub fn valid(entry_id: onsale_types::EntryId, turn: Turn) -> pb::ValidateTurnRes
 }
 
 /// Answer of `BlockCustomer`.
-#[must_use]
-pub fn blocked(block: Block, entry_removed: bool) -> pb::BlockCustomerResponse {
+pub(crate) fn blocked(block: Block, entry_removed: bool) -> pb::BlockCustomerResponse {
     let Block { event_id, customer_id, note, block_time } = block;
     let blocked_customer = pb::BlockedCustomer {
         event_id: event_id.to_string(),
@@ -69,8 +64,7 @@ pub fn blocked(block: Block, entry_removed: bool) -> pb::BlockCustomerResponse {
 }
 
 /// Answer of `ListNeighbors`.
-#[must_use]
-pub fn neighbors(neighborhood: Neighborhood) -> pb::ListNeighborsResponse {
+pub(crate) fn neighbors(neighborhood: Neighborhood) -> pb::ListNeighborsResponse {
     let Neighborhood { revision, position, before, after } = neighborhood;
     pb::ListNeighborsResponse {
         revision,
@@ -86,8 +80,7 @@ fn neighbor(neighbor: Neighbor) -> pb::Neighbor {
 }
 
 /// A standing.
-#[must_use]
-pub fn standing(standing: Standing) -> pb::Standing {
+pub(crate) fn standing(standing: Standing) -> pb::Standing {
     pb::Standing {
         revision: standing.revision,
         entry: Some(entry(&standing.entry)),
@@ -100,8 +93,7 @@ pub fn standing(standing: Standing) -> pb::Standing {
 }
 
 /// Answer of `GetQueueSnapshot`.
-#[must_use]
-pub fn snapshot(snapshot: &Snapshot) -> pb::GetQueueSnapshotResponse {
+pub(crate) fn snapshot(snapshot: &Snapshot) -> pb::GetQueueSnapshotResponse {
     pb::GetQueueSnapshotResponse {
         revision: snapshot.facts.line.revision,
         snapshot: Some(public(snapshot)),
@@ -131,8 +123,7 @@ fn public(snapshot: &Snapshot) -> pb::QueueSnapshot {
 }
 
 /// A queue, as its organizer sees it.
-#[must_use]
-pub fn queue(facts: &Facts) -> pb::Queue {
+pub(crate) fn queue(facts: &Facts) -> pb::Queue {
     let Facts { queue, line, .. } = facts;
     pb::Queue {
         event_id: queue.event_id.to_string(),
@@ -149,8 +140,7 @@ pub fn queue(facts: &Facts) -> pb::Queue {
 }
 
 /// One message of `WatchQueue`.
-#[must_use]
-pub fn told(told: Told) -> pb::WatchQueueResponse {
+pub(crate) fn told(told: Told) -> pb::WatchQueueResponse {
     use pb::queue_update::Update as Message;
     let message = match told.update {
         Update::Position { position, estimate: range, state } => {
@@ -219,7 +209,7 @@ fn turn(granted: GrantedTurn) -> pb::Turn {
     }
 }
 
-pub(super) fn estimate(estimate: Estimate) -> pb::Estimate {
+pub(crate) fn estimate(estimate: Estimate) -> pb::Estimate {
     pb::Estimate { wait_min: Some(duration(estimate.wait_min)), wait_max: Some(duration(estimate.wait_max)) }
 }
 
@@ -247,7 +237,7 @@ fn remaining(close: Option<&Close>) -> Vec<pb::RemainingSector> {
     close.map(|close| close.remaining.iter().map(sector).collect()).unwrap_or_default()
 }
 
-pub(super) const fn expire_reason(reason: ExpireReason) -> pb::ExpireReason {
+pub(crate) const fn expire_reason(reason: ExpireReason) -> pb::ExpireReason {
     match reason {
         ExpireReason::NotSeen => pb::ExpireReason::NotSeen,
         ExpireReason::TurnExpired => pb::ExpireReason::TurnExpired,
@@ -267,7 +257,7 @@ const fn entry_state(state: EntryState) -> pb::EntryState {
     }
 }
 
-pub(super) const fn queue_state(state: QueueState) -> pb::QueueState {
+pub(crate) const fn queue_state(state: QueueState) -> pb::QueueState {
     match state {
         QueueState::Scheduled => pb::QueueState::Scheduled,
         QueueState::Open => pb::QueueState::Open,

@@ -4,8 +4,7 @@ use super::{line::Line, policy::Policy, queue::QueueState};
 
 /// How many of those who wait are to be admitted: no more than the rate, the open turns and what is free allow.
 /// `line.bucket` must be filled up to now.
-#[must_use]
-pub fn count(state: QueueState, policy: &Policy, line: &Line, free_units: u64, batch_max: u64) -> u64 {
+pub(crate) fn count(state: QueueState, policy: &Policy, line: &Line, free_units: u64, batch_max: u64) -> u64 {
     match state {
         QueueState::Open => {}
         QueueState::Scheduled | QueueState::Paused | QueueState::Closed => return 0,

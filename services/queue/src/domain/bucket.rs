@@ -14,23 +14,21 @@ const BURST_MICROS: u64 = 2_000_000;
 
 /// What has been saved up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bucket {
+pub(crate) struct Bucket {
     /// How much, in shares of an admission.
-    pub level: u64,
+    pub(crate) level: u64,
     /// As of when.
-    pub time: Timestamp,
+    pub(crate) time: Timestamp,
 }
 
 impl Bucket {
     /// As it is at `now`, at this rate. A clock that went back adds nothing.
-    #[must_use]
-    pub fn filled(self, rate_per_minute: u32, now: Timestamp) -> Self {
+    pub(crate) fn filled(self, rate_per_minute: u32, now: Timestamp) -> Self {
         self.filled_over(rate_per_minute, Duration::ZERO, now)
     }
 
     /// The same where rounds are `interval` apart: as much more may come at once.
-    #[must_use]
-    pub fn filled_over(self, rate_per_minute: u32, interval: Duration, now: Timestamp) -> Self {
+    pub(crate) fn filled_over(self, rate_per_minute: u32, interval: Duration, now: Timestamp) -> Self {
         let burst_micros =
             u64::try_from(interval.as_micros()).unwrap_or(u64::MAX).saturating_add(BURST_MICROS);
         let elapsed = u64::try_from(now.saturating_since(self.time).as_micros()).unwrap_or(u64::MAX);
@@ -42,14 +40,12 @@ impl Bucket {
     }
 
     /// How many admissions are saved up.
-    #[must_use]
-    pub fn whole(self) -> u64 {
+    pub(crate) fn whole(self) -> u64 {
         self.level / COST
     }
 
     /// After `count` admissions, which must not be more than are saved up.
-    #[must_use]
-    pub fn spent(self, count: u64) -> Self {
+    pub(crate) fn spent(self, count: u64) -> Self {
         Self { level: self.level.saturating_sub(count.saturating_mul(COST)), ..self }
     }
 }

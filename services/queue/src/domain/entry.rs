@@ -38,8 +38,7 @@ onsale_types::named! {
 
 impl EntryState {
     /// Whether the entry still stands for something: a customer has at most one such per event.
-    #[must_use]
-    pub const fn is_open(self) -> bool {
+    pub(crate) const fn is_open(self) -> bool {
         match self {
             Self::Waiting | Self::Admitted => true,
             Self::Completed | Self::Expired | Self::Left => false,
@@ -49,8 +48,7 @@ impl EntryState {
 
 impl ExpireReason {
     /// The state that an entry ends in for this reason.
-    #[must_use]
-    pub const fn state(self) -> EntryState {
+    pub(crate) const fn state(self) -> EntryState {
         match self {
             Self::Left => EntryState::Left,
             Self::NotSeen | Self::TurnExpired | Self::Blocked | Self::QueueClosed => EntryState::Expired,
@@ -60,68 +58,68 @@ impl ExpireReason {
 
 /// A customer's place in an event's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Its id.
-    pub entry_id: EntryId,
+    pub(crate) entry_id: EntryId,
     /// Of which event.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// Whose.
-    pub customer_id: CustomerId,
+    pub(crate) customer_id: CustomerId,
     /// Number in line; never changes.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// Where it is in its life.
-    pub state: EntryState,
+    pub(crate) state: EntryState,
     /// When the customer joined.
-    pub join_time: Timestamp,
+    pub(crate) join_time: Timestamp,
     /// What neighbours see as name; empty: nothing.
-    pub display_name: String,
+    pub(crate) display_name: String,
     /// What neighbours see as picture; empty: nothing.
-    pub avatar_url: String,
+    pub(crate) avatar_url: String,
     /// The turn, once there was one.
-    pub turn: Option<Turn>,
+    pub(crate) turn: Option<Turn>,
     /// When it ended.
-    pub end_time: Option<Timestamp>,
+    pub(crate) end_time: Option<Timestamp>,
     /// Why it ended without a purchase.
-    pub expire_reason: Option<ExpireReason>,
+    pub(crate) expire_reason: Option<ExpireReason>,
     /// The claim it ended with.
-    pub claim_id: Option<ClaimId>,
+    pub(crate) claim_id: Option<ClaimId>,
 }
 
 /// An admitted customer's purchase window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub(crate) struct Turn {
     /// Rises with every turn granted in the event.
-    pub fencing_number: u64,
+    pub(crate) fencing_number: u64,
     /// When it began.
-    pub grant_time: Timestamp,
+    pub(crate) grant_time: Timestamp,
     /// When it ends unless it is completed before.
-    pub expire_time: Timestamp,
+    pub(crate) expire_time: Timestamp,
 }
 
 /// A turn, named as its token does.
 #[derive(Clone, Copy, Debug)]
-pub struct TurnName {
+pub(crate) struct TurnName {
     /// Of which event.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// Whose.
-    pub customer_id: CustomerId,
+    pub(crate) customer_id: CustomerId,
     /// Its fencing number.
-    pub fencing_number: u64,
+    pub(crate) fencing_number: u64,
 }
 
 /// What a check of a turn sees: the entry that has the fencing number, and the customer's newest.
 #[derive(Clone, Debug)]
-pub struct TurnCheck {
+pub(crate) struct TurnCheck {
     /// The event.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// The number asked for.
-    pub fencing_number: u64,
+    pub(crate) fencing_number: u64,
     /// The customer's entry whose turn has the number asked for.
-    pub entry: Option<Entry>,
+    pub(crate) entry: Option<Entry>,
     /// The highest fencing number of the customer in the event.
-    pub newest_fencing_number: Option<u64>,
+    pub(crate) newest_fencing_number: Option<u64>,
     /// Whether the organizer keeps the customer out.
-    pub is_blocked: bool,
+    pub(crate) is_blocked: bool,
 }
 
 impl TurnCheck {
@@ -134,7 +132,7 @@ impl TurnCheck {
     }
 
     /// Whether the turn may still buy something at `now`.
-    pub fn holds(self, now: Timestamp) -> Result<(Entry, Turn), Refusal> {
+    pub(crate) fn holds(self, now: Timestamp) -> Result<(Entry, Turn), Refusal> {
         if self.is_blocked {
             return Err(Refusal::CustomerBlocked);
         }
@@ -152,7 +150,7 @@ impl TurnCheck {
     }
 
     /// What completing the turn for `claim_id` means.
-    pub fn completes(self, claim_id: ClaimId) -> Result<Completion, Refusal> {
+    pub(crate) fn completes(self, claim_id: ClaimId) -> Result<Completion, Refusal> {
         // Also when the customer has a newer turn by now: it was bought, and asking again changes nothing.
         if let Some(entry) = self.entry.as_ref().filter(|entry| entry.claim_id == Some(claim_id)) {
             return Ok(Completion::Done(entry.clone()));
@@ -171,7 +169,7 @@ impl TurnCheck {
 
 /// What completing a turn means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Completion {
+pub(crate) enum Completion {
     /// It is completed for this claim already.
     Done(Entry),
     /// It is to be completed.

@@ -9,17 +9,16 @@ use super::{
 
 /// A range of waiting times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Shortest likely wait.
-    pub wait_min: Duration,
+    pub(crate) wait_min: Duration,
     /// Longest likely wait.
-    pub wait_max: Duration,
+    pub(crate) wait_max: Duration,
 }
 
 /// What the rate allows at best, and what the open turns allow when each takes as long as lately; in a WINDOWED queue, what its
 /// slides allow. None when nobody is being admitted.
-#[must_use]
-pub fn estimate(
+pub(crate) fn estimate(
     position: u64,
     state: QueueState,
     policy: &Policy,

@@ -14,50 +14,50 @@ const SHOWN_PART: u32 = 8;
 
 /// The counters of a line. Changed only by whoever holds its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub(crate) struct Line {
     /// Rises with every change.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// The last number given out.
-    pub last_seq: u64,
+    pub(crate) last_seq: u64,
     /// The highest number admitted. Everybody up to it has been admitted or has gone.
-    pub last_admitted_seq: u64,
+    pub(crate) last_admitted_seq: u64,
     /// The last fencing number given out.
-    pub last_fencing_number: u64,
+    pub(crate) last_fencing_number: u64,
     /// Entries WAITING.
-    pub waiting_count: u64,
+    pub(crate) waiting_count: u64,
     /// Entries ADMITTED.
-    pub open_turn_count: u64,
+    pub(crate) open_turn_count: u64,
     /// The admission rate's bucket.
-    pub bucket: Bucket,
+    pub(crate) bucket: Bucket,
     /// Rolling average of the time from a turn's grant to its end.
-    pub service_time: Option<Duration>,
+    pub(crate) service_time: Option<Duration>,
     /// The average that estimates are made with: it follows `service_time` in steps, so that nobody sees a number tremble.
-    pub shown_service_time: Option<Duration>,
+    pub(crate) shown_service_time: Option<Duration>,
     /// Entries that ended in a purchase.
-    pub completed_count: u64,
+    pub(crate) completed_count: u64,
     /// Entries that expired, waiting or in their turn.
-    pub expired_count: u64,
+    pub(crate) expired_count: u64,
     /// Entries that left.
-    pub left_count: u64,
+    pub(crate) left_count: u64,
     /// When the window of a WINDOWED queue last slid.
-    pub slide_time: Option<Timestamp>,
+    pub(crate) slide_time: Option<Timestamp>,
 }
 
 impl Line {
     /// The queue changed.
-    pub fn touch(&mut self) {
+    pub(crate) fn touch(&mut self) {
         self.revision = self.revision.saturating_add(1);
     }
 
     /// `count` joined.
-    pub fn joined(&mut self, count: u64) {
+    pub(crate) fn joined(&mut self, count: u64) {
         self.touch();
         self.last_seq = self.last_seq.saturating_add(count);
         self.waiting_count = self.waiting_count.saturating_add(count);
     }
 
     /// `count` were admitted, the last of them with this seq.
-    pub fn admitted(&mut self, count: u64, last_seq: u64) {
+    pub(crate) fn admitted(&mut self, count: u64, last_seq: u64) {
         self.touch();
         self.last_admitted_seq = self.last_admitted_seq.max(last_seq);
         self.last_fencing_number = self.last_fencing_number.saturating_add(count);
@@ -67,12 +67,12 @@ impl Line {
     }
 
     /// Somebody went who waited.
-    pub fn waiting_ended(&mut self) {
+    pub(crate) fn waiting_ended(&mut self) {
         self.waiting_count = self.waiting_count.saturating_sub(1);
     }
 
     /// An entry went over from one state to its last one. A late payment completes what had expired.
-    pub fn count_end(&mut self, from: EntryState, to: EntryState) {
+    pub(crate) fn count_end(&mut self, from: EntryState, to: EntryState) {
         if from == EntryState::Expired {
             self.expired_count = self.expired_count.saturating_sub(1);
         }
@@ -86,7 +86,7 @@ impl Line {
     }
 
     /// An open turn ended.
-    pub fn turn_ended(&mut self, turn: &Turn, now: Timestamp) {
+    pub(crate) fn turn_ended(&mut self, turn: &Turn, now: Timestamp) {
         self.open_turn_count = self.open_turn_count.saturating_sub(1);
         let span = now.saturating_since(turn.grant_time);
         // Nine parts of what was, one part of what is new.
@@ -103,7 +103,7 @@ impl Line {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;

@@ -7,28 +7,28 @@ use super::rank_index::RankIndex;
 
 /// One revision of a line: what is true after it, and who went by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub(crate) struct Step {
     /// The revision that it led to.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// The last number given out.
-    pub last_seq: u64,
+    pub(crate) last_seq: u64,
     /// The highest number admitted: nobody up to it waits.
-    pub last_admitted_seq: u64,
+    pub(crate) last_admitted_seq: u64,
     /// How many wait: what a copy checks itself against.
-    pub waiting_count: u64,
+    pub(crate) waiting_count: u64,
     /// Turns ever granted.
-    pub admitted_count: u64,
+    pub(crate) admitted_count: u64,
     /// Seqs that went without having been admitted.
-    pub gone: Vec<u64>,
+    pub(crate) gone: Vec<u64>,
     /// Seqs whose turn ended, whichever way.
-    pub ended: Vec<u64>,
+    pub(crate) ended: Vec<u64>,
     /// State or policy of the queue changed.
-    pub is_steered: bool,
+    pub(crate) is_steered: bool,
 }
 
 /// What a step means to a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
+pub(crate) enum Applied {
     /// It was the next one.
     Moved,
     /// It was known already.
@@ -41,7 +41,7 @@ pub enum Applied {
 
 /// A copy of a line at one revision.
 #[derive(Clone, Debug, Default)]
-pub struct LineCopy {
+pub(crate) struct LineCopy {
     revision: u64,
     last_seq: u64,
     admitted_count: u64,
@@ -50,8 +50,7 @@ pub struct LineCopy {
 
 impl LineCopy {
     /// A line as it was read at one moment: its counters, and who waits as ranges of seqs.
-    #[must_use]
-    pub fn read(step: &Step, waiting: impl IntoIterator<Item = (u64, u64)>) -> Self {
+    pub(crate) fn read(step: &Step, waiting: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut index = RankIndex::new();
         index.admit_up_to(step.last_admitted_seq);
         for (first, last) in waiting {
@@ -61,7 +60,7 @@ impl LineCopy {
     }
 
     /// Follows one step of the log.
-    pub fn follow(&mut self, step: &Step) -> Applied {
+    pub(crate) fn follow(&mut self, step: &Step) -> Applied {
         if step.revision <= self.revision {
             return Applied::Known;
         }
@@ -72,7 +71,7 @@ impl LineCopy {
     }
 
     /// Follows several steps at once: `step` has what is true after them, and everybody who went or ended by any of them.
-    pub fn jump(&mut self, step: &Step) -> Applied {
+    pub(crate) fn jump(&mut self, step: &Step) -> Applied {
         if step.revision <= self.revision {
             return Applied::Known;
         }
@@ -90,26 +89,22 @@ impl LineCopy {
     }
 
     /// The revision up to which it is true.
-    #[must_use]
-    pub fn revision(&self) -> u64 {
+    pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
     /// The last number given out.
-    #[must_use]
-    pub fn last_seq(&self) -> u64 {
+    pub(crate) fn last_seq(&self) -> u64 {
         self.last_seq
     }
 
     /// Turns ever granted.
-    #[must_use]
-    pub fn admitted_count(&self) -> u64 {
+    pub(crate) fn admitted_count(&self) -> u64 {
         self.admitted_count
     }
 
     /// Who waits.
-    #[must_use]
-    pub fn index(&self) -> &RankIndex {
+    pub(crate) fn index(&self) -> &RankIndex {
         &self.index
     }
 }

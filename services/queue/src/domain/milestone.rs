@@ -11,14 +11,14 @@ const MILESTONE_MAX: u64 = 1_000_000;
 /// The milestones of a queue, falling. Small and of one size, so that a policy can be copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<u64>")]
-pub struct Milestones {
+pub(crate) struct Milestones {
     /// Those behind the last one are 0.
     values: [u64; COUNT_MAX],
 }
 
 /// Why a list is not one of milestones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MilestonesError {
+pub(crate) enum MilestonesError {
     /// There are too many.
     #[error("must be at most {COUNT_MAX}")]
     TooMany,
@@ -32,13 +32,12 @@ pub enum MilestonesError {
 
 impl Milestones {
     /// All of them, the furthest first.
-    pub fn falling(&self) -> impl DoubleEndedIterator<Item = u64> {
+    pub(crate) fn falling(&self) -> impl DoubleEndedIterator<Item = u64> {
         self.values.into_iter().filter(|value| *value > 0)
     }
 
     /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.falling().next().is_none()
     }
 }
@@ -74,32 +73,31 @@ impl TryFrom<Vec<u64>> for Milestones {
 
 /// How far a milestone has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reached {
+pub(crate) struct Reached {
     /// The milestone.
-    pub milestone: u64,
+    pub(crate) milestone: u64,
     /// Everybody up to this number in line has been dealt with.
-    pub told_seq: u64,
+    pub(crate) told_seq: u64,
     /// Everybody up to this number in line who waits stands at the milestone or before it.
-    pub upto_seq: u64,
+    pub(crate) upto_seq: u64,
 }
 
 /// A part of the line in which a milestone may have been passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub(crate) struct Span {
     /// The milestone.
-    pub milestone: u64,
+    pub(crate) milestone: u64,
     /// How far it had come.
-    pub told_seq: u64,
+    pub(crate) told_seq: u64,
     /// Behind this number in line.
-    pub after_seq: u64,
+    pub(crate) after_seq: u64,
     /// Up to this number in line.
-    pub upto_seq: u64,
+    pub(crate) upto_seq: u64,
 }
 
 /// Where to look for those who passed a milestone, the lowest milestone first. `reached` is falling, as milestones are. Who
 /// passed several at once is told the lowest only: whoever stands at a lower one is left to that.
-#[must_use]
-pub fn spans(reached: &[Reached]) -> Vec<Span> {
+pub(crate) fn spans(reached: &[Reached]) -> Vec<Span> {
     let mut lower_upto_seq = 0;
     let mut spans = Vec::with_capacity(reached.len());
     for Reached { milestone, told_seq, upto_seq } in reached.iter().rev().copied() {
@@ -113,8 +111,7 @@ pub fn spans(reached: &[Reached]) -> Vec<Span> {
 }
 
 /// Whether somebody who began at `start_position` passes the milestone at all: who began at it, or before it, never does.
-#[must_use]
-pub const fn passes(start_position: u64, milestone: u64) -> bool {
+pub(crate) const fn passes(start_position: u64, milestone: u64) -> bool {
     start_position > milestone
 }
 

@@ -12,21 +12,18 @@ const EASY_POLLS_PER_SECOND: u64 = 1_000;
 const STRETCH_MAX: u64 = 10;
 
 /// The position at which somebody who was told `told` is told again: every step near the front, about 1 % when far.
-#[must_use]
-pub fn next_notice(told: u64) -> u64 {
+pub(crate) fn next_notice(told: u64) -> u64 {
     told.saturating_sub((told / FAR_SHARE).max(1))
 }
 
 /// Whether a move from one position to another is worth a message. A worse one always is: it corrects a mistake.
-#[must_use]
-pub fn is_noticeable(told: u64, now: u64) -> bool {
+pub(crate) fn is_noticeable(told: u64, now: u64) -> bool {
     now <= next_notice(told) || now > told
 }
 
 /// When to ask again: soon near the front, rarely far from it, later when many ask; often enough that the place is never
 /// lost for silence.
-#[must_use]
-pub fn next_poll_after(position: u64, idle_timeout: Duration, polls_per_second: u64) -> Duration {
+pub(crate) fn next_poll_after(position: u64, idle_timeout: Duration, polls_per_second: u64) -> Duration {
     let seconds: u64 = match position {
         0..=10 => 2,
         11..=100 => 5,

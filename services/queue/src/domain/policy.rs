@@ -18,83 +18,82 @@ onsale_types::named! {
 
 /// How a queue admits; every field has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// How the line is kept.
-    pub mode: QueueMode,
+    pub(crate) mode: QueueMode,
     /// Turns to grant per minute.
-    pub admissions_per_minute: u32,
+    pub(crate) admissions_per_minute: u32,
     /// Most turns open at a time.
-    pub open_turns_max: u32,
+    pub(crate) open_turns_max: u32,
     /// Length of a turn.
-    pub turn_duration: Duration,
+    pub(crate) turn_duration: Duration,
     /// How long a customer may be neither seen nor heard.
-    pub idle_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
     /// Most entries WAITING at a time.
-    pub waiting_max: u64,
+    pub(crate) waiting_max: u64,
     /// Positions at which a customer who does not watch is told. TRACKED only.
-    pub milestones: Milestones,
+    pub(crate) milestones: Milestones,
     /// Sequence numbers per window. WINDOWED only.
-    pub window_size: u32,
+    pub(crate) window_size: u32,
     /// How many of the newest windows are active at a time. WINDOWED only.
-    pub active_windows: u32,
+    pub(crate) active_windows: u32,
     /// How often the window slides. WINDOWED only.
-    pub slide_interval: Duration,
+    pub(crate) slide_interval: Duration,
 }
 
 /// What an organizer has set; the rest has the service's defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PolicyOverrides {
+pub(crate) struct PolicyOverrides {
     /// How the line is kept.
-    pub mode: QueueMode,
+    pub(crate) mode: QueueMode,
     /// Turns to grant per minute.
-    pub admissions_per_minute: Option<u32>,
+    pub(crate) admissions_per_minute: Option<u32>,
     /// Most turns open at a time.
-    pub open_turns_max: Option<u32>,
+    pub(crate) open_turns_max: Option<u32>,
     /// Length of a turn.
-    pub turn_duration: Option<Duration>,
+    pub(crate) turn_duration: Option<Duration>,
     /// How long a customer may be neither seen nor heard.
-    pub idle_timeout: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
     /// Most entries WAITING at a time.
-    pub waiting_max: Option<u64>,
+    pub(crate) waiting_max: Option<u64>,
     /// Positions at which a customer who does not watch is told. TRACKED only.
-    pub milestones: Option<Milestones>,
+    pub(crate) milestones: Option<Milestones>,
     /// Sequence numbers per window. WINDOWED only.
-    pub window_size: Option<u32>,
+    pub(crate) window_size: Option<u32>,
     /// How many of the newest windows are active at a time. WINDOWED only.
-    pub active_windows: Option<u32>,
+    pub(crate) active_windows: Option<u32>,
     /// How often the window slides. WINDOWED only.
-    pub slide_interval: Option<Duration>,
+    pub(crate) slide_interval: Option<Duration>,
 }
 
 /// A change of what an organizer has set: outer none leaves a field, inner none gives it back to the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PolicyChange {
+pub(crate) struct PolicyChange {
     /// How the line is kept.
-    pub mode: Option<QueueMode>,
+    pub(crate) mode: Option<QueueMode>,
     /// Turns to grant per minute.
-    pub admissions_per_minute: Option<Option<u32>>,
+    pub(crate) admissions_per_minute: Option<Option<u32>>,
     /// Most turns open at a time.
-    pub open_turns_max: Option<Option<u32>>,
+    pub(crate) open_turns_max: Option<Option<u32>>,
     /// Length of a turn.
-    pub turn_duration: Option<Option<Duration>>,
+    pub(crate) turn_duration: Option<Option<Duration>>,
     /// How long a customer may be neither seen nor heard.
-    pub idle_timeout: Option<Option<Duration>>,
+    pub(crate) idle_timeout: Option<Option<Duration>>,
     /// Most entries WAITING at a time.
-    pub waiting_max: Option<Option<u64>>,
+    pub(crate) waiting_max: Option<Option<u64>>,
     /// Positions at which a customer who does not watch is told. TRACKED only.
-    pub milestones: Option<Option<Milestones>>,
+    pub(crate) milestones: Option<Option<Milestones>>,
     /// Sequence numbers per window. WINDOWED only.
-    pub window_size: Option<Option<u32>>,
+    pub(crate) window_size: Option<Option<u32>>,
     /// How many of the newest windows are active at a time. WINDOWED only.
-    pub active_windows: Option<Option<u32>>,
+    pub(crate) active_windows: Option<Option<u32>>,
     /// How often the window slides. WINDOWED only.
-    pub slide_interval: Option<Option<Duration>>,
+    pub(crate) slide_interval: Option<Option<Duration>>,
 }
 
 impl PolicyOverrides {
     /// The policy that follows, with `defaults` for what is not set.
-    #[must_use]
-    pub fn over(&self, defaults: &Policy) -> Policy {
+    pub(crate) fn over(&self, defaults: &Policy) -> Policy {
         Policy {
             mode: self.mode,
             admissions_per_minute: self.admissions_per_minute.unwrap_or(defaults.admissions_per_minute),
@@ -110,7 +109,7 @@ impl PolicyOverrides {
     }
 
     /// What is set after `change`. The mode stays once somebody joined: the two keep their lines differently.
-    pub fn changed(self, change: &PolicyChange, has_entries: bool) -> Result<Self, Refusal> {
+    pub(crate) fn changed(self, change: &PolicyChange, has_entries: bool) -> Result<Self, Refusal> {
         if has_entries && change.mode.is_some_and(|mode| mode != self.mode) {
             return Err(Refusal::ModeFixed { mode: self.mode });
         }
@@ -130,7 +129,7 @@ impl PolicyOverrides {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A policy with which something happens.

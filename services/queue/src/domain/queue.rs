@@ -41,8 +41,7 @@ onsale_types::named! {
 
 impl CloseReason {
     /// Whether the queue can never open again.
-    #[must_use]
-    pub const fn is_final(self) -> bool {
+    pub(crate) const fn is_final(self) -> bool {
         match self {
             Self::Ended | Self::Canceled => true,
             Self::SoldOut | Self::Organizer => false,
@@ -53,112 +52,112 @@ impl CloseReason {
 /// What a message says about the event: a copy, so that nobody has to ask back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct EventSummary {
+pub(crate) struct EventSummary {
     /// Name of the event.
-    pub name: String,
+    pub(crate) name: String,
     /// Name of the venue.
-    pub venue_name: String,
+    pub(crate) venue_name: String,
     /// Street address of the venue; empty: not given.
-    pub venue_address: String,
+    pub(crate) venue_address: String,
     /// IANA name of the venue's time zone.
-    pub time_zone: String,
+    pub(crate) time_zone: String,
     /// When the event starts.
-    pub start_time: Option<Timestamp>,
+    pub(crate) start_time: Option<Timestamp>,
 }
 
 /// A sector of the event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sector {
+pub(crate) struct Sector {
     /// Its id.
-    pub sector_id: SectorId,
+    pub(crate) sector_id: SectorId,
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 /// A sector that still had units when the queue closed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RemainingSector {
+pub(crate) struct RemainingSector {
     /// Its id.
-    pub sector_id: SectorId,
+    pub(crate) sector_id: SectorId,
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Units free then.
-    pub free_count: u32,
+    pub(crate) free_count: u32,
 }
 
 /// How and when a queue closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Close {
+pub(crate) struct Close {
     /// Why.
-    pub reason: CloseReason,
+    pub(crate) reason: CloseReason,
     /// When.
-    pub time: Timestamp,
+    pub(crate) time: Timestamp,
     /// Sectors that still had units.
-    pub remaining: Vec<RemainingSector>,
+    pub(crate) remaining: Vec<RemainingSector>,
 }
 
 /// What Inventory said when it created the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Created {
+pub(crate) struct Created {
     /// Of the event.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// Whose it is.
-    pub organizer_id: OrganizerId,
+    pub(crate) organizer_id: OrganizerId,
     /// Name, venue, time.
-    pub summary: EventSummary,
+    pub(crate) summary: EventSummary,
     /// Its sectors.
-    pub sectors: Vec<Sector>,
+    pub(crate) sectors: Vec<Sector>,
 }
 
 /// The queue of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queue {
+pub(crate) struct Queue {
     /// The event.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// Who steers it; none until the event is known.
-    pub organizer_id: Option<OrganizerId>,
+    pub(crate) organizer_id: Option<OrganizerId>,
     /// Revision of the newest creation seen.
-    pub created_revision: u64,
+    pub(crate) created_revision: u64,
     /// Name, venue, time.
-    pub summary: EventSummary,
+    pub(crate) summary: EventSummary,
     /// The event's sectors.
-    pub sectors: Vec<Sector>,
+    pub(crate) sectors: Vec<Sector>,
     /// Revision of the newest activation or end seen.
-    pub life_revision: u64,
+    pub(crate) life_revision: u64,
     /// Whether the event is public.
-    pub is_active: bool,
+    pub(crate) is_active: bool,
     /// Revision of the newest report about what is free.
-    pub stock_revision: u64,
+    pub(crate) stock_revision: u64,
     /// Whether that report said that nothing is.
-    pub is_sold_out: bool,
+    pub(crate) is_sold_out: bool,
     /// Where it is in its life.
-    pub state: QueueState,
+    pub(crate) state: QueueState,
     /// When it opens or opened.
-    pub open_time: Option<Timestamp>,
+    pub(crate) open_time: Option<Timestamp>,
     /// Since when the organizer keeps it paused.
-    pub pause_time: Option<Timestamp>,
+    pub(crate) pause_time: Option<Timestamp>,
     /// Whether joining is refused while it is paused.
-    pub joins_paused: bool,
+    pub(crate) joins_paused: bool,
     /// How it closed, while it is closed.
-    pub close: Option<Close>,
+    pub(crate) close: Option<Close>,
     /// Words for the waiting customers; empty: none.
-    pub notice: String,
+    pub(crate) notice: String,
     /// What the organizer has set.
-    pub overrides: PolicyOverrides,
+    pub(crate) overrides: PolicyOverrides,
     /// How it admits: what is set over the service's defaults.
-    pub policy: Policy,
+    pub(crate) policy: Policy,
     /// When state or policy last changed.
-    pub update_time: Timestamp,
+    pub(crate) update_time: Timestamp,
 }
 
 impl Queue {
     /// The queue, if anybody may know of it: the event was reported.
-    pub fn known(self) -> Result<Self, Refusal> {
+    pub(crate) fn known(self) -> Result<Self, Refusal> {
         if self.organizer_id.is_some() { Ok(self) } else { Err(self.not_found()) }
     }
 
     /// Whether `organizer_id` may steer it. Another's draft does not exist for them.
-    pub fn check_owner(&self, organizer_id: OrganizerId) -> Result<(), Refusal> {
+    pub(crate) fn check_owner(&self, organizer_id: OrganizerId) -> Result<(), Refusal> {
         match self.organizer_id {
             Some(owner) if owner == organizer_id => Ok(()),
             Some(_) if self.is_active => Err(Refusal::EventNotOwned { event_id: self.event_id }),
@@ -167,14 +166,13 @@ impl Queue {
     }
 
     /// As it is at `now`: an opening time that has come counts, whether or not somebody has written it down yet.
-    #[must_use]
-    pub fn at(mut self, now: Timestamp) -> Self {
+    pub(crate) fn at(mut self, now: Timestamp) -> Self {
         self.settle(now);
         self
     }
 
     /// Whether somebody new may join at `now`.
-    pub fn check_join(&self, now: Timestamp, waiting_count: u64) -> Result<(), Refusal> {
+    pub(crate) fn check_join(&self, now: Timestamp, waiting_count: u64) -> Result<(), Refusal> {
         match self.state {
             QueueState::Scheduled => {
                 // A draft's time is not public.
@@ -192,7 +190,7 @@ impl Queue {
     }
 
     /// Inventory created the event, or changed its draft. Answers whether that is news.
-    pub fn created(&mut self, created: Created, now: Timestamp) -> bool {
+    pub(crate) fn created(&mut self, created: Created, now: Timestamp) -> bool {
         if created.revision <= self.created_revision {
             return false;
         }
@@ -206,7 +204,12 @@ impl Queue {
     }
 
     /// Inventory made the event public: it opens at `on_sale_time`, or now. Answers whether that is news.
-    pub fn activated(&mut self, revision: u64, on_sale_time: Option<Timestamp>, now: Timestamp) -> bool {
+    pub(crate) fn activated(
+        &mut self,
+        revision: u64,
+        on_sale_time: Option<Timestamp>,
+        now: Timestamp,
+    ) -> bool {
         if revision <= self.life_revision {
             return false;
         }
@@ -221,7 +224,7 @@ impl Queue {
     }
 
     /// Inventory ended the sale for good. Answers whether that is news.
-    pub fn ended(&mut self, revision: u64, now: Timestamp) -> bool {
+    pub(crate) fn ended(&mut self, revision: u64, now: Timestamp) -> bool {
         if revision <= self.life_revision {
             return false;
         }
@@ -231,7 +234,7 @@ impl Queue {
     }
 
     /// Inventory has nothing free and nothing held. Answers whether that is news.
-    pub fn sold_out(&mut self, revision: u64, now: Timestamp) -> bool {
+    pub(crate) fn sold_out(&mut self, revision: u64, now: Timestamp) -> bool {
         if revision <= self.stock_revision {
             return false;
         }
@@ -242,7 +245,7 @@ impl Queue {
     }
 
     /// Units came back. Answers whether that is news.
-    pub fn available(&mut self, revision: u64, now: Timestamp) -> bool {
+    pub(crate) fn available(&mut self, revision: u64, now: Timestamp) -> bool {
         if revision <= self.stock_revision {
             return false;
         }
@@ -258,7 +261,7 @@ impl Queue {
     }
 
     /// The organizer opens it now or at `open_time`.
-    pub fn open(&mut self, open_time: Option<Timestamp>, now: Timestamp) -> Result<(), Refusal> {
+    pub(crate) fn open(&mut self, open_time: Option<Timestamp>, now: Timestamp) -> Result<(), Refusal> {
         let may = match self.state {
             QueueState::Scheduled => true,
             QueueState::Closed => !self.close_reason().is_some_and(CloseReason::is_final),
@@ -281,7 +284,12 @@ impl Queue {
     }
 
     /// The organizer stops admission.
-    pub fn pause(&mut self, joins_paused: bool, notice: String, now: Timestamp) -> Result<(), Refusal> {
+    pub(crate) fn pause(
+        &mut self,
+        joins_paused: bool,
+        notice: String,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
         match self.state {
             QueueState::Open | QueueState::Paused => {}
             state @ (QueueState::Scheduled | QueueState::Closed) => {
@@ -297,7 +305,7 @@ impl Queue {
     }
 
     /// The organizer lets admission go on.
-    pub fn resume(&mut self, now: Timestamp) -> Result<(), Refusal> {
+    pub(crate) fn resume(&mut self, now: Timestamp) -> Result<(), Refusal> {
         match self.state {
             QueueState::Open => return Ok(()),
             QueueState::Paused => {}
@@ -314,7 +322,7 @@ impl Queue {
     }
 
     /// The organizer closes it.
-    pub fn close(
+    pub(crate) fn close(
         &mut self,
         reason: CloseReason,
         remaining: Vec<RemainingSector>,
@@ -330,8 +338,7 @@ impl Queue {
     }
 
     /// Why it is closed, if it is.
-    #[must_use]
-    pub fn close_reason(&self) -> Option<CloseReason> {
+    pub(crate) fn close_reason(&self) -> Option<CloseReason> {
         self.close.as_ref().map(|close| close.reason)
     }
 
@@ -376,4 +383,4 @@ impl Queue {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -10,7 +10,7 @@ use super::{
 
 /// Why something may not happen. `error.rs` says how a caller hears of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// No such event, as far as this caller may know.
     #[error("there is no such event")]
     EventNotFound {

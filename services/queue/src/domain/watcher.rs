@@ -14,7 +14,7 @@ use super::{
 
 /// Where a watched entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// In line.
     Waiting {
         /// How many stand before it, plus one.
@@ -35,8 +35,7 @@ pub enum Place {
 
 impl Place {
     /// Where an entry is that does not wait; none when it does.
-    #[must_use]
-    pub fn of(entry: &Entry) -> Option<Self> {
+    pub(crate) fn of(entry: &Entry) -> Option<Self> {
         match (entry.state, entry.turn, entry.expire_reason) {
             (EntryState::Admitted, Some(turn), _) => Some(Self::Turn(turn)),
             (EntryState::Expired | EntryState::Left, _, Some(reason)) => {
@@ -53,16 +52,16 @@ impl Place {
 
 /// What is true of a queue, for all who watch it.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene<'a> {
+pub(crate) struct Scene<'a> {
     /// How it is set.
-    pub queue: &'a Queue,
+    pub(crate) queue: &'a Queue,
     /// Its counters.
-    pub line: &'a Line,
+    pub(crate) line: &'a Line,
 }
 
 /// One message to a watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Update {
+pub(crate) enum Update {
     /// The caller waits.
     Position {
         /// How many stand before, plus one.
@@ -117,7 +116,7 @@ pub enum Update {
 
 /// Whether a queue goes on: what all its watchers are told of at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
+pub(crate) enum Mood {
     /// It does.
     Going,
     /// It is paused.
@@ -138,8 +137,7 @@ pub enum Mood {
 
 impl Mood {
     /// Of this queue.
-    #[must_use]
-    pub fn of(queue: &Queue) -> Self {
+    pub(crate) fn of(queue: &Queue) -> Self {
         match (queue.state, queue.pause_time, &queue.close) {
             (QueueState::Closed, _, Some(close)) => Self::Closed { reason: close.reason, since: close.time },
             (QueueState::Paused, Some(since), _) => Self::Paused { joins_paused: queue.joins_paused, since },
@@ -152,7 +150,7 @@ impl Mood {
 
 /// What one watcher has heard, and what it is still to be told.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub(crate) struct Heard {
     place: Place,
     /// Turns granted when it last heard of a move.
     admitted_count: u64,
@@ -166,8 +164,7 @@ pub struct Heard {
 
 impl Heard {
     /// A watcher who has heard nothing; its place is the first thing it is told.
-    #[must_use]
-    pub fn nothing(place: Place, line: &Line) -> Self {
+    pub(crate) fn nothing(place: Place, line: &Line) -> Self {
         Self {
             place,
             admitted_count: line.last_fencing_number,
@@ -180,19 +177,17 @@ impl Heard {
     }
 
     /// Where it is, as far as is known.
-    #[must_use]
-    pub fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         self.place
     }
 
     /// Whether there is nothing more to come.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
     /// It is here now, and is to be told so. One who had a turn never waits again.
-    pub fn stand(&mut self, place: Place) {
+    pub(crate) fn stand(&mut self, place: Place) {
         let is_news = match (self.place, place) {
             (Place::Turn(known), Place::Turn(turn)) => known.fencing_number != turn.fencing_number,
             (Place::Turn(_) | Place::Expired { .. } | Place::Completed, Place::Waiting { .. }) => false,
@@ -206,18 +201,17 @@ impl Heard {
     }
 
     /// It is time to say how many others were admitted, if any were.
-    pub fn move_due(&mut self, admitted_count: u64) {
+    pub(crate) fn move_due(&mut self, admitted_count: u64) {
         self.is_move_due = admitted_count > self.admitted_count;
     }
 
     /// It is time for the public facts.
-    pub fn snapshot_due(&mut self) {
+    pub(crate) fn snapshot_due(&mut self) {
         self.is_snapshot_due = true;
     }
 
     /// Whether there is something to tell.
-    #[must_use]
-    pub fn has_news(&self, queue: &Queue) -> bool {
+    pub(crate) fn has_news(&self, queue: &Queue) -> bool {
         !self.is_over
             && (self.is_place_new
                 || self.is_move_due
@@ -227,7 +221,7 @@ impl Heard {
     }
 
     /// The next thing to tell, the caller's own place first. None: nothing now, or nothing ever again.
-    pub fn next(&mut self, scene: Scene<'_>) -> Option<Update> {
+    pub(crate) fn next(&mut self, scene: Scene<'_>) -> Option<Update> {
         if self.is_over {
             return None;
         }

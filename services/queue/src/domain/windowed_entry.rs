@@ -14,18 +14,18 @@ use super::{
 
 /// Which tickets are active now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub(crate) struct Window {
     /// The last active number.
-    pub last_active_seq: u64,
+    pub(crate) last_active_seq: u64,
     /// Numbers per window.
-    pub window_size: u32,
+    pub(crate) window_size: u32,
     /// How many of the newest windows are active.
-    pub active_windows: u32,
+    pub(crate) active_windows: u32,
 }
 
 /// What a ticket is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TicketState {
+pub(crate) enum TicketState {
     /// Its number has not come.
     Waiting {
         /// How many stand before it, plus one.
@@ -39,20 +39,20 @@ pub enum TicketState {
 
 /// A customer's place in a WINDOWED queue, as the queue token says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub(crate) struct Ticket {
     /// In which queue.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// Whose.
-    pub customer_id: CustomerId,
+    pub(crate) customer_id: CustomerId,
     /// Its number, and its fencing number: they rise alike.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// When the customer joined.
-    pub join_time: Timestamp,
+    pub(crate) join_time: Timestamp,
 }
 
 /// What completing a ticket's turn means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TicketCompletion {
+pub(crate) enum TicketCompletion {
     /// It was used for this claim already.
     Done,
     /// It is to be used now.
@@ -61,8 +61,7 @@ pub enum TicketCompletion {
 
 impl Window {
     /// The window of a line.
-    #[must_use]
-    pub fn of(policy: &Policy, line: &Line) -> Self {
+    pub(crate) fn of(policy: &Policy, line: &Line) -> Self {
         Self {
             last_active_seq: line.last_admitted_seq,
             window_size: policy.window_size,
@@ -71,8 +70,7 @@ impl Window {
     }
 
     /// What the ticket with this number is worth.
-    #[must_use]
-    pub fn state(&self, seq: u64) -> TicketState {
+    pub(crate) fn state(&self, seq: u64) -> TicketState {
         if seq > self.last_active_seq {
             TicketState::Waiting { position: seq.saturating_sub(self.last_active_seq) }
         } else if seq > self.last_active_seq.saturating_sub(self.span()) {
@@ -83,8 +81,7 @@ impl Window {
     }
 
     /// How many slides an active ticket lives for at least: each goes on by a window at most.
-    #[must_use]
-    pub fn slides_left(&self, seq: u64) -> u64 {
+    pub(crate) fn slides_left(&self, seq: u64) -> u64 {
         let numbers_left = seq.saturating_add(self.span()).saturating_sub(self.last_active_seq);
         numbers_left.div_ceil(u64::from(self.window_size).max(1))
     }
@@ -97,16 +94,20 @@ impl Window {
 
 impl Line {
     /// Whether enough time has passed for the window to slide.
-    #[must_use]
-    pub fn slide_is_due(&self, policy: &Policy, now: Timestamp) -> bool {
+    pub(crate) fn slide_is_due(&self, policy: &Policy, now: Timestamp) -> bool {
         self.slide_time.is_none_or(|last| now.saturating_since(last) >= policy.slide_interval)
     }
 
     /// By how much the window is to slide now: a window at most, no more than the rate allows, and never past the last
     /// ticket issued. Up to that one it goes, or the last who joined would wait for a window that never fills.
     /// `bucket` must be filled up to now.
-    #[must_use]
-    pub fn slide_count(&self, state: QueueState, policy: &Policy, has_stock: bool, now: Timestamp) -> u64 {
+    pub(crate) fn slide_count(
+        &self,
+        state: QueueState,
+        policy: &Policy,
+        has_stock: bool,
+        now: Timestamp,
+    ) -> u64 {
         match state {
             QueueState::Open => {}
             QueueState::Scheduled | QueueState::Paused | QueueState::Closed => return 0,
@@ -120,7 +121,7 @@ impl Line {
     }
 
     /// The window slid by `count` numbers.
-    pub fn slid(&mut self, count: u64, policy: &Policy, now: Timestamp) {
+    pub(crate) fn slid(&mut self, count: u64, policy: &Policy, now: Timestamp) {
         self.touch();
         self.last_admitted_seq = self.last_admitted_seq.saturating_add(count).min(self.last_seq);
         self.last_fencing_number = self.last_admitted_seq;
@@ -135,14 +136,12 @@ impl Line {
 
 impl Ticket {
     /// The entry's id, made of event and number, as nothing is stored.
-    #[must_use]
-    pub fn entry_id(&self) -> EntryId {
+    pub(crate) fn entry_id(&self) -> EntryId {
         EntryId::from_uuid(Uuid::new_v5(&self.event_id.as_uuid(), &self.seq.to_be_bytes()))
     }
 
     /// The ticket as an entry at `now`, with its position while it waits.
-    #[must_use]
-    pub fn entry(&self, queue: &Queue, line: &Line, now: Timestamp) -> (Entry, Option<u64>) {
+    pub(crate) fn entry(&self, queue: &Queue, line: &Line, now: Timestamp) -> (Entry, Option<u64>) {
         let mut entry = self.waiting_entry();
         // When exactly it ended nobody has written down: no later than the last slide.
         let slide_time = line.slide_time.unwrap_or(now);
@@ -192,7 +191,7 @@ impl Ticket {
 
     /// Whether the ticket may buy something at `now`, and until when what it begins must be done. `used_by`: the claim that it
     /// was used for.
-    pub fn holds(
+    pub(crate) fn holds(
         &self,
         queue: &Queue,
         line: &Line,
@@ -216,7 +215,7 @@ impl Ticket {
 
     /// What using the ticket for `claim_id` means. One whose window is over by now was active when the claim was made: paid
     /// means served.
-    pub fn completes(
+    pub(crate) fn completes(
         &self,
         policy: &Policy,
         line: &Line,

@@ -14,15 +14,15 @@ use crate::{
 
 /// A customer whose entry is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// In which queue.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// Whose.
-    pub customer_id: CustomerId,
+    pub(crate) customer_id: CustomerId,
 }
 
 /// Finds the newest entry of each customer.
-pub struct Finding(pub Postgres);
+pub(crate) struct Finding(pub(crate) Postgres);
 
 impl Processor<Wanted> for Finding {
     type Output = Option<Found>;

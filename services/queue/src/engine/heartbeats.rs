@@ -16,7 +16,7 @@ const CHUNK: usize = 1_000;
 
 /// Signs of life that are not in Redis yet.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     waiting: Mutex<Waiting>,
     /// Since when no sign is known to have been missed.
     complete_since: Mutex<Option<Instant>>,
@@ -41,17 +41,17 @@ enum Sign {
 
 impl Seen {
     /// This entry's customer is there.
-    pub fn note(&self, event_id: EventId, entry_id: EntryId) {
+    pub(crate) fn note(&self, event_id: EventId, entry_id: EntryId) {
         self.add(event_id, [entry_id], Sign::Asked);
     }
 
     /// These entries have open streams.
-    pub fn note_open(&self, event_id: EventId, entries: impl IntoIterator<Item = EntryId>) {
+    pub(crate) fn note_open(&self, event_id: EventId, entries: impl IntoIterator<Item = EntryId>) {
         self.add(event_id, entries, Sign::Open);
     }
 
     /// A stream of this entry was closed.
-    pub fn note_closed(&self, event_id: EventId, entry_id: EntryId) {
+    pub(crate) fn note_closed(&self, event_id: EventId, entry_id: EntryId) {
         self.add(event_id, [entry_id], Sign::Closed);
     }
 
@@ -75,12 +75,12 @@ impl Seen {
     }
 
     /// Whether silence for `idle` is silence: had Redis been away meanwhile, it would have missed the signs.
-    pub fn is_complete_for(&self, idle: Duration) -> bool {
+    pub(crate) fn is_complete_for(&self, idle: Duration) -> bool {
         lock(&self.complete_since).is_some_and(|since| since.elapsed() >= idle)
     }
 
     /// Signs may have been missed until now.
-    pub fn interrupted(&self) {
+    pub(crate) fn interrupted(&self) {
         *lock(&self.complete_since) = None;
     }
 
@@ -91,7 +91,7 @@ impl Seen {
 
 impl App {
     /// Carries what was noted to Redis. What cannot be carried waits for the next time.
-    pub async fn carry_seen(&self) -> Result<(), Error> {
+    pub(crate) async fn carry_seen(&self) -> Result<(), Error> {
         let waiting = std::mem::take(&mut *lock(&self.seen.waiting));
         let mut carried = Ok(());
         for (event_id, signs) in waiting.events {

@@ -19,7 +19,7 @@ const LEASE: &str = "line-keeper-";
 
 /// This pod's candidacies.
 #[derive(Debug)]
-pub struct Lanes {
+pub(crate) struct Lanes {
     lanes: Vec<Lane>,
 }
 
@@ -32,7 +32,7 @@ struct Lane {
 
 impl Lanes {
     /// Becomes a candidate for every lane.
-    pub fn enter(election: &Election) -> Result<Self, lease::Error> {
+    pub(crate) fn enter(election: &Election) -> Result<Self, lease::Error> {
         let lane = |number| {
             let candidacy = election.enter(&format!("{LEASE}{number}"))?;
             Ok(Lane { candidacy, tenure: Mutex::default() })
@@ -41,38 +41,34 @@ impl Lanes {
     }
 
     /// The lease to act under for this event, if this pod leads it.
-    #[must_use]
-    pub fn lease(&self, event_id: EventId) -> Option<Lease> {
+    pub(crate) fn lease(&self, event_id: EventId) -> Option<Lease> {
         self.lanes.get(usize::from(lane_of(event_id)))?.lease()
     }
 
     /// The events that this pod leads, with the leases to act under.
-    pub fn led(&self, events: impl IntoIterator<Item = EventId>) -> Vec<(EventId, Lease)> {
+    pub(crate) fn led(&self, events: impl IntoIterator<Item = EventId>) -> Vec<(EventId, Lease)> {
         events.into_iter().filter_map(|event_id| Some((event_id, self.lease(event_id)?))).collect()
     }
 
     /// Whether this pod has led the event for this long without a break.
-    #[must_use]
-    pub fn has_led_for(&self, event_id: EventId, span: Duration) -> bool {
+    pub(crate) fn has_led_for(&self, event_id: EventId, span: Duration) -> bool {
         let lane = self.lanes.get(usize::from(lane_of(event_id)));
         lane.and_then(Lane::led_since).is_some_and(|since| since.elapsed() >= span)
     }
 
     /// Whether this pod leads anything.
-    #[must_use]
-    pub fn leads_any(&self) -> bool {
+    pub(crate) fn leads_any(&self) -> bool {
         // All are asked, so that each notes its tenure.
         self.lanes.iter().filter(|lane| lane.lease().is_some()).count() > 0
     }
 
     /// Whether it is for this pod to do what one pod does for all events.
-    #[must_use]
-    pub fn leads_first(&self) -> bool {
+    pub(crate) fn leads_first(&self) -> bool {
         self.lanes.first().is_some_and(|lane| lane.lease().is_some())
     }
 
     /// Says so when a lane was taken or lost.
-    pub fn changes(&self) -> impl Stream<Item = ()> + Unpin + use<> {
+    pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Unpin + use<> {
         let changes = self.lanes.iter().map(|lane| {
             let leadership = lane.candidacy.leadership();
             stream::unfold(leadership, |mut leadership| async move {

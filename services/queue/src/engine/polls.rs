@@ -11,7 +11,7 @@ use super::lock;
 
 /// Counts polls.
 #[derive(Debug)]
-pub struct Polls {
+pub(crate) struct Polls {
     count: AtomicU64,
     /// When the count last began, and what it came to in the second before.
     last: Mutex<(Instant, u64)>,
@@ -25,12 +25,12 @@ impl Default for Polls {
 
 impl Polls {
     /// One more.
-    pub fn count(&self) {
+    pub(crate) fn count(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many came in the last full second, about.
-    pub fn per_second(&self) -> u64 {
+    pub(crate) fn per_second(&self) -> u64 {
         let mut last = lock(&self.last);
         let millis = u64::try_from(last.0.elapsed().as_millis()).unwrap_or(u64::MAX);
         if millis >= 1_000 {

@@ -28,7 +28,7 @@ const CHUNK: usize = 1_000;
 
 /// Where positions come from.
 #[derive(Debug)]
-pub struct Places {
+pub(crate) struct Places {
     postgres: Postgres,
     ranks: Ranks,
     healing: Arc<Healing>,
@@ -37,30 +37,34 @@ pub struct Places {
 
 /// A position that is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// In which line.
-    pub event_id: EventId,
+    pub(crate) event_id: EventId,
     /// Whose.
-    pub entry_id: EntryId,
+    pub(crate) entry_id: EntryId,
     /// Its seq.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// The revision of the line at which it was seen to wait.
-    pub revision: u64,
+    pub(crate) revision: u64,
 }
 
 /// Answers positions that are asked for at the same time together: without Redis, one count of the line serves them all.
-pub struct Asking(pub Arc<Places>);
+pub(crate) struct Asking(pub(crate) Arc<Places>);
 
 impl Places {
     /// Positions from the copies of `followers`, from `ranks`, or from `postgres`; what is wrong is told to `healing`.
-    #[must_use]
-    pub fn new(postgres: Postgres, ranks: Ranks, healing: Arc<Healing>, followers: Arc<Followers>) -> Self {
+    pub(crate) fn new(
+        postgres: Postgres,
+        ranks: Ranks,
+        healing: Arc<Healing>,
+        followers: Arc<Followers>,
+    ) -> Self {
         Self { postgres, ranks, healing, followers }
     }
 
     /// The positions of entries with their seqs, as they were at `revision` or are since; none for one that does not wait
     /// (any more).
-    pub async fn of(
+    pub(crate) async fn of(
         &self,
         event_id: EventId,
         asked: &[(EntryId, u64)],

@@ -28,7 +28,7 @@ pub(crate) const TELLING_MAX: usize = 64;
 
 /// What has happened to a queue.
 #[derive(Clone, Debug)]
-pub struct News {
+pub(crate) struct News {
     /// Whose queue.
     event_id: EventId,
     /// The revision it led to.
@@ -43,28 +43,24 @@ pub struct News {
 
 impl News {
     /// The queue is as `facts` say now, and nobody's place changed.
-    #[must_use]
-    pub fn steered(facts: &Facts) -> Self {
+    pub(crate) fn steered(facts: &Facts) -> Self {
         let mut news = Self::of(facts);
         news.step.is_steered = true;
         news
     }
 
     /// These joined.
-    #[must_use]
-    pub fn joined(facts: &Facts, joined: Vec<(EntryId, u64)>) -> Self {
+    pub(crate) fn joined(facts: &Facts, joined: Vec<(EntryId, u64)>) -> Self {
         Self { joined, ..Self::of(facts) }
     }
 
     /// These have got their turn.
-    #[must_use]
-    pub fn granted(facts: &Facts, granted: Vec<Entry>) -> Self {
+    pub(crate) fn granted(facts: &Facts, granted: Vec<Entry>) -> Self {
         Self { granted, ..Self::of(facts) }
     }
 
     /// These entries ended.
-    #[must_use]
-    pub fn ended(facts: &Facts, ended: Vec<Entry>) -> Self {
+    pub(crate) fn ended(facts: &Facts, ended: Vec<Entry>) -> Self {
         let seqs = |had_turn: bool| {
             let of_kind = ended.iter().filter(move |entry| entry.turn.is_some() == had_turn);
             of_kind.map(|entry| entry.seq).collect()
@@ -104,7 +100,7 @@ impl News {
 
 impl App {
     /// Tells everybody whom it concerns. To be called after the commit.
-    pub async fn tell(&self, mut news: News) {
+    pub(crate) async fn tell(&self, mut news: News) {
         let event_id = news.event_id;
         // This pod's own watchers first: they need nothing but the step.
         self.followers.hand(event_id, news.step.clone());
@@ -127,7 +123,7 @@ impl App {
     }
 
     /// The same, without waiting for it.
-    pub fn tell_soon(self: &Arc<Self>, news: News) {
+    pub(crate) fn tell_soon(self: &Arc<Self>, news: News) {
         let Ok(place) = Arc::clone(&self.telling).try_acquire_owned() else {
             if news.frees_slot() {
                 self.slot_freed.notify_one();
@@ -144,7 +140,7 @@ impl App {
     }
 
     /// Tells of a change as soon as the transaction that makes it has committed.
-    pub fn tell_after(self: &Arc<Self>, transaction: &Transaction, news: News) {
+    pub(crate) fn tell_after(self: &Arc<Self>, transaction: &Transaction, news: News) {
         let app = Arc::clone(self);
         transaction.after_commit(move || app.tell_soon(news));
     }

@@ -27,20 +27,20 @@ const ALWAYS_COMPARED_MAX: u64 = 20_000;
 
 /// Lines that Redis seems to have wrong.
 #[derive(Debug, Default)]
-pub struct Healing {
+pub(crate) struct Healing {
     wanted: Mutex<HashSet<EventId>>,
     wake: Notify,
 }
 
 impl Healing {
     /// The line of this event is to be compared soon.
-    pub fn want(&self, event_id: EventId) {
+    pub(crate) fn want(&self, event_id: EventId) {
         lock(&self.wanted).insert(event_id);
         self.wake.notify_one();
     }
 
     /// Waits until something is wanted, and takes it.
-    pub async fn wanted(&self) -> Vec<EventId> {
+    pub(crate) async fn wanted(&self) -> Vec<EventId> {
         loop {
             let wanted: Vec<EventId> = lock(&self.wanted).drain().collect();
             if !wanted.is_empty() {
@@ -53,7 +53,7 @@ impl Healing {
 
 impl App {
     /// Compares every line in which somebody waits.
-    pub async fn heal_all(&self) -> Result<(), Error> {
+    pub(crate) async fn heal_all(&self) -> Result<(), Error> {
         for event_id in queues::waiting(&self.stores.postgres).await? {
             // By the healing loop, which tries again what fails.
             self.healing.want(event_id);
@@ -62,7 +62,7 @@ impl App {
     }
 
     /// Compares one line with Postgres and corrects it.
-    pub async fn heal(&self, event_id: EventId) -> Result<(), Error> {
+    pub(crate) async fn heal(&self, event_id: EventId) -> Result<(), Error> {
         let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
         let sizes = self.ranks.sizes(event_id).await?;
         let counts_agree =

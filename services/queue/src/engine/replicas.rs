@@ -56,7 +56,7 @@ const RETRY: BackoffConfig = BackoffConfig {
 
 /// The queues that are followed.
 #[derive(Debug)]
-pub struct Followers {
+pub(crate) struct Followers {
     events: Mutex<HashMap<EventId, Arc<Followed>>>,
     pub(crate) ticks: Ticks,
 }
@@ -69,7 +69,7 @@ impl Default for Followers {
 
 /// A queue that is followed.
 #[derive(Debug)]
-pub struct Followed {
+pub(crate) struct Followed {
     pub(crate) event_id: EventId,
     /// Written by the follower only.
     pub(crate) copy: RwLock<LineCopy>,
@@ -85,7 +85,7 @@ pub struct Followed {
 
 /// A followed queue in the hand of somebody who needs it: as long as this is there, so is the follower.
 #[derive(Debug)]
-pub struct Following(Arc<Followed>);
+pub(crate) struct Following(Arc<Followed>);
 
 impl Following {
     /// Only while the map of followed queues is locked: nobody may stop following meanwhile.
@@ -111,17 +111,16 @@ impl Drop for Following {
 
 /// What is true of a queue, for all who watch it.
 #[derive(Clone, Debug)]
-pub struct Public {
+pub(crate) struct Public {
     /// The queue and its line, as new as the copy.
-    pub facts: Facts,
+    pub(crate) facts: Facts,
     /// The public facts, as they were a while ago.
-    pub snapshot: Option<Arc<Snapshot>>,
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
 }
 
 impl Public {
     /// As a watcher sees it.
-    #[must_use]
-    pub fn scene(&self) -> Scene<'_> {
+    pub(crate) fn scene(&self) -> Scene<'_> {
         Scene { queue: &self.facts.queue, line: &self.facts.line }
     }
 }
@@ -197,7 +196,7 @@ impl Followers {
     }
 
     /// This pod has committed a step: its follower need not wait for the log.
-    pub fn hand(&self, event_id: EventId, step: Step) {
+    pub(crate) fn hand(&self, event_id: EventId, step: Step) {
         let Some(followed) = self.get(event_id) else { return };
         let mut handed = lock(&followed.handed);
         // What is dropped is a gap, and read from Postgres.

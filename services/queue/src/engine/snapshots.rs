@@ -26,26 +26,26 @@ const NEXT_POLL_AFTER: Duration = Duration::from_secs(5);
 
 /// Answers of the last moment.
 #[derive(Debug, Default)]
-pub struct Snapshots {
+pub(crate) struct Snapshots {
     kept: Mutex<HashMap<EventId, (Instant, Arc<Snapshot>)>>,
 }
 
 /// The public facts of a queue.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// The queue and its line.
-    pub facts: Facts,
+    pub(crate) facts: Facts,
     /// Who looks at the event, on all pods.
-    pub viewer_count: u64,
+    pub(crate) viewer_count: u64,
     /// Turns granted within the last minute.
-    pub admitted_last_minute: u64,
+    pub(crate) admitted_last_minute: u64,
     /// When to ask again.
-    pub next_poll_after: Duration,
+    pub(crate) next_poll_after: Duration,
 }
 
 impl App {
     /// The public facts of a queue.
-    pub async fn snapshot(&self, event_id: EventId) -> Result<Arc<Snapshot>, Error> {
+    pub(crate) async fn snapshot(&self, event_id: EventId) -> Result<Arc<Snapshot>, Error> {
         let kept = lock(&self.snapshots.kept).get(&event_id).cloned();
         if let Some((taken, snapshot)) = kept
             && taken.elapsed() < FRESH

@@ -43,17 +43,17 @@ struct PlaceClaims {
 
 /// A turn with what its customer needs to use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrantedTurn {
+pub(crate) struct GrantedTurn {
     /// The turn.
-    pub turn: Turn,
+    pub(crate) turn: Turn,
     /// Its token.
-    pub token: String,
+    pub(crate) token: String,
     /// Page on which to choose and pay; empty: none.
-    pub checkout_url: String,
+    pub(crate) checkout_url: String,
 }
 
 /// Signs and reads the tokens of Queue.
-pub struct Tokens {
+pub(crate) struct Tokens {
     signer: TokenSigner,
     places: TokenReader,
     place_lifetime: Duration,
@@ -63,19 +63,19 @@ pub struct Tokens {
 
 impl Tokens {
     /// Signs with `signing_key`; queue tokens last for `place_lifetime` from joining.
-    pub fn new(signing_key: &str, place_lifetime: Duration, web_url: &str) -> Result<Self, KeyError> {
+    pub(crate) fn new(signing_key: &str, place_lifetime: Duration, web_url: &str) -> Result<Self, KeyError> {
         let signer = TokenSigner::new(SigningKey::parse(signing_key)?, ISSUER);
         let places = TokenReader::new(KeySet::parse(&signer.jwks())?, ISSUER, PLACE);
         Ok(Self { signer, places, place_lifetime, web_url: web_url.trim_end_matches('/').to_owned() })
     }
 
     /// The turn of an entry, with its token.
-    pub fn turn(&self, entry: &Entry, turn: Turn) -> Result<GrantedTurn, Error> {
+    pub(crate) fn turn(&self, entry: &Entry, turn: Turn) -> Result<GrantedTurn, Error> {
         self.turn_of(entry.event_id, entry.entry_id, entry.customer_id, turn)
     }
 
     /// The same, of an entry of which no more is known.
-    pub fn turn_of(
+    pub(crate) fn turn_of(
         &self,
         event_id: EventId,
         entry_id: EntryId,
@@ -90,7 +90,7 @@ impl Tokens {
     }
 
     /// The queue token of an entry.
-    pub fn place(&self, entry: &Entry) -> Result<String, Error> {
+    pub(crate) fn place(&self, entry: &Entry) -> Result<String, Error> {
         let claims = PlaceClaims {
             event_id: entry.event_id,
             entry_id: entry.entry_id,
@@ -103,7 +103,7 @@ impl Tokens {
     }
 
     /// The place that a queue token says. Refuses one that is not this customer's for this event, or too old.
-    pub fn check_place(
+    pub(crate) fn check_place(
         &self,
         token: &str,
         event_id: EventId,
@@ -121,8 +121,7 @@ impl Tokens {
     }
 
     /// Where to choose and pay; empty: no web shop is configured.
-    #[must_use]
-    pub fn checkout_url(&self, event_id: EventId) -> String {
+    pub(crate) fn checkout_url(&self, event_id: EventId) -> String {
         if self.web_url.is_empty() {
             return String::new();
         }

@@ -29,7 +29,7 @@ const REPORTS_CONCURRENCY: usize = 16;
 
 /// Who looks at what.
 #[derive(Debug)]
-pub struct Viewers {
+pub(crate) struct Viewers {
     pods: Pods,
     here: Mutex<Here>,
 }
@@ -54,24 +54,23 @@ struct Audience {
 
 impl Viewers {
     /// Nobody yet; reports go to `pods`.
-    #[must_use]
-    pub fn new(pods: Pods) -> Self {
+    pub(crate) fn new(pods: Pods) -> Self {
         Self { pods, here: Mutex::new(Here::new(Instant::now())) }
     }
 
     /// A customer without a stream asked about their entry.
-    pub fn note_poll(&self, event_id: EventId, entry_id: EntryId) {
+    pub(crate) fn note_poll(&self, event_id: EventId, entry_id: EntryId) {
         lock(&self.here).note_poll(event_id, entry_id, Instant::now());
     }
 
     /// How many streams of the event are open on this pod, and how far behind they are fed.
-    pub fn set_streams(&self, event_id: EventId, count: u64, lag: Duration) {
+    pub(crate) fn set_streams(&self, event_id: EventId, count: u64, lag: Duration) {
         lock(&self.here).set_streams(event_id, count, lag);
     }
 
     /// Who looks at the event, on all pods. What this pod has is of now; what others have, as of their last report. Without
     /// Redis it is what this pod has.
-    pub async fn of(&self, event_id: EventId) -> Share {
+    pub(crate) async fn of(&self, event_id: EventId) -> Share {
         let others = match self.pods.others(event_id).await {
             Ok(others) => others,
             Err(error) => {
@@ -83,7 +82,7 @@ impl Viewers {
     }
 
     /// Reports what this pod has to the others.
-    pub async fn report(&self) -> Result<(), Error> {
+    pub(crate) async fn report(&self) -> Result<(), Error> {
         let shares = lock(&self.here).take_shares(Instant::now());
         let reports = stream::iter(shares)
             .map(|(event_id, share)| async move { self.pods.report(event_id, share).await })

@@ -23,13 +23,13 @@ const REST: Duration = Duration::from_secs(1);
 const KEPT_MAX: usize = 10_000;
 
 /// Runs a command with little patience.
-pub(super) async fn quick<T: FromRedisValue>(redis: &Redis, command: Command) -> Result<T, Error> {
+pub(crate) async fn quick<T: FromRedisValue>(redis: &Redis, command: Command) -> Result<T, Error> {
     Deadline::after(PATIENCE).scope(redis.run(command)).await
 }
 
 /// What is away, by a name of what lies together.
 #[derive(Debug)]
-pub(super) struct Away<K> {
+pub(crate) struct Away<K> {
     until: Arc<Mutex<HashMap<K, Instant>>>,
 }
 
@@ -47,7 +47,7 @@ impl<K> Default for Away<K> {
 
 impl<K: Copy + Eq + Hash> Away<K> {
     /// Does `work` with little patience, and with none while `key` is left alone.
-    pub(super) async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         key: K,
         command: &'static str,

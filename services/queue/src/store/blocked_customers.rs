@@ -19,7 +19,7 @@ const REMOVE: &str = "DELETE FROM blocked_customer WHERE event_id = $1 AND custo
 const AMONG: &str = "SELECT customer_id FROM blocked_customer WHERE event_id = $1 AND customer_id = ANY($2)";
 
 /// Blocks the customer; one who is blocked already stays so, with the first note and time.
-pub async fn add(
+pub(crate) async fn add(
     transaction: &Transaction,
     event_id: EventId,
     customer_id: CustomerId,
@@ -32,7 +32,7 @@ pub async fn add(
 }
 
 /// Ends the block; answers whether there was one.
-pub async fn remove(
+pub(crate) async fn remove(
     transaction: &Transaction,
     event_id: EventId,
     customer_id: CustomerId,
@@ -42,7 +42,7 @@ pub async fn remove(
 }
 
 /// Whether the customer is blocked.
-pub async fn is_blocked(
+pub(crate) async fn is_blocked(
     postgres: &Postgres,
     event_id: EventId,
     customer_id: CustomerId,
@@ -53,7 +53,7 @@ pub async fn is_blocked(
 }
 
 /// Those of the customers who are blocked.
-pub async fn among(
+pub(crate) async fn among(
     transaction: &Transaction,
     event_id: EventId,
     customers: &[Uuid],

@@ -116,45 +116,45 @@ const POSITIONS: &str = "SELECT seq, position FROM (
 
 /// An entry to be made.
 #[derive(Clone, Debug)]
-pub struct NewEntry {
+pub(crate) struct NewEntry {
     /// Its id.
-    pub entry_id: EntryId,
+    pub(crate) entry_id: EntryId,
     /// Whose.
-    pub customer_id: CustomerId,
+    pub(crate) customer_id: CustomerId,
     /// What neighbours see as name.
-    pub display_name: String,
+    pub(crate) display_name: String,
     /// What neighbours see as picture.
-    pub avatar_url: String,
+    pub(crate) avatar_url: String,
     /// The request that makes it.
-    pub request_id: RequestId,
+    pub(crate) request_id: RequestId,
     /// What the request said.
-    pub fingerprint: Uuid,
+    pub(crate) fingerprint: Uuid,
 }
 
 /// An entry and the request that made it.
 #[derive(Clone, Debug)]
-pub struct MadeEntry {
+pub(crate) struct MadeEntry {
     /// The entry as it is now.
-    pub entry: Entry,
+    pub(crate) entry: Entry,
     /// The request.
-    pub request_id: RequestId,
+    pub(crate) request_id: RequestId,
     /// What it said.
-    pub fingerprint: Uuid,
+    pub(crate) fingerprint: Uuid,
 }
 
 /// An entry, and the moment in which it was so.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub(crate) struct Found {
     /// The entry.
-    pub entry: Entry,
+    pub(crate) entry: Entry,
     /// The revision of its line then.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// The database's time then.
-    pub now: Timestamp,
+    pub(crate) now: Timestamp,
 }
 
 /// The open entries of these customers in the event.
-pub async fn open_of(
+pub(crate) async fn open_of(
     transaction: &Transaction,
     event_id: EventId,
     customers: &[Uuid],
@@ -163,7 +163,7 @@ pub async fn open_of(
 }
 
 /// The open entries of these customers in the event, and the entries that these requests have made before, in any.
-pub async fn known_of(
+pub(crate) async fn known_of(
     transaction: &Transaction,
     event_id: EventId,
     customers: &[Uuid],
@@ -182,7 +182,7 @@ pub async fn known_of(
 }
 
 /// Puts entries at the end of `line`, as it was before them, in their order.
-pub async fn insert(
+pub(crate) async fn insert(
     transaction: &Transaction,
     event_id: EventId,
     line: &Line,
@@ -218,7 +218,7 @@ pub async fn insert(
 }
 
 /// The customer's newest entry in the event: the open one, if there is one.
-pub async fn newest(
+pub(crate) async fn newest(
     postgres: &Postgres,
     event_id: EventId,
     customer_id: CustomerId,
@@ -229,7 +229,7 @@ pub async fn newest(
 }
 
 /// The newest entry in the event of each of these customers who has one.
-pub async fn newest_of(
+pub(crate) async fn newest_of(
     postgres: &Postgres,
     event_id: EventId,
     customers: &[CustomerId],
@@ -243,7 +243,7 @@ pub async fn newest_of(
 }
 
 /// The same, in a transaction.
-pub async fn newest_in(
+pub(crate) async fn newest_in(
     transaction: &Transaction,
     event_id: EventId,
     customer_id: CustomerId,
@@ -253,12 +253,12 @@ pub async fn newest_in(
 }
 
 /// These entries.
-pub async fn by_ids(postgres: &Postgres, entries: &[EntryId]) -> Result<Vec<Entry>, Error> {
+pub(crate) async fn by_ids(postgres: &Postgres, entries: &[EntryId]) -> Result<Vec<Entry>, Error> {
     all(postgres.query("entries by id", BY_IDS, &[&uuids(entries)]).await?)
 }
 
 /// Gives the first `admitted` of the line their turns; they come back in order of their seqs.
-pub async fn admit(
+pub(crate) async fn admit(
     transaction: &Transaction,
     event_id: EventId,
     admitted: u64,
@@ -287,7 +287,7 @@ pub async fn admit(
 }
 
 /// Ends those of the entries that are open; they come back as they are then.
-pub async fn end(
+pub(crate) async fn end(
     transaction: &Transaction,
     entries: &[EntryId],
     reason: ExpireReason,
@@ -302,7 +302,7 @@ pub async fn end(
 }
 
 /// Ends an entry with a purchase.
-pub async fn complete(
+pub(crate) async fn complete(
     transaction: &Transaction,
     entry_id: EntryId,
     claim_id: ClaimId,
@@ -319,7 +319,10 @@ pub async fn complete(
 }
 
 /// What there is to know about each of these turns, in their order, and the database's time if there is anything.
-pub async fn turns(postgres: &Postgres, turns: &[TurnName]) -> Result<Vec<(TurnCheck, Timestamp)>, Error> {
+pub(crate) async fn turns(
+    postgres: &Postgres,
+    turns: &[TurnName],
+) -> Result<Vec<(TurnCheck, Timestamp)>, Error> {
     let events: Vec<Uuid> = turns.iter().map(|turn| turn.event_id.as_uuid()).collect();
     let customers: Vec<Uuid> = turns.iter().map(|turn| turn.customer_id.as_uuid()).collect();
     let numbers: Vec<i64> = turns.iter().map(|turn| sql_count(turn.fencing_number)).collect();
@@ -337,7 +340,7 @@ pub async fn turns(postgres: &Postgres, turns: &[TurnName]) -> Result<Vec<(TurnC
 }
 
 /// What there is to know about a turn, in a transaction.
-pub async fn turn_in(
+pub(crate) async fn turn_in(
     transaction: &Transaction,
     event_id: EventId,
     customer_id: CustomerId,
@@ -349,13 +352,13 @@ pub async fn turn_in(
 }
 
 /// Events in which a turn has run out.
-pub async fn events_overdue(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
+pub(crate) async fn events_overdue(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
     let rows = postgres.query("find overdue", OVERDUE, &[]).await?;
     rows.iter().map(|row| Ok(EventId::from_uuid(uuid(row, "event_id")?))).collect()
 }
 
 /// Entries of the event whose turn has run out.
-pub async fn overdue(
+pub(crate) async fn overdue(
     transaction: &Transaction,
     event_id: EventId,
     now: Timestamp,
@@ -366,7 +369,7 @@ pub async fn overdue(
 }
 
 /// The first who wait.
-pub async fn first_waiting(
+pub(crate) async fn first_waiting(
     transaction: &Transaction,
     event_id: EventId,
     entries_max: u32,
@@ -375,7 +378,7 @@ pub async fn first_waiting(
 }
 
 /// Those of the entries that wait, and have done so since before `joined_until`.
-pub async fn waiting_among(
+pub(crate) async fn waiting_among(
     transaction: &Transaction,
     event_id: EventId,
     entries: &[EntryId],
@@ -386,7 +389,7 @@ pub async fn waiting_among(
 }
 
 /// A page of who waits, with seqs above `after` up to `upto`, in order.
-pub async fn page(
+pub(crate) async fn page(
     postgres: &Postgres,
     event_id: EventId,
     after: u64,
@@ -401,7 +404,7 @@ pub async fn page(
 }
 
 /// The positions of those of `seqs` that wait, counted in the table: right, and as slow as the line is long.
-pub async fn positions(
+pub(crate) async fn positions(
     postgres: &Postgres,
     event_id: EventId,
     seqs: &[u64],

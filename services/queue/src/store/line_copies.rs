@@ -30,7 +30,7 @@ const SINCE: &str =
     WHERE line.event_id = $1 LIMIT $3";
 
 /// The line as it is now.
-pub async fn load(postgres: &Postgres, event_id: EventId) -> Result<LineCopy, Error> {
+pub(crate) async fn load(postgres: &Postgres, event_id: EventId) -> Result<LineCopy, Error> {
     let rows = postgres.query("load line", LOAD, &[&event_id.as_uuid()]).await?;
     let step = step(event_id, &rows)?;
     let mut islands = Vec::with_capacity(rows.len());
@@ -53,7 +53,11 @@ pub async fn load(postgres: &Postgres, event_id: EventId) -> Result<LineCopy, Er
 }
 
 /// All that changed after `revision`, as one step. None: too much, read it anew.
-pub async fn since(postgres: &Postgres, event_id: EventId, revision: u64) -> Result<Option<Step>, Error> {
+pub(crate) async fn since(
+    postgres: &Postgres,
+    event_id: EventId,
+    revision: u64,
+) -> Result<Option<Step>, Error> {
     let limit = sql_count(u64::try_from(CHANGES_MAX).unwrap_or(u64::MAX).saturating_add(1));
     let rows =
         postgres.query("line since", SINCE, &[&event_id.as_uuid(), &sql_count(revision), &limit]).await?;

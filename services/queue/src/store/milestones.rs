@@ -27,28 +27,28 @@ const TELL: &str = "INSERT INTO milestone (event_id, milestone, last_seq) VALUES
 
 /// Somebody who passed a milestone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub(crate) struct Passed {
     /// Their entry.
-    pub entry_id: EntryId,
+    pub(crate) entry_id: EntryId,
     /// Who.
-    pub customer_id: CustomerId,
+    pub(crate) customer_id: CustomerId,
     /// Where they stand now.
-    pub position: u64,
+    pub(crate) position: u64,
 }
 
 /// Somebody who waits at a milestone or before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// Who, and where.
-    pub passed: Passed,
+    pub(crate) passed: Passed,
     /// Their number in line.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// Where they began.
-    pub start_position: u64,
+    pub(crate) start_position: u64,
 }
 
 /// Events with milestones in which somebody waits, and the revisions of their lines.
-pub async fn moving(postgres: &Postgres, defaults: &Policy) -> Result<Vec<(EventId, u64)>, Error> {
+pub(crate) async fn moving(postgres: &Postgres, defaults: &Policy) -> Result<Vec<(EventId, u64)>, Error> {
     let has_milestones = !defaults.milestones.is_empty();
     let rows = postgres.query("find moving", MOVING, &[&has_milestones]).await?;
     let event = |row| Ok((EventId::from_uuid(uuid(row, "event_id")?), count(row, "revision")?));
@@ -56,13 +56,13 @@ pub async fn moving(postgres: &Postgres, defaults: &Policy) -> Result<Vec<(Event
 }
 
 /// Up to which number in line each milestone has been told.
-pub async fn told(postgres: &Postgres, event_id: EventId) -> Result<HashMap<u64, u64>, Error> {
+pub(crate) async fn told(postgres: &Postgres, event_id: EventId) -> Result<HashMap<u64, u64>, Error> {
     let rows = postgres.query("told milestones", TOLD, &[&event_id.as_uuid()]).await?;
     rows.iter().map(|row| Ok((count(row, "milestone")?, count(row, "last_seq")?))).collect()
 }
 
 /// The number in line of who stands at `position`; none when the line is shorter.
-pub async fn nth_waiting(
+pub(crate) async fn nth_waiting(
     postgres: &Postgres,
     event_id: EventId,
     position: u64,
@@ -73,7 +73,7 @@ pub async fn nth_waiting(
 }
 
 /// The first who wait in a span, with their positions.
-pub async fn page(
+pub(crate) async fn page(
     postgres: &Postgres,
     event_id: EventId,
     span: &Span,
@@ -94,7 +94,7 @@ pub async fn page(
 }
 
 /// Notes that a milestone has been told up to `upto_seq`. Answers false when it had not come as far as was thought.
-pub async fn tell(
+pub(crate) async fn tell(
     transaction: &Transaction,
     event_id: EventId,
     milestone: u64,

@@ -8,33 +8,32 @@ use super::{away::quick, keys::Keys};
 use crate::domain::line_change::Step;
 
 /// Records kept, about: who is further behind reads Postgres.
-pub(super) const RECORDS_MAX: u64 = 4_096;
+pub(crate) const RECORDS_MAX: u64 = 4_096;
 
 /// Records read in one call.
 const READ_MAX: u64 = 512;
 
 /// The id before all others.
-pub const START: &str = "0-0";
+pub(crate) const START: &str = "0-0";
 
 /// A reader's place in the log, and its records from there.
-pub type Records = Vec<(String, Option<Step>)>;
+pub(crate) type Records = Vec<(String, Option<Step>)>;
 
 /// The log of every line.
 #[derive(Clone, Debug)]
-pub struct MoveLog {
+pub(crate) struct MoveLog {
     redis: Redis,
     keys: Keys,
 }
 
 impl MoveLog {
     /// The logs in `redis` under `keys`.
-    #[must_use]
-    pub fn new(redis: Redis, keys: Keys) -> Self {
+    pub(crate) fn new(redis: Redis, keys: Keys) -> Self {
         Self { redis, keys }
     }
 
     /// The id of the newest record; [`START`] when there is none.
-    pub async fn last_id(&self, event_id: EventId) -> Result<String, Error> {
+    pub(crate) async fn last_id(&self, event_id: EventId) -> Result<String, Error> {
         let command =
             Command::new("XREVRANGE").key(&self.keys.log(event_id)?).arg("+").arg("-").arg("COUNT").arg(1);
         let records: Vec<(String, Vec<String>)> = quick(&self.redis, command.idempotent()).await?;
@@ -42,7 +41,7 @@ impl MoveLog {
     }
 
     /// The records after `id`, the oldest first, at most a few hundred. One that cannot be understood is none.
-    pub async fn after(&self, event_id: EventId, id: &str) -> Result<Records, Error> {
+    pub(crate) async fn after(&self, event_id: EventId, id: &str) -> Result<Records, Error> {
         let command = Command::new("XRANGE")
             .key(&self.keys.log(event_id)?)
             .arg(format!("({id}"))
@@ -55,7 +54,7 @@ impl MoveLog {
 }
 
 /// A record's field and what it says: the numbers in order, then who went, whose turn ended.
-pub(super) fn write(step: &Step) -> [String; 3] {
+pub(crate) fn write(step: &Step) -> [String; 3] {
     let numbers = [
         step.revision,
         step.last_seq,

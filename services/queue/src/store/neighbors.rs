@@ -29,43 +29,43 @@ const AROUND: &str = "SELECT line.revision, queue.mode, own.entry_id, own.seq, o
 
 /// A customer's entry and who waits around it, at one moment.
 #[derive(Clone, Debug)]
-pub struct Around {
+pub(crate) struct Around {
     /// Of the queue.
-    pub revision: u64,
+    pub(crate) revision: u64,
     /// Whether the queue knows who is next to whom.
-    pub is_tracked: bool,
+    pub(crate) is_tracked: bool,
     /// The customer's newest entry.
-    pub own: Option<Own>,
+    pub(crate) own: Option<Own>,
     /// Those just before it, in order of the line.
-    pub before: Vec<Shown>,
+    pub(crate) before: Vec<Shown>,
     /// Those just after it, in order of the line.
-    pub after: Vec<Shown>,
+    pub(crate) after: Vec<Shown>,
 }
 
 /// A customer's newest entry.
 #[derive(Clone, Copy, Debug)]
-pub struct Own {
+pub(crate) struct Own {
     /// Its id.
-    pub entry_id: EntryId,
+    pub(crate) entry_id: EntryId,
     /// Its seq.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// Where it is in its life.
-    pub state: EntryState,
+    pub(crate) state: EntryState,
 }
 
 /// What somebody in line chose to show; nothing else of them leaves the table.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub(crate) struct Shown {
     /// Number in line.
-    pub seq: u64,
+    pub(crate) seq: u64,
     /// As name; empty: nothing.
-    pub display_name: String,
+    pub(crate) display_name: String,
     /// As picture; empty: nothing.
-    pub avatar_url: String,
+    pub(crate) avatar_url: String,
 }
 
 /// The customer's entry and up to `neighbors_max` who wait on either side of it. Refused when the event is not known.
-pub async fn around(
+pub(crate) async fn around(
     postgres: &Postgres,
     event_id: EventId,
     customer_id: CustomerId,

@@ -17,24 +17,23 @@ static OTHERS: LazyLock<Script> = LazyLock::new(|| Script::new("queue_others", i
 
 /// What one pod, or several together, have of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
+pub(crate) struct Share {
     /// People who look at it.
-    pub viewers: u64,
+    pub(crate) viewers: u64,
     /// How far the view of its queue is behind; of several pods, the slowest one's.
-    pub lag: Duration,
+    pub(crate) lag: Duration,
 }
 
 impl Share {
     /// Both together.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self { viewers: self.viewers.saturating_add(other.viewers), lag: self.lag.max(other.lag) }
     }
 }
 
 /// Where this pod reports, and reads what others did.
 #[derive(Clone, Debug)]
-pub struct Pods {
+pub(crate) struct Pods {
     redis: Redis,
     keys: Keys,
     /// Whose reports are this pod's: a new name with every start, so that nobody takes it for the one before.
@@ -43,13 +42,12 @@ pub struct Pods {
 
 impl Pods {
     /// Reports in `redis` under `keys`, under a name of its own.
-    #[must_use]
-    pub fn new(redis: Redis, keys: Keys) -> Self {
+    pub(crate) fn new(redis: Redis, keys: Keys) -> Self {
         Self { redis, keys, pod: Uuid::new_v4().to_string() }
     }
 
     /// Reports this pod's share. An empty one takes the last report back.
-    pub async fn report(&self, event_id: EventId, share: Share) -> Result<(), Error> {
+    pub(crate) async fn report(&self, event_id: EventId, share: Share) -> Result<(), Error> {
         let call = REPORT
             .call()
             .key(&self.keys.pods(event_id)?)
@@ -62,7 +60,7 @@ impl Pods {
     }
 
     /// What the other pods reported lately, together.
-    pub async fn others(&self, event_id: EventId) -> Result<Share, Error> {
+    pub(crate) async fn others(&self, event_id: EventId) -> Result<Share, Error> {
         let call = OTHERS.call().key(&self.keys.pods(event_id)?).arg(&self.pod).arg(millis(REPORT_AGE_MAX));
         let (viewers, lag): (u64, u64) = quick(&self.redis, call.idempotent()).await?;
         Ok(Share { viewers, lag: Duration::from_millis(lag) })

@@ -75,30 +75,34 @@ const ADMITTED_LATELY: &str = "SELECT count(*) AS admitted FROM entry
 
 /// A queue, its line, and the database's time when they were read.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// How it is set, as of `now`.
-    pub queue: Queue,
+    pub(crate) queue: Queue,
     /// Its counters.
-    pub line: Line,
+    pub(crate) line: Line,
     /// The database's time.
-    pub now: Timestamp,
+    pub(crate) now: Timestamp,
 }
 
 /// Makes sure that there is a row to keep facts about the event in.
-pub async fn ensure(transaction: &Transaction, event_id: EventId) -> Result<(), Error> {
+pub(crate) async fn ensure(transaction: &Transaction, event_id: EventId) -> Result<(), Error> {
     transaction.execute(ADD_QUEUE, &[&event_id.as_uuid()]).await?;
     transaction.execute(ADD_LINE, &[&event_id.as_uuid()]).await?;
     Ok(())
 }
 
 /// The queue, locked against every other change until the transaction ends. Refused when the event is not known.
-pub async fn lock(transaction: &Transaction, event_id: EventId, defaults: &Policy) -> Result<Facts, Error> {
+pub(crate) async fn lock(
+    transaction: &Transaction,
+    event_id: EventId,
+    defaults: &Policy,
+) -> Result<Facts, Error> {
     let facts = lock_any(transaction, event_id, defaults).await?;
     Ok(Facts { queue: facts.queue.known()?, ..facts })
 }
 
 /// The same, also of an event that is known from hearsay only.
-pub async fn lock_any(
+pub(crate) async fn lock_any(
     transaction: &Transaction,
     event_id: EventId,
     defaults: &Policy,
@@ -114,7 +118,7 @@ pub async fn lock_any(
 }
 
 /// The queue as it is now. Refused when the event is not known.
-pub async fn read(postgres: &Postgres, event_id: EventId, defaults: &Policy) -> Result<Facts, Error> {
+pub(crate) async fn read(postgres: &Postgres, event_id: EventId, defaults: &Policy) -> Result<Facts, Error> {
     let row = postgres.query_opt("read queue", READ, &[&event_id.as_uuid()]).await?;
     let Some(row) = row else { return Err(Refusal::EventNotFound { event_id }.into()) };
     let now = time(&row, "now")?;
@@ -122,7 +126,11 @@ pub async fn read(postgres: &Postgres, event_id: EventId, defaults: &Policy) -> 
 }
 
 /// Writes the counters of a locked line.
-pub async fn save_line(transaction: &Transaction, event_id: EventId, line: &Line) -> Result<(), Error> {
+pub(crate) async fn save_line(
+    transaction: &Transaction,
+    event_id: EventId,
+    line: &Line,
+) -> Result<(), Error> {
     let micros =
         |span: Option<Duration>| span.map(|span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX));
     transaction
@@ -151,7 +159,7 @@ pub async fn save_line(transaction: &Transaction, event_id: EventId, line: &Line
 }
 
 /// Writes the settings of a locked queue.
-pub async fn save_queue(transaction: &Transaction, queue: &Queue) -> Result<(), Error> {
+pub(crate) async fn save_queue(transaction: &Transaction, queue: &Queue) -> Result<(), Error> {
     let close = queue.close.as_ref();
     let overrides = &queue.overrides;
     let seconds = |span: Option<Duration>| span.map(|span| sql_count(span.as_secs()));
@@ -195,33 +203,33 @@ pub async fn save_queue(transaction: &Transaction, queue: &Queue) -> Result<(), 
 }
 
 /// Events in which somebody may be admitted.
-pub async fn admitting(postgres: &Postgres, defaults: &Policy) -> Result<Vec<EventId>, Error> {
+pub(crate) async fn admitting(postgres: &Postgres, defaults: &Policy) -> Result<Vec<EventId>, Error> {
     let (rate, turns) = (i64::from(defaults.admissions_per_minute), i64::from(defaults.open_turns_max));
     events(postgres.query("find admitting", ADMITTING, &[&rate, &turns]).await?)
 }
 
 /// Events whose opening time has come.
-pub async fn due(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
+pub(crate) async fn due(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
     events(postgres.query("find due", DUE, &[]).await?)
 }
 
 /// Events in which somebody waits whose entry is stored.
-pub async fn waiting(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
+pub(crate) async fn waiting(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
     events(postgres.query("find waiting", WAITING, &[]).await?)
 }
 
 /// Events that are over while somebody still waits.
-pub async fn over(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
+pub(crate) async fn over(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
     events(postgres.query("find over", OVER, &[]).await?)
 }
 
 /// Turns granted within the last minute.
-pub async fn admitted_lately(postgres: &Postgres, event_id: EventId) -> Result<u64, Error> {
+pub(crate) async fn admitted_lately(postgres: &Postgres, event_id: EventId) -> Result<u64, Error> {
     let row = postgres.query_one("count admitted", ADMITTED_LATELY, &[&event_id.as_uuid()]).await?;
     count(&row, "admitted")
 }
 
-pub(super) fn events(rows: Vec<Row>) -> Result<Vec<EventId>, Error> {
+pub(crate) fn events(rows: Vec<Row>) -> Result<Vec<EventId>, Error> {
     rows.iter().map(|row| Ok(EventId::from_uuid(uuid(row, "event_id")?))).collect()
 }
 

@@ -22,18 +22,18 @@ static UNSEEN: LazyLock<Script> = LazyLock::new(|| Script::new("queue_unseen", i
 
 /// What was committed about who waits.
 #[derive(Clone, Debug, Default)]
-pub struct Move {
+pub(crate) struct Move {
     /// Who joined, with their seqs.
-    pub joined: Vec<(EntryId, u64)>,
+    pub(crate) joined: Vec<(EntryId, u64)>,
     /// Who went without having been admitted.
-    pub gone: Vec<EntryId>,
+    pub(crate) gone: Vec<EntryId>,
     /// The highest seq admitted so far.
-    pub last_admitted_seq: u64,
+    pub(crate) last_admitted_seq: u64,
 }
 
 /// Which marks are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marks {
+pub(crate) enum Marks {
     /// Of everybody named.
     All,
     /// Only of those who have none.
@@ -42,13 +42,13 @@ pub enum Marks {
 
 /// What Redis knows of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub(crate) struct Sizes {
     /// Whether everybody who waits is known.
-    pub is_loaded: bool,
+    pub(crate) is_loaded: bool,
     /// How many wait.
-    pub waiting: u64,
+    pub(crate) waiting: u64,
     /// How many have a sign of life.
-    pub seen: u64,
+    pub(crate) seen: u64,
 }
 
 /// What lies together, and is away together.
@@ -64,7 +64,7 @@ enum Part {
 
 /// The doors to Redis of this service.
 #[derive(Clone, Debug)]
-pub struct Ranks {
+pub(crate) struct Ranks {
     redis: Redis,
     keys: Keys,
     away: Away<Part>,
@@ -72,20 +72,23 @@ pub struct Ranks {
 
 impl Ranks {
     /// Ranks in `redis` under `keys`.
-    #[must_use]
-    pub fn new(redis: Redis, keys: Keys) -> Self {
+    pub(crate) fn new(redis: Redis, keys: Keys) -> Self {
         Self { redis, keys, away: Away::default() }
     }
 
     /// The keys.
-    #[must_use]
-    pub fn keys(&self) -> &Keys {
+    pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
     /// Applies what was committed, and tells the log of it as the `step` it was, if it was one. Answers whether everybody
     /// who waits is known.
-    pub async fn apply(&self, event_id: EventId, moved: &Move, step: Option<&Step>) -> Result<bool, Error> {
+    pub(crate) async fn apply(
+        &self,
+        event_id: EventId,
+        moved: &Move,
+        step: Option<&Step>,
+    ) -> Result<bool, Error> {
         let mut call = MOVE
             .call()
             .key(&self.keys.line(event_id)?)
@@ -106,7 +109,7 @@ impl Ranks {
 
     /// The positions of these entries, from 1; none for one that is not known to wait. None at all when not everybody
     /// who waits is known.
-    pub async fn positions(
+    pub(crate) async fn positions(
         &self,
         event_id: EventId,
         entries: &[EntryId],
@@ -118,7 +121,12 @@ impl Ranks {
     }
 
     /// Notes signs of life.
-    pub async fn mark(&self, event_id: EventId, marks: Marks, entries: &[EntryId]) -> Result<(), Error> {
+    pub(crate) async fn mark(
+        &self,
+        event_id: EventId,
+        marks: Marks,
+        entries: &[EntryId],
+    ) -> Result<(), Error> {
         let which = match marks {
             Marks::All => "all",
             Marks::New => "new",
@@ -129,7 +137,7 @@ impl Ranks {
     }
 
     /// Entries without a sign of life for `idle`.
-    pub async fn unseen(
+    pub(crate) async fn unseen(
         &self,
         event_id: EventId,
         idle: Duration,
@@ -141,14 +149,14 @@ impl Ranks {
     }
 
     /// Forgets the signs of life of these entries.
-    pub async fn forget(&self, event_id: EventId, entries: &[EntryId]) -> Result<(), Error> {
+    pub(crate) async fn forget(&self, event_id: EventId, entries: &[EntryId]) -> Result<(), Error> {
         let command = Command::new("ZREM").key(&self.keys.seen(event_id)?).arg(texts(entries)).idempotent();
         let _removed: i64 = self.redis.run(command).await?;
         Ok(())
     }
 
     /// What is known of a line.
-    pub async fn sizes(&self, event_id: EventId) -> Result<Sizes, Error> {
+    pub(crate) async fn sizes(&self, event_id: EventId) -> Result<Sizes, Error> {
         let sizes = Pipeline::new("queue_sizes")
             .push(Command::new("HEXISTS").key(&self.keys.line(event_id)?).arg("loaded").idempotent())
             .push(Command::new("ZCARD").key(&self.keys.waiting(event_id)?).idempotent())
@@ -158,7 +166,7 @@ impl Ranks {
     }
 
     /// Begins to bring everybody who waits; answers the mark to end with.
-    pub async fn begin_loading(&self, event_id: EventId) -> Result<Uuid, Error> {
+    pub(crate) async fn begin_loading(&self, event_id: EventId) -> Result<Uuid, Error> {
         let mark = Uuid::new_v4();
         let command =
             Command::new("HSET").key(&self.keys.line(event_id)?).arg("loading").arg(mark.to_string());
@@ -167,14 +175,19 @@ impl Ranks {
     }
 
     /// Everybody has been brought. Answers false when the line was wiped meanwhile, or another began.
-    pub async fn finish_loading(&self, event_id: EventId, mark: Uuid) -> Result<bool, Error> {
+    pub(crate) async fn finish_loading(&self, event_id: EventId, mark: Uuid) -> Result<bool, Error> {
         let call = LOADED.call().key(&self.keys.line(event_id)?).arg(mark.to_string());
         // Sent once: a repeat would find its mark taken away by itself.
         self.redis.run(call).await
     }
 
     /// Who is known to wait with seqs above `after` up to `upto`.
-    pub async fn page(&self, event_id: EventId, after: u64, upto: u64) -> Result<Vec<(EntryId, u64)>, Error> {
+    pub(crate) async fn page(
+        &self,
+        event_id: EventId,
+        after: u64,
+        upto: u64,
+    ) -> Result<Vec<(EntryId, u64)>, Error> {
         let command = Command::new("ZRANGEBYSCORE")
             .key(&self.keys.waiting(event_id)?)
             .arg(format!("({after}"))
@@ -186,19 +199,19 @@ impl Ranks {
     }
 
     /// Hints to every pod that the queue changed.
-    pub async fn hint(&self, event_id: EventId) -> Result<(), Error> {
+    pub(crate) async fn hint(&self, event_id: EventId) -> Result<(), Error> {
         let channel = self.keys.moved(event_id)?;
         self.away.ask(Part::Line(event_id), "SPUBLISH", self.redis.publish(&channel, b"")).await
     }
 
     /// Hints to the leader that a slot is free.
-    pub async fn wake_admission(&self) -> Result<(), Error> {
+    pub(crate) async fn wake_admission(&self) -> Result<(), Error> {
         let channel = self.keys.wake()?;
         self.away.ask(Part::Wake, "SPUBLISH", self.redis.publish(&channel, b"")).await
     }
 
     /// Tells systems outside of the mesh.
-    pub async fn tell_outside(&self, message: &[u8]) -> Result<(), Error> {
+    pub(crate) async fn tell_outside(&self, message: &[u8]) -> Result<(), Error> {
         self.away.ask(Part::Outside, "PUBLISH", self.redis.publish_outside(OUTSIDE, message)).await
     }
 

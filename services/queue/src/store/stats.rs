@@ -9,7 +9,7 @@ use super::count;
 use crate::error::Error;
 
 /// The span of [`Lately::joined`].
-pub const JOINED_SPAN: Duration = Duration::from_secs(10);
+pub(crate) const JOINED_SPAN: Duration = Duration::from_secs(10);
 
 /// The newest turns that waits are taken from.
 const GRANTED_MAX: i64 = 20_000;
@@ -36,11 +36,11 @@ const LATELY: &str = "WITH RECURSIVE search (low, high) AS (
 
 /// What happened in a queue lately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lately {
+pub(crate) struct Lately {
     /// Who joined within [`JOINED_SPAN`].
-    pub joined: u64,
+    pub(crate) joined: u64,
     /// Turns granted within the last minute.
-    pub admitted: u64,
+    pub(crate) admitted: u64,
     /// Half of those admitted within the last 10 min waited no longer; none: nobody was admitted.
     pub wait_p50: Option<Duration>,
     /// 95 % of them waited no longer.
@@ -48,7 +48,7 @@ pub struct Lately {
 }
 
 /// What happened in the event's queue lately.
-pub async fn lately(postgres: &Postgres, event_id: EventId) -> Result<Lately, Error> {
+pub(crate) async fn lately(postgres: &Postgres, event_id: EventId) -> Result<Lately, Error> {
     let row = postgres.query_one("queue stats", LATELY, &[&event_id.as_uuid(), &GRANTED_MAX]).await?;
     Ok(Lately {
         joined: count(&row, "joined")?,

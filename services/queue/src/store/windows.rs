@@ -17,20 +17,20 @@ const USE: &str =
     "INSERT INTO used_ticket (event_id, seq, customer_id, claim_id, use_time) VALUES ($1, $2, $3, $4, $5)";
 
 /// Events whose window may slide now.
-pub async fn sliding(postgres: &Postgres, defaults: &Policy) -> Result<Vec<EventId>, Error> {
+pub(crate) async fn sliding(postgres: &Postgres, defaults: &Policy) -> Result<Vec<EventId>, Error> {
     let micros = i64::try_from(defaults.slide_interval.as_micros()).unwrap_or(i64::MAX);
     let rate = i64::from(defaults.admissions_per_minute);
     events(postgres.query("find sliding", SLIDING, &[&rate, &micros]).await?)
 }
 
 /// The claim that a ticket was used for.
-pub async fn used(postgres: &Postgres, event_id: EventId, seq: u64) -> Result<Option<ClaimId>, Error> {
+pub(crate) async fn used(postgres: &Postgres, event_id: EventId, seq: u64) -> Result<Option<ClaimId>, Error> {
     let row = postgres.query_opt("used ticket", USED, &[&event_id.as_uuid(), &sql_count(seq)]).await?;
     row.as_ref().map(claim).transpose()
 }
 
 /// The same, in a transaction.
-pub async fn used_in(
+pub(crate) async fn used_in(
     transaction: &Transaction,
     event_id: EventId,
     seq: u64,
@@ -40,7 +40,7 @@ pub async fn used_in(
 }
 
 /// Notes what a ticket was used for.
-pub async fn mark_used(
+pub(crate) async fn mark_used(
     transaction: &Transaction,
     ticket: &Ticket,
     claim_id: ClaimId,

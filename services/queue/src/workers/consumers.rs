@@ -27,7 +27,7 @@ struct Listening {
 }
 
 /// Starts them.
-pub fn start(app: &Arc<App>) -> Result<(), BuildError> {
+pub(crate) fn start(app: &Arc<App>) -> Result<(), BuildError> {
     listen::<EventCreated>(app)?;
     listen::<EventActivated>(app)?;
     listen::<EventEnded>(app)?;

@@ -7,14 +7,12 @@ use super::super::{duration, timestamp};
 use crate::{app::get_queue_stats::Stats, store::stats::JOINED_SPAN};
 
 /// Answer of `GetQueueStats`.
-#[must_use]
-pub fn answer(stats: &Stats) -> pb::GetQueueStatsResponse {
+pub(crate) fn answer(stats: &Stats) -> pb::GetQueueStatsResponse {
     pb::GetQueueStatsResponse { stats: Some(numbers(stats)), queue: Some(answers::queue(&stats.facts)) }
 }
 
 /// One message of `WatchQueueStats`.
-#[must_use]
-pub fn message(stats: &Stats) -> pb::WatchQueueStatsResponse {
+pub(crate) fn message(stats: &Stats) -> pb::WatchQueueStatsResponse {
     pb::WatchQueueStatsResponse { stats: Some(numbers(stats)) }
 }
 

@@ -1,7 +1,7 @@
 //! The bits of 32,768 seqs, and how many of them stand before each block of 256.
 
 /// How many seqs a superblock has: few enough that those left empty at the ends of a line weigh little.
-pub(super) const SUPERBLOCK_SEQS: u64 = 1 << 15;
+pub(crate) const SUPERBLOCK_SEQS: u64 = 1 << 15;
 
 /// Blocks in a superblock.
 const BLOCKS: usize = 128;
@@ -11,7 +11,7 @@ const WORD_STARTS: [u16; 4] = [0, 64, 128, 192];
 
 /// A seq here is its offset: the upper byte is the block's number, the lower one the bit's in the block.
 #[derive(Clone, Debug)]
-pub(super) struct Superblock {
+pub(crate) struct Superblock {
     /// How many bits stand before each block. At most 32,512, before the last one.
     before: [u16; BLOCKS],
     blocks: [[u64; WORD_STARTS.len()]; BLOCKS],
@@ -24,7 +24,7 @@ impl Default for Superblock {
 }
 
 impl Superblock {
-    pub(super) fn contains(&self, offset: u16) -> bool {
+    pub(crate) fn contains(&self, offset: u16) -> bool {
         self.blocks
             .get(block_of(offset))
             .and_then(|block| block.get(word_of(offset)))
@@ -32,7 +32,7 @@ impl Superblock {
     }
 
     /// How many bits stand before this one.
-    pub(super) fn before(&self, offset: u16) -> u64 {
+    pub(crate) fn before(&self, offset: u16) -> u64 {
         let counted = self.before.get(block_of(offset)).copied().unwrap_or_default();
         let block = self.blocks.get(block_of(offset)).copied().unwrap_or_default();
         let bit = offset & 0xff;
@@ -45,7 +45,7 @@ impl Superblock {
     }
 
     /// Sets the bits from `first` to `last`; answers how many were not set.
-    pub(super) fn insert_range(&mut self, first: u16, last: u16) -> u64 {
+    pub(crate) fn insert_range(&mut self, first: u16, last: u16) -> u64 {
         let (first_block, last_block) = (block_of(first), block_of(last));
         let mut added = 0_u16;
         let touched = self.blocks.iter_mut().zip(&mut self.before).enumerate();
@@ -60,7 +60,7 @@ impl Superblock {
     }
 
     /// Clears a bit; answers whether it was set.
-    pub(super) fn remove(&mut self, offset: u16) -> bool {
+    pub(crate) fn remove(&mut self, offset: u16) -> bool {
         if !self.contains(offset) {
             return false;
         }
@@ -73,7 +73,7 @@ impl Superblock {
     }
 
     /// The bit that has `rank` bits before it.
-    pub(super) fn at(&self, rank: u16) -> Option<u16> {
+    pub(crate) fn at(&self, rank: u16) -> Option<u16> {
         let number = self.before.partition_point(|before| *before <= rank).checked_sub(1)?;
         let mut left = u32::from(rank - self.before.get(number)?);
         for (word, start) in self.blocks.get(number)?.iter().zip(WORD_STARTS) {
@@ -87,7 +87,7 @@ impl Superblock {
     }
 
     /// Every bit that stands, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         self.blocks.iter().enumerate().flat_map(|(number, block)| {
             let words = block.iter().zip(WORD_STARTS);
             words.flat_map(move |(word, start)| ones(*word).map(move |bit| start_of(number) + start + bit))
