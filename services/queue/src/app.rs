@@ -30,32 +30,32 @@ use prost::Message;
 use tokio::sync::{Notify, Semaphore};
 
 use self::{
-    admit_customers as admit, complete_turn::Checking, get_position as standing, get_queue_stats::Statistics,
-    join_queue as join, push_milestones::Looks,
+    admit_customers as admit, complete_turn::CheckTurnProcessor, get_position as standing,
+    get_queue_stats::StatsCache, join_queue as join, push_milestones::CheckedRevisions,
 };
 use crate::{
     clients::inventory::Inventory,
     config::{AdmissionConfig, SweepConfig, WatchConfig},
     domain::{
-        entry::{TurnCheck, TurnName},
+        entry::{TurnCheck, TurnKey},
         policy::Policy,
     },
     engine::{
         fanout,
-        find_entries::{self as finding, Finding, Wanted},
-        heartbeats::Seen,
-        leadership as lanes,
+        find_entries::{self as finding, EntryKey, FindEntryProcessor},
+        heartbeats::HeartbeatBuffer,
+        leadership as shards,
         polls::Polls,
-        positions::{self as places, Places},
-        publish::{self as tell, News, TELLING_MAX},
-        reconcile::Healing,
-        replicas::{self as follow, Followers},
-        snapshots::{self as snapshot, Snapshots},
+        positions::{self as places, PositionLookup},
+        publish::{self as tell, PUBLISHING_MAX, QueueChange},
+        reconcile::ReconcileRequests,
+        replicas::{self as follow, LineReplicas},
+        snapshots::{self as snapshot, SnapshotCache},
         tokens::{self, Tokens},
         viewers::Viewers,
     },
     error::Error,
-    store::{entries::Found, move_log::MoveLog, pods::Pods, presence::Presence, ranks::Ranks},
+    store::{entries::FoundEntry, move_log::MoveLog, pods::Pods, presence::Presence, ranks::Ranks},
 };
 
 /// What handlers, consumers and workers share.
@@ -69,13 +69,13 @@ pub(crate) struct App {
     /// Who has an open stream, on any pod.
     pub(crate) presence: Presence,
     /// Positions, from wherever they are to be had.
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<PositionLookup>,
     /// Positions asked for one by one, answered together.
-    pub(crate) positions: Batcher<places::Asked, Option<u64>, Error>,
+    pub(crate) positions: Batcher<places::PositionQuery, Option<u64>, Error>,
     /// Entries asked for one by one, found together.
-    pub(crate) finding: Batcher<Wanted, Option<Found>, Error>,
+    pub(crate) finding: Batcher<EntryKey, Option<FoundEntry>, Error>,
     /// Turns asked about one by one, looked up together.
-    pub(crate) checking: Batcher<TurnName, (TurnCheck, Timestamp), Error>,
+    pub(crate) checking: Batcher<TurnKey, (TurnCheck, Timestamp), Error>,
     /// Polls of the last second.
     pub(crate) polls: Polls,
     /// What is still worth waiting for.
@@ -92,23 +92,23 @@ pub(crate) struct App {
     pub(crate) hints: Hints,
     pub(crate) tasks: Tasks,
     /// The queues that this pod's watchers follow.
-    pub(crate) followers: Arc<Followers>,
+    pub(crate) followers: Arc<LineReplicas>,
     /// Changes that are being told without anybody waiting for it.
-    pub(crate) telling: Arc<Semaphore>,
+    pub(crate) publishing: Arc<Semaphore>,
     /// Signs of life that are not in Redis yet.
-    pub(crate) seen: Seen,
+    pub(crate) seen: HeartbeatBuffer,
     /// Lines that Redis has to be told again.
-    pub(crate) healing: Arc<Healing>,
+    pub(crate) reconcile_requests: Arc<ReconcileRequests>,
     /// A slot may be free.
     pub(crate) slot_freed: Notify,
     /// Turns were granted, so others may have passed a milestone.
     pub(crate) line_moved: Notify,
     /// The lines in which milestones were looked at.
-    pub(crate) milestone_looks: Looks,
+    pub(crate) milestone_looks: CheckedRevisions,
     /// The public facts, for a moment.
-    pub(crate) snapshots: Snapshots,
+    pub(crate) snapshots: SnapshotCache,
     /// The live numbers, for a moment.
-    pub(crate) statistics: Statistics,
+    pub(crate) statistics: StatsCache,
     /// Who looks at what.
     pub(crate) viewers: Viewers,
 }
@@ -158,20 +158,32 @@ impl App {
             watching,
             tasks,
         } = parts;
-        let followers = Arc::new(Followers::default());
-        let healing = Arc::new(Healing::default());
-        let places = Arc::new(Places::new(
+        let followers = Arc::new(LineReplicas::default());
+        let reconcile_requests = Arc::new(ReconcileRequests::default());
+        let places = Arc::new(PositionLookup::new(
             stores.postgres.clone(),
             ranks.clone(),
-            Arc::clone(&healing),
+            Arc::clone(&reconcile_requests),
             Arc::clone(&followers),
         ));
-        let positions =
-            Batcher::new("positions", BatcherConfig::default(), places::Asking(Arc::clone(&places)), &tasks);
-        let finding =
-            Batcher::new("finding", BatcherConfig::default(), Finding(stores.postgres.clone()), &tasks);
-        let checking =
-            Batcher::new("checking", BatcherConfig::default(), Checking(stores.postgres.clone()), &tasks);
+        let positions = Batcher::new(
+            "positions",
+            BatcherConfig::default(),
+            places::PositionProcessor(Arc::clone(&places)),
+            &tasks,
+        );
+        let finding = Batcher::new(
+            "finding",
+            BatcherConfig::default(),
+            FindEntryProcessor(stores.postgres.clone()),
+            &tasks,
+        );
+        let checking = Batcher::new(
+            "checking",
+            BatcherConfig::default(),
+            CheckTurnProcessor(stores.postgres.clone()),
+            &tasks,
+        );
         let hints = Hints::start(&stores.redis, &tasks);
         let viewers = Viewers::new(Pods::new(stores.redis.clone(), ranks.keys().clone()));
         Arc::new(Self {
@@ -194,14 +206,14 @@ impl App {
             hints,
             tasks,
             followers,
-            telling: Arc::new(Semaphore::new(TELLING_MAX)),
-            seen: Seen::default(),
-            healing,
+            publishing: Arc::new(Semaphore::new(PUBLISHING_MAX)),
+            seen: HeartbeatBuffer::default(),
+            reconcile_requests,
             slot_freed: Notify::new(),
             line_moved: Notify::new(),
-            milestone_looks: Looks::default(),
-            snapshots: Snapshots::default(),
-            statistics: Statistics::default(),
+            milestone_looks: CheckedRevisions::default(),
+            snapshots: SnapshotCache::default(),
+            statistics: StatsCache::default(),
             viewers,
         })
     }
@@ -220,7 +232,7 @@ impl App {
     ) -> Result<R, Error>
     where
         R: Message + Default,
-        F: Future<Output = Result<(R, Option<News>), Error>>,
+        F: Future<Output = Result<(R, Option<QueueChange>), Error>>,
     {
         let told = Mutex::new(None);
         let (told_by, work) = (&told, &work);

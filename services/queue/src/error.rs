@@ -45,7 +45,7 @@ pub(crate) enum Error {
     Lease(#[from] lease::Error),
     /// A token could not be signed.
     #[error("failed to sign a token")]
-    Sign(#[from] SignError),
+    HeartbeatKind(#[from] SignError),
     /// Inventory could not be asked.
     #[error("failed to ask inventory")]
     Inventory(#[source] Box<Status>),
@@ -107,7 +107,7 @@ impl ServiceError for Error {
             Self::Inventory(_) | Self::Behind | Self::TooSlow => Kind::Unavailable,
             Self::Batch(error) => error.kind(),
             Self::Shared(error) => error.kind(),
-            Self::Sign(_) | Self::Stored { .. } => Kind::Internal,
+            Self::HeartbeatKind(_) | Self::Stored { .. } => Kind::Internal,
         }
     }
 
@@ -124,7 +124,7 @@ impl ServiceError for Error {
             Self::TooSlow => Reason::from_proto(ErrorReason::WatcherTooSlow.as_str_name()),
             Self::Batch(error) => error.reason(),
             Self::Shared(error) => error.reason(),
-            Self::Sign(_) | Self::Stored { .. } => CommonReason::Internal.into(),
+            Self::HeartbeatKind(_) | Self::Stored { .. } => CommonReason::Internal.into(),
         }
     }
 

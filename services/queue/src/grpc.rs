@@ -7,18 +7,18 @@ mod internal;
 
 use std::sync::Arc;
 
-use crate::app::{App, join_queue::Joins};
+use crate::app::{App, join_queue::JoinBatcher};
 
 /// Serves the contracts of Queue.
 #[derive(Debug)]
 pub(crate) struct Grpc {
     app: Arc<App>,
-    joins: Joins,
+    joins: JoinBatcher,
 }
 
 impl Grpc {
     /// Serves with `app`; joins go through `joins`.
-    pub(crate) fn new(app: Arc<App>, joins: Joins) -> Self {
+    pub(crate) fn new(app: Arc<App>, joins: JoinBatcher) -> Self {
         Self { app, joins }
     }
 }

@@ -22,7 +22,7 @@ use onsale_proto::queue::v1::{
 use onsale_storage::Stores;
 
 use crate::{
-    app::{App, Parts, join_queue::Joins},
+    app::{App, Parts, join_queue::JoinBatcher},
     clients::inventory::Inventory,
     config::Config,
     engine::tokens::Tokens,
@@ -58,7 +58,7 @@ pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildErr
         tasks: chassis.tasks().clone(),
     });
     workers::start(&app, &config)?;
-    let joins = Joins::new(&app, &config.join, chassis.tasks());
+    let joins = JoinBatcher::new(&app, &config.join, chassis.tasks());
     let grpc = Arc::new(Grpc::new(app, joins));
     chassis
         .add_service(QueueServiceServer::from_arc(Arc::clone(&grpc)))

@@ -9,7 +9,7 @@ static UPDATES_SENT: LazyLock<Counter> = LazyLock::new(|| counter!("queue_update
 
 /// Why an update was not sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Saved {
+pub(crate) enum UpdateSaved {
     /// Too small a step.
     Significance,
     /// A newer one came before it was read.
@@ -65,10 +65,10 @@ pub(crate) fn update_sent() {
     UPDATES_SENT.increment(1);
 }
 
-pub(crate) fn saved(by: Saved, count: u64) {
+pub(crate) fn saved(by: UpdateSaved, count: u64) {
     let by = match by {
-        Saved::Significance => "significance",
-        Saved::Coalescing => "coalescing",
+        UpdateSaved::Significance => "significance",
+        UpdateSaved::Coalescing => "coalescing",
     };
     counter!("queue_updates_saved_total", "by" => by).increment(count);
 }

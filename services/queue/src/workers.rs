@@ -14,7 +14,7 @@ use onsale_kit::{
 use rand::RngExt;
 use tokio::time::sleep;
 
-use crate::{app::App, config::Config, engine::leadership::Lanes, error::Error};
+use crate::{app::App, config::Config, engine::leadership::LeaderShards, error::Error};
 
 /// How often signs of life are carried to Redis.
 const CARRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -65,15 +65,15 @@ impl Chore {
         }
     }
 
-    async fn run(self, app: &App, lanes: &Lanes) -> Result<(), Error> {
+    async fn run(self, app: &App, shards: &LeaderShards) -> Result<(), Error> {
         match self {
-            Self::Open => app.open_due(lanes).await,
-            Self::Turns => app.expire_turns(lanes).await,
-            Self::Over => app.expire_over(lanes).await,
-            Self::Unseen => app.expire_unseen(lanes).await,
-            Self::Reconcile if lanes.leads_first() => app.heal_all().await,
+            Self::Open => app.open_due_queues(shards).await,
+            Self::Turns => app.expire_turns(shards).await,
+            Self::Over => app.end_closed_queues(shards).await,
+            Self::Unseen => app.expire_idle_entries(shards).await,
+            Self::Reconcile if shards.leads_first() => app.reconcile_all().await,
             Self::Reconcile => Ok(()),
-            Self::Carry => app.carry_seen().await,
+            Self::Carry => app.flush_heartbeats().await,
             Self::Viewers => app.viewers.report().await,
         }
     }
@@ -89,10 +89,10 @@ impl Chore {
 
 /// Starts all of them.
 pub(crate) fn start(app: &Arc<App>, config: &Config) -> Result<(), BuildError> {
-    let lanes = Arc::new(Lanes::enter(&app.stores.election)?);
+    let shards = Arc::new(LeaderShards::enter(&app.stores.election)?);
     let tasks = &app.tasks;
-    tasks.spawn("admission", admission(Arc::clone(app), Arc::clone(&lanes)));
-    tasks.spawn("milestones", milestones(Arc::clone(app), Arc::clone(&lanes)));
+    tasks.spawn("admission", admission(Arc::clone(app), Arc::clone(&shards)));
+    tasks.spawn("milestones", milestones(Arc::clone(app), Arc::clone(&shards)));
     for (chore, interval) in [
         (Chore::Open, config.sweep.interval),
         (Chore::Turns, config.sweep.interval),
@@ -102,14 +102,14 @@ pub(crate) fn start(app: &Arc<App>, config: &Config) -> Result<(), BuildError> {
         (Chore::Carry, CARRY_INTERVAL),
         (Chore::Viewers, VIEWERS_INTERVAL),
     ] {
-        tasks.spawn(chore.name(), every(Arc::clone(app), chore, interval, Arc::clone(&lanes)));
+        tasks.spawn(chore.name(), every(Arc::clone(app), chore, interval, Arc::clone(&shards)));
     }
     tasks.spawn("heal", heal(Arc::clone(app)));
     consumers::start(app)
 }
 
 /// Does a chore every `interval`; a leader's while this pod leads something.
-async fn every(app: Arc<App>, chore: Chore, interval: Duration, lanes: Arc<Lanes>) {
+async fn every(app: Arc<App>, chore: Chore, interval: Duration, shards: Arc<LeaderShards>) {
     let shutdown = app.tasks.token();
     let mut backoff = Backoff::new(RETRY);
     let mut pause = jittered(interval);
@@ -119,12 +119,12 @@ async fn every(app: Arc<App>, chore: Chore, interval: Duration, lanes: Arc<Lanes
             () = sleep(pause) => {}
         }
         pause = jittered(interval);
-        if chore.is_leaders() && !lanes.leads_any() {
+        if chore.is_leaders() && !shards.leads_any() {
             // A Redis that is away costs every leader its leases; what it missed meanwhile is known to nobody.
-            app.seen.interrupted();
+            app.seen.interrupt();
             continue;
         }
-        match chore.run(&app, &lanes).await {
+        match chore.run(&app, &shards).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
                 tracing::warn!(chore = chore.name(), error = %Chain(&error), "chore failed, trying again");
@@ -135,11 +135,11 @@ async fn every(app: Arc<App>, chore: Chore, interval: Duration, lanes: Arc<Lanes
 }
 
 /// Grants turns and slides windows every now and then, as soon as a slot is free, and as soon as this pod leads.
-async fn admission(app: Arc<App>, lanes: Arc<Lanes>) {
+async fn admission(app: Arc<App>, shards: Arc<LeaderShards>) {
     let shutdown = app.tasks.token();
     let Ok(channel) = app.ranks.keys().wake() else { return };
     let mut hints = app.hints.subscribe(&channel);
-    let mut changes = lanes.changes();
+    let mut changes = shards.changes();
     let mut backoff = Backoff::new(RETRY);
     let mut pause = app.admission.interval;
     loop {
@@ -151,10 +151,10 @@ async fn admission(app: Arc<App>, lanes: Arc<Lanes>) {
             Some(()) = changes.next() => {}
         }
         pause = app.admission.interval;
-        if !lanes.leads_any() {
+        if !shards.leads_any() {
             continue;
         }
-        let (admitted, slid) = tokio::join!(app.admit_round(&lanes), app.slide_round(&lanes));
+        let (admitted, slid) = tokio::join!(app.admit_customers(&shards), app.slide_windows(&shards));
         match admitted.and(slid) {
             Ok(()) => backoff.reset(),
             Err(error) => {
@@ -166,7 +166,7 @@ async fn admission(app: Arc<App>, lanes: Arc<Lanes>) {
 }
 
 /// Tells who passed a milestone, every now and then and when turns were granted.
-async fn milestones(app: Arc<App>, lanes: Arc<Lanes>) {
+async fn milestones(app: Arc<App>, shards: Arc<LeaderShards>) {
     let shutdown = app.tasks.token();
     let mut backoff = Backoff::new(RETRY);
     let mut pause = app.admission.milestone_interval;
@@ -177,10 +177,10 @@ async fn milestones(app: Arc<App>, lanes: Arc<Lanes>) {
             () = app.line_moved.notified() => {}
         }
         pause = app.admission.milestone_interval;
-        if !lanes.leads_any() {
+        if !shards.leads_any() {
             continue;
         }
-        match app.milestone_round(&lanes).await {
+        match app.push_milestones(&shards).await {
             Ok(()) => backoff.reset(),
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "round of milestones failed, trying again");
@@ -197,7 +197,7 @@ async fn heal(app: Arc<App>) {
     loop {
         let wanted = tokio::select! {
             () = shutdown.cancelled() => return,
-            wanted = app.healing.wanted() => wanted,
+            wanted = app.reconcile_requests.wanted() => wanted,
         };
         for event_id in wanted {
             let Err(error) = app.heal(event_id).await else {
@@ -205,7 +205,7 @@ async fn heal(app: Arc<App>) {
                 continue;
             };
             tracing::warn!(%event_id, error = %Chain(&error), "failed to bring a line to redis, trying again");
-            app.healing.want(event_id);
+            app.reconcile_requests.want(event_id);
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = sleep(backoff.next_delay().unwrap_or(RETRY.max)) => {}

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use onsale_storage::postgres::Transaction;
 use onsale_types::{EventId, Timestamp};
 
-use super::{App, tell::News};
+use super::{App, tell::QueueChange};
 use crate::{
-    domain::queue::{Created, Queue},
+    domain::queue::{EventDetails, Queue},
     error::Error,
     store::queues,
 };
 
 /// A report of Inventory.
 #[derive(Clone, Debug)]
-pub(crate) enum Report {
+pub(crate) enum InventoryUpdate {
     /// The event was created, or its draft changed.
-    Created(Created),
+    Created(EventDetails),
     /// It was made public.
     Activated {
         /// Of the event.
@@ -47,33 +47,33 @@ impl App {
         self: &Arc<Self>,
         transaction: &Transaction,
         event_id: EventId,
-        report: Report,
+        report: InventoryUpdate,
     ) -> Result<(), Error> {
         queues::ensure(transaction, event_id).await?;
-        let mut facts = queues::lock_any(transaction, event_id, &self.defaults).await?;
-        let before = facts.queue.state;
-        if !apply(&mut facts.queue, report, facts.now) {
+        let mut current = queues::lock_any(transaction, event_id, &self.defaults).await?;
+        let before = current.queue.state;
+        if !apply(&mut current.queue, report, current.now) {
             return Ok(());
         }
-        facts.line.touch();
-        queues::save_queue(transaction, &facts.queue).await?;
-        queues::save_line(transaction, event_id, &facts.line).await?;
-        if facts.queue.state != before {
-            let (from, to) = (before.name(), facts.queue.state.name());
+        current.line.touch();
+        queues::save_queue(transaction, &current.queue).await?;
+        queues::save_line(transaction, event_id, &current.line).await?;
+        if current.queue.state != before {
+            let (from, to) = (before.name(), current.queue.state.name());
             tracing::info!(%event_id, from, to, "queue moved by a report of inventory");
         }
-        self.tell_after(transaction, News::steered(&facts));
+        self.publish_after_commit(transaction, QueueChange::steered(&current));
         Ok(())
     }
 }
 
 /// Whether the report is news.
-fn apply(queue: &mut Queue, report: Report, now: Timestamp) -> bool {
+fn apply(queue: &mut Queue, report: InventoryUpdate, now: Timestamp) -> bool {
     match report {
-        Report::Created(created) => queue.created(created, now),
-        Report::Activated { revision, on_sale_time } => queue.activated(revision, on_sale_time, now),
-        Report::Ended { revision } => queue.ended(revision, now),
-        Report::SoldOut { revision } => queue.sold_out(revision, now),
-        Report::Available { revision } => queue.available(revision, now),
+        InventoryUpdate::Created(created) => queue.created(created, now),
+        InventoryUpdate::Activated { revision, on_sale_time } => queue.activated(revision, on_sale_time, now),
+        InventoryUpdate::Ended { revision } => queue.ended(revision, now),
+        InventoryUpdate::SoldOut { revision } => queue.sold_out(revision, now),
+        InventoryUpdate::Available { revision } => queue.available(revision, now),
     }
 }

@@ -4,7 +4,7 @@ use onsale_proto::queue::v1::{BlockCustomerResponse, UnblockCustomerResponse};
 use onsale_storage::{idempotency, postgres::Transaction};
 use onsale_types::{CustomerId, EntryId, EventId, OrganizerId};
 
-use super::{App, tell::News};
+use super::{App, tell::QueueChange};
 use crate::{
     convert,
     domain::entry::ExpireReason,
@@ -23,15 +23,16 @@ impl App {
         request: &idempotency::Request<'_>,
     ) -> Result<BlockCustomerResponse, Error> {
         let work = |transaction: Transaction| async move {
-            let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
-            facts.queue.check_owner(organizer_id)?;
-            let block = blocked_customers::add(&transaction, event_id, customer_id, note, facts.now).await?;
+            let mut current = queues::lock(&transaction, event_id, &self.defaults).await?;
+            current.queue.check_owner(organizer_id)?;
+            let block =
+                blocked_customers::add(&transaction, event_id, customer_id, note, current.now).await?;
             let open = entries::open_of(&transaction, event_id, &[customer_id.as_uuid()]).await?;
             let open: Vec<EntryId> = open.iter().map(|entry| entry.entry_id).collect();
-            let ended = self.end(&transaction, &mut facts, &open, ExpireReason::Blocked).await?;
+            let ended = self.end(&transaction, &mut current, &open, ExpireReason::Blocked).await?;
             tracing::info!(%event_id, %organizer_id, %customer_id, "customer blocked by the organizer");
             let answer = convert::responses::blocked(block, !ended.is_empty());
-            let news = (!ended.is_empty()).then(|| News::ended(&facts, ended));
+            let news = (!ended.is_empty()).then(|| QueueChange::ended(&current, ended));
             Ok((answer, news))
         };
         self.change_once("block customer", request, work).await
@@ -46,8 +47,8 @@ impl App {
         request: &idempotency::Request<'_>,
     ) -> Result<UnblockCustomerResponse, Error> {
         let work = |transaction: Transaction| async move {
-            let facts = queues::lock(&transaction, event_id, &self.defaults).await?;
-            facts.queue.check_owner(organizer_id)?;
+            let current = queues::lock(&transaction, event_id, &self.defaults).await?;
+            current.queue.check_owner(organizer_id)?;
             if blocked_customers::remove(&transaction, event_id, customer_id).await? {
                 tracing::info!(%event_id, %organizer_id, %customer_id, "customer unblocked by the organizer");
             }

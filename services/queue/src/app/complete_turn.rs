@@ -10,11 +10,11 @@ use onsale_storage::{
 };
 use onsale_types::{ClaimId, EntryId, Timestamp};
 
-use super::{App, tell::News};
+use super::{App, tell::QueueChange};
 use crate::{
     convert,
     domain::{
-        entry::{Completion, Entry, EntryState, ExpireReason, Turn, TurnCheck, TurnName},
+        entry::{Completion, Entry, EntryState, ExpireReason, Turn, TurnCheck, TurnKey},
         policy::QueueMode,
         refusal::Refusal,
     },
@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// Looks up turns that are asked about at the same time, with one statement.
-pub(crate) struct Checking(pub(crate) Postgres);
+pub(crate) struct CheckTurnProcessor(pub(crate) Postgres);
 
-impl Processor<TurnName> for Checking {
+impl Processor<TurnKey> for CheckTurnProcessor {
     type Output = (TurnCheck, Timestamp);
     type Error = Error;
 
-    async fn process(&self, items: &[TurnName]) -> BatchOutcome<(TurnCheck, Timestamp), Error> {
+    async fn process(&self, items: &[TurnKey]) -> BatchOutcome<(TurnCheck, Timestamp), Error> {
         match entries::turns(&self.0, items).await {
             Ok(checks) => BatchOutcome::Answered(checks.into_iter().map(Ok).collect()),
             Err(error) => BatchOutcome::Failed(error),
@@ -39,7 +39,7 @@ impl Processor<TurnName> for Checking {
 
 impl App {
     /// Whether a turn still holds.
-    pub(crate) async fn validate_turn(&self, turn: TurnName) -> Result<(EntryId, Turn), Error> {
+    pub(crate) async fn validate_turn(&self, turn: TurnKey) -> Result<(EntryId, Turn), Error> {
         let (check, now) = self.checking.submit(turn).await?;
         // Nobody has it: maybe nobody's is stored.
         if check.newest_fencing_number.is_none()
@@ -54,7 +54,7 @@ impl App {
     /// Ends a turn with a purchase.
     pub(crate) async fn complete_turn(
         &self,
-        turn: TurnName,
+        turn: TurnKey,
         claim_id: ClaimId,
         request: &idempotency::Request<'_>,
     ) -> Result<CompleteTurnResponse, Error> {
@@ -69,13 +69,13 @@ impl App {
     pub(crate) async fn order_completed(
         self: &Arc<Self>,
         transaction: &Transaction,
-        turn: TurnName,
+        turn: TurnKey,
         claim_id: ClaimId,
     ) -> Result<(), Error> {
         match self.complete_in(transaction, turn, claim_id).await {
             Ok((_, news)) => {
                 if let Some(news) = news {
-                    self.tell_after(transaction, news);
+                    self.publish_after_commit(transaction, news);
                 }
                 Ok(())
             }
@@ -92,11 +92,11 @@ impl App {
     pub(crate) async fn claim_lost(
         self: &Arc<Self>,
         transaction: &Transaction,
-        turn: TurnName,
+        turn: TurnKey,
     ) -> Result<(), Error> {
-        let TurnName { event_id, customer_id, fencing_number } = turn;
-        let mut facts = match queues::lock(transaction, event_id, &self.defaults).await {
-            Ok(facts) => facts,
+        let TurnKey { event_id, customer_id, fencing_number } = turn;
+        let mut current = match queues::lock(transaction, event_id, &self.defaults).await {
+            Ok(current) => current,
             Err(Error::Refused(Refusal::EventNotFound { .. })) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -104,8 +104,8 @@ impl App {
         let Some(entry) = check.entry.filter(|entry| entry.state == EntryState::Admitted) else {
             return Ok(());
         };
-        let ended = self.end(transaction, &mut facts, &[entry.entry_id], ExpireReason::TurnExpired).await?;
-        self.tell_after(transaction, News::ended(&facts, ended));
+        let ended = self.end(transaction, &mut current, &[entry.entry_id], ExpireReason::TurnExpired).await?;
+        self.publish_after_commit(transaction, QueueChange::ended(&current, ended));
         Ok(())
     }
 
@@ -113,29 +113,30 @@ impl App {
     async fn complete_in(
         &self,
         transaction: &Transaction,
-        turn: TurnName,
+        turn: TurnKey,
         claim_id: ClaimId,
-    ) -> Result<(Option<Entry>, Option<News>), Error> {
-        let TurnName { event_id, customer_id, fencing_number } = turn;
-        let mut facts = queues::lock(transaction, event_id, &self.defaults).await?;
-        if facts.queue.policy.mode == QueueMode::Windowed {
-            let is_used = self.complete_ticket(transaction, &mut facts, turn, claim_id).await?;
-            return Ok((None, is_used.then(|| News::steered(&facts))));
+    ) -> Result<(Option<Entry>, Option<QueueChange>), Error> {
+        let TurnKey { event_id, customer_id, fencing_number } = turn;
+        let mut current = queues::lock(transaction, event_id, &self.defaults).await?;
+        if current.queue.policy.mode == QueueMode::Windowed {
+            let is_used = self.complete_ticket(transaction, &mut current, turn, claim_id).await?;
+            return Ok((None, is_used.then(|| QueueChange::steered(&current))));
         }
         let check = entries::turn_in(transaction, event_id, customer_id, fencing_number).await?;
         let (entry, was_open) = match check.completes(claim_id)? {
             Completion::Done(entry) => return Ok((Some(entry), None)),
             Completion::Complete { entry, was_open } => (entry, was_open),
         };
-        facts.line.touch();
+        current.line.touch();
         if let Some(turn) = entry.turn.filter(|_| was_open) {
-            facts.line.turn_ended(&turn, facts.now);
+            current.line.turn_ended(&turn, current.now);
         }
-        facts.line.count_end(entry.state, EntryState::Completed);
-        queues::save_line(transaction, event_id, &facts.line).await?;
+        current.line.count_end(entry.state, EntryState::Completed);
+        queues::save_line(transaction, event_id, &current.line).await?;
         let entry =
-            entries::complete(transaction, entry.entry_id, claim_id, facts.line.revision, facts.now).await?;
-        let news = News::ended(&facts, vec![entry.clone()]);
+            entries::complete(transaction, entry.entry_id, claim_id, current.line.revision, current.now)
+                .await?;
+        let news = QueueChange::ended(&current, vec![entry.clone()]);
         Ok((Some(entry), Some(news)))
     }
 }

@@ -8,7 +8,7 @@ use onsale_storage::{idempotency, postgres::Transaction};
 use onsale_types::{EventId, OrganizerId, SectorId, Timestamp};
 use prost::Message;
 
-use super::{App, tell::News};
+use super::{App, tell::QueueChange};
 use crate::{
     convert,
     domain::{
@@ -16,7 +16,7 @@ use crate::{
         queue::{CloseReason, Queue, RemainingSector},
     },
     error::Error,
-    store::queues::{self, Facts},
+    store::queues::{self, QueueAndLine},
 };
 
 /// An organizer's wish.
@@ -64,15 +64,15 @@ impl App {
     ) -> Result<R, Error> {
         let free = &self.free_for(organizer_id, event_id, control).await?;
         let work = |transaction: Transaction| async move {
-            let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
-            facts.queue.check_owner(organizer_id)?;
-            self.apply(&mut facts, control, free)?;
-            facts.line.touch();
-            queues::save_queue(&transaction, &facts.queue).await?;
-            queues::save_line(&transaction, event_id, &facts.line).await?;
-            let state = facts.queue.state.name();
+            let mut current = queues::lock(&transaction, event_id, &self.defaults).await?;
+            current.queue.check_owner(organizer_id)?;
+            self.apply(&mut current, control, free)?;
+            current.line.touch();
+            queues::save_queue(&transaction, &current.queue).await?;
+            queues::save_line(&transaction, event_id, &current.line).await?;
+            let state = current.queue.state.name();
             tracing::info!(%event_id, %organizer_id, state, "queue steered by its organizer");
-            Ok((answer(convert::responses::queue(&facts)), Some(News::steered(&facts))))
+            Ok((answer(convert::responses::queue(&current)), Some(QueueChange::steered(&current))))
         };
         let answered = self.change_once("control queue", request, work).await?;
         // Whatever it was, more may be allowed now.
@@ -89,8 +89,8 @@ impl App {
     ) -> Result<Free, Error> {
         match control {
             Control::Close { remaining, .. } if !remaining.is_empty() => {
-                let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
-                facts.queue.check_owner(organizer_id)?;
+                let current = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
+                current.queue.check_owner(organizer_id)?;
                 Ok(self.inventory.availability(event_id).await?.sectors)
             }
             Control::Open { .. }
@@ -101,8 +101,8 @@ impl App {
         }
     }
 
-    fn apply(&self, facts: &mut Facts, control: &Control, free: &Free) -> Result<(), Error> {
-        let (queue, now) = (&mut facts.queue, facts.now);
+    fn apply(&self, current: &mut QueueAndLine, control: &Control, free: &Free) -> Result<(), Error> {
+        let (queue, now) = (&mut current.queue, current.now);
         match control {
             Control::Open { open_time } => queue.open(*open_time, now)?,
             Control::Pause { joins_paused, notice } => queue.pause(*joins_paused, notice.clone(), now)?,
@@ -112,7 +112,7 @@ impl App {
                 queue.close(*reason, remaining, notice.clone(), now)?;
             }
             Control::Retune(change) => {
-                queue.overrides = queue.overrides.changed(change, facts.line.last_seq > 0)?;
+                queue.overrides = queue.overrides.changed(change, current.line.last_seq > 0)?;
                 queue.policy = queue.overrides.over(&self.defaults);
                 queue.update_time = now;
             }

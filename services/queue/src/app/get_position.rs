@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onsale_types::{CustomerId, EventId, Timestamp};
 
-use super::{App, places::Asked, tokens::GrantedTurn};
+use super::{App, places::PositionQuery, tokens::GrantedTurn};
 use crate::{
     domain::{
         entry::{Entry, EntryState},
@@ -13,21 +13,21 @@ use crate::{
         policy::QueueMode,
         queue::QueueState,
         refusal::Refusal,
-        windowed_entry::Ticket,
+        windowed_entry::WindowedEntry,
     },
     error::Error,
     store::{
         entries,
-        queues::{self, Facts},
+        queues::{self, QueueAndLine},
     },
 };
 
 /// How often an entry that moved between two looks is looked at again.
-const LOOKS_MAX: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 /// The truth about an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct EntryView {
     /// Of the queue.
     pub(crate) revision: u64,
     /// The entry.
@@ -46,7 +46,7 @@ pub(crate) struct Standing {
 
 /// A question of a customer about their own entry.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnEntry {
+pub(crate) struct EntryQuery {
     /// In which queue.
     pub(crate) event_id: EventId,
     /// Whose.
@@ -57,87 +57,90 @@ pub(crate) struct OwnEntry {
 
 impl App {
     /// Where the caller stands now; counts as a sign of life.
-    pub(crate) async fn position(&self, own: &OwnEntry) -> Result<Standing, Error> {
-        let mut looks = 0;
+    pub(crate) async fn position(&self, own: &EntryQuery) -> Result<EntryView, Error> {
+        let mut attempts = 0;
         loop {
-            looks += 1;
+            attempts += 1;
             self.polls.count();
-            let (facts, ticket) = self.own_queue(own).await?;
-            if let Some(ticket) = ticket.filter(|_| facts.queue.policy.mode == QueueMode::Windowed) {
-                self.viewers.note_poll(own.event_id, ticket.entry_id());
-                return self.windowed_standing(&facts, &ticket);
+            let (current, ticket) = self.own_queue(own).await?;
+            if let Some(ticket) = ticket.filter(|_| current.queue.policy.mode == QueueMode::Windowed) {
+                self.viewers.record_poll(own.event_id, ticket.entry_id());
+                return self.windowed_standing(&current, &ticket);
             }
             let entry = self.newest_entry(own).await?;
-            self.note_seen(&entry);
-            self.viewers.note_poll(entry.event_id, entry.entry_id);
-            let asked = Asked {
+            self.record_heartbeat(&entry);
+            self.viewers.record_poll(entry.event_id, entry.entry_id);
+            let asked = PositionQuery {
                 event_id: entry.event_id,
                 entry_id: entry.entry_id,
                 seq: entry.seq,
-                revision: facts.line.revision,
+                revision: current.line.revision,
             };
             let position = match entry.state {
                 EntryState::Waiting => self.positions.submit(asked).await?,
                 EntryState::Admitted | EntryState::Completed | EntryState::Expired | EntryState::Left => None,
             };
             // It left the line since we looked: what it is now is the better answer.
-            if entry.state == EntryState::Waiting && position.is_none() && looks < LOOKS_MAX {
+            if entry.state == EntryState::Waiting && position.is_none() && attempts < ATTEMPTS_MAX {
                 continue;
             }
-            return self.standing(&facts, entry, position);
+            return self.standing(&current, entry, position);
         }
     }
 
     /// The queue that the caller asks about, and what their token says. A WINDOWED queue knows them by it only.
-    pub(crate) async fn own_queue(&self, own: &OwnEntry) -> Result<(Facts, Option<Ticket>), Error> {
-        let facts = queues::read(&self.stores.postgres, own.event_id, &self.defaults).await?;
+    pub(crate) async fn own_queue(
+        &self,
+        own: &EntryQuery,
+    ) -> Result<(QueueAndLine, Option<WindowedEntry>), Error> {
+        let current = queues::read(&self.stores.postgres, own.event_id, &self.defaults).await?;
         if !own.queue_token.is_empty() {
-            let (token, now) = (&own.queue_token, facts.now);
-            let ticket = self.tokens.check_place(token, own.event_id, own.customer_id, now)?;
-            return Ok((facts, Some(ticket)));
+            let (token, now) = (&own.queue_token, current.now);
+            let ticket = self.tokens.verify_queue_token(token, own.event_id, own.customer_id, now)?;
+            return Ok((current, Some(ticket)));
         }
-        match facts.queue.policy.mode {
-            QueueMode::Tracked => Ok((facts, None)),
+        match current.queue.policy.mode {
+            QueueMode::Tracked => Ok((current, None)),
             QueueMode::Windowed => Err(Refusal::QueueTokenRequired.into()),
         }
     }
 
-    async fn newest_entry(&self, own: &OwnEntry) -> Result<Entry, Error> {
+    async fn newest_entry(&self, own: &EntryQuery) -> Result<Entry, Error> {
         let entry = entries::newest(&self.stores.postgres, own.event_id, own.customer_id).await?;
         Ok(entry.ok_or(Refusal::EntryNotFound { event_id: own.event_id })?)
     }
 
     /// Refuses a token that is not the caller's, or too old by the database's clock.
-    pub(crate) fn check_token(&self, own: &OwnEntry, now: Timestamp) -> Result<(), Error> {
+    pub(crate) fn check_token(&self, own: &EntryQuery, now: Timestamp) -> Result<(), Error> {
         if own.queue_token.is_empty() {
             return Ok(());
         }
-        self.tokens.check_place(&own.queue_token, own.event_id, own.customer_id, now)?;
+        self.tokens.verify_queue_token(&own.queue_token, own.event_id, own.customer_id, now)?;
         Ok(())
     }
 
     /// Puts a standing together.
     pub(crate) fn standing(
         &self,
-        facts: &Facts,
+        current: &QueueAndLine,
         entry: Entry,
         position: Option<u64>,
-    ) -> Result<Standing, Error> {
+    ) -> Result<EntryView, Error> {
         let is_waiting = entry.state == EntryState::Waiting;
         // One who waits and is nowhere in line is just being admitted.
         let position = if is_waiting { position.unwrap_or(1) } else { 0 };
-        let queue = &facts.queue;
+        let queue = &current.queue;
         let turn = match (entry.state, entry.turn) {
             (EntryState::Admitted, Some(turn)) => Some(self.tokens.turn(&entry, turn)?),
             _ => None,
         };
         let estimate = if is_waiting {
-            estimate(position, queue.state, &queue.policy, facts.line.shown_service_time)
+            estimate(position, queue.state, &queue.policy, current.line.shown_service_time)
         } else {
             None
         };
-        Ok(Standing {
-            revision: facts.line.revision,
+        Ok(EntryView {
+            revision: current.line.revision,
             entry,
             position,
             estimate,
@@ -148,7 +151,7 @@ impl App {
     }
 
     /// The customer is there.
-    pub(crate) fn note_seen(&self, entry: &Entry) {
+    pub(crate) fn record_heartbeat(&self, entry: &Entry) {
         if entry.state == EntryState::Waiting {
             self.seen.note(entry.event_id, entry.entry_id);
         }

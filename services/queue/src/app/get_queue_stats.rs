@@ -14,9 +14,9 @@ use super::{App, lock};
 use crate::{
     error::Error,
     store::{
-        pods::Share,
-        queues::{self, Facts},
-        stats::{self, Lately},
+        pods::ViewerReport,
+        queues::{self, QueueAndLine},
+        stats::{self, RecentActivity},
     },
 };
 
@@ -28,25 +28,25 @@ const KEPT_MAX: usize = 10_000;
 
 /// Numbers of the last moment.
 #[derive(Debug, Default)]
-pub(crate) struct Statistics {
+pub(crate) struct StatsCache {
     kept: Mutex<HashMap<EventId, Arc<Kept>>>,
 }
 
 /// A queue's numbers and when they were taken. Locked while they are: who asks meanwhile gets the same ones.
-type Kept = tokio::sync::Mutex<Option<(Instant, Arc<Stats>)>>;
+type Kept = tokio::sync::Mutex<Option<(Instant, Arc<QueueStats>)>>;
 
 /// The live numbers of a queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Stats {
+pub(crate) struct QueueStats {
     /// The queue and its counters.
-    pub(crate) facts: Facts,
+    pub(crate) current: QueueAndLine,
     /// What happened lately.
-    pub(crate) lately: Lately,
+    pub(crate) lately: RecentActivity,
     /// Who looks, and how far pods are behind.
-    pub(crate) audience: Share,
+    pub(crate) audience: ViewerReport,
 }
 
-impl Statistics {
+impl StatsCache {
     fn of(&self, event_id: EventId) -> Arc<Kept> {
         let mut kept = lock(&self.kept);
         if kept.len() >= KEPT_MAX && !kept.contains_key(&event_id) {
@@ -62,21 +62,21 @@ impl App {
         &self,
         organizer_id: OrganizerId,
         event_id: EventId,
-    ) -> Result<Arc<Stats>, Error> {
+    ) -> Result<Arc<QueueStats>, Error> {
         let kept = self.statistics.of(event_id);
         let mut kept = kept.lock().await;
         if let Some((taken, stats)) = kept.as_ref()
             && taken.elapsed() < FRESH
         {
-            stats.facts.queue.check_owner(organizer_id)?;
+            stats.current.queue.check_owner(organizer_id)?;
             return Ok(Arc::clone(stats));
         }
-        let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
+        let current = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
         // First: numbers are not taken for a stranger.
-        facts.queue.check_owner(organizer_id)?;
+        current.queue.check_owner(organizer_id)?;
         let lately = stats::lately(&self.stores.postgres, event_id);
         let (lately, audience) = future::join(lately, self.viewers.of(event_id)).await;
-        let stats = Arc::new(Stats { facts, lately: lately?, audience });
+        let stats = Arc::new(QueueStats { current, lately: lately?, audience });
         *kept = Some((Instant::now(), Arc::clone(&stats)));
         Ok(stats)
     }
@@ -87,7 +87,7 @@ impl App {
         organizer_id: OrganizerId,
         event_id: EventId,
         interval: Duration,
-    ) -> Result<impl Stream<Item = Result<Arc<Stats>, Error>> + Send + use<>, Error> {
+    ) -> Result<impl Stream<Item = Result<Arc<QueueStats>, Error>> + Send + use<>, Error> {
         let first = self.stats(organizer_id, event_id).await?;
         let next = stream::try_unfold(Arc::clone(self), move |app| async move {
             sleep(interval).await;

@@ -15,7 +15,7 @@ use onsale_storage::postgres::{self, Transaction};
 use onsale_types::{CustomerId, EntryId, EventId, RequestId};
 use uuid::Uuid;
 
-use super::{App, standing::Standing, tell::News};
+use super::{App, standing::EntryView, tell::QueueChange};
 use crate::{
     config::JoinConfig,
     domain::{
@@ -27,8 +27,8 @@ use crate::{
     metrics,
     store::{
         blocked_customers,
-        entries::{self, MadeEntry, NewEntry},
-        queues::{self, Facts},
+        entries::{self, NewEntry, StoredJoin},
+        queues::{self, QueueAndLine},
     },
 };
 
@@ -59,7 +59,7 @@ pub(crate) struct Join {
 #[derive(Clone, Debug)]
 pub(crate) struct Joined {
     /// Where they stand.
-    pub(crate) standing: Standing,
+    pub(crate) standing: EntryView,
     /// The queue token.
     pub(crate) queue_token: String,
 }
@@ -67,25 +67,25 @@ pub(crate) struct Joined {
 /// Takes joins and hands them over in batches. An event has one lane, in which one batch is worked on at a time: that is
 /// what the line's lock would make of it anyway, and it keeps the order of arrival.
 #[derive(Debug)]
-pub(crate) struct Joins {
+pub(crate) struct JoinBatcher {
     app: Arc<App>,
-    lanes: Vec<Batcher<Join, Standing, Error>>,
+    shards: Vec<Batcher<Join, EntryView, Error>>,
 }
 
-struct Lane {
+struct JoinProcessor {
     app: Arc<App>,
 }
 
 /// What a transaction of joins came to.
 struct Outcome {
-    facts: Facts,
+    current: QueueAndLine,
     /// Of each item, in order.
     entries: Vec<Result<Entry, Error>>,
     new: Vec<(EntryId, u64)>,
 }
 
-impl Joins {
-    /// As many lanes as `config` says.
+impl JoinBatcher {
+    /// As many shards as `config` says.
     pub(crate) fn new(app: &Arc<App>, config: &JoinConfig, tasks: &Tasks) -> Self {
         let batcher = BatcherConfig {
             queue_max: config.queue_max,
@@ -94,17 +94,20 @@ impl Joins {
             concurrency: 1,
             ..BatcherConfig::default()
         };
-        let lane = || Batcher::new("join", batcher, Lane { app: Arc::clone(app) }, tasks);
-        Self { app: Arc::clone(app), lanes: std::iter::repeat_with(lane).take(config.lanes.max(1)).collect() }
+        let lane = || Batcher::new("join", batcher, JoinProcessor { app: Arc::clone(app) }, tasks);
+        Self {
+            app: Arc::clone(app),
+            shards: std::iter::repeat_with(lane).take(config.lanes.max(1)).collect(),
+        }
     }
 
     /// Puts a customer in line, or answers the place they have.
     pub(crate) async fn join(&self, join: Join) -> Result<Joined, Error> {
         let mut hasher = DefaultHasher::new();
         join.event_id.hash(&mut hasher);
-        let lanes = u64::try_from(self.lanes.len()).unwrap_or(1).max(1);
-        let index = usize::try_from(hasher.finish() % lanes).unwrap_or(0);
-        let Some(lane) = self.lanes.get(index) else { return Err(Error::Stored { what: "lane" }) };
+        let shards = u64::try_from(self.shards.len()).unwrap_or(1).max(1);
+        let index = usize::try_from(hasher.finish() % shards).unwrap_or(0);
+        let Some(lane) = self.shards.get(index) else { return Err(Error::Stored { what: "lane" }) };
         let standing = lane.submit(join).await?;
         // Each signs its own: the lane has the next batch to go on with.
         let queue_token = self.app.tokens.place(&standing.entry)?;
@@ -112,11 +115,11 @@ impl Joins {
     }
 }
 
-impl Processor<Join> for Lane {
-    type Output = Standing;
+impl Processor<Join> for JoinProcessor {
+    type Output = EntryView;
     type Error = Error;
 
-    async fn process(&self, items: &[Join]) -> BatchOutcome<Standing, Error> {
+    async fn process(&self, items: &[Join]) -> BatchOutcome<EntryView, Error> {
         let mut events: BTreeMap<EventId, Vec<usize>> = BTreeMap::new();
         for (index, item) in items.iter().enumerate() {
             events.entry(item.event_id).or_default().push(index);
@@ -140,7 +143,7 @@ impl App {
         self: &Arc<Self>,
         event_id: EventId,
         items: &[&Join],
-    ) -> Vec<Result<Standing, Error>> {
+    ) -> Vec<Result<EntryView, Error>> {
         let failure = match self.join_once(event_id, items).await {
             Ok(outcome) => {
                 let answers = self.after_join(event_id, outcome).await;
@@ -175,26 +178,26 @@ impl App {
         event_id: EventId,
         items: &[&Join],
     ) -> Result<Outcome, Error> {
-        let mut facts = queues::lock(transaction, event_id, &self.defaults).await?;
+        let mut current = queues::lock(transaction, event_id, &self.defaults).await?;
         let customers: Vec<Uuid> = items.iter().map(|item| item.customer_id.as_uuid()).collect();
-        if facts.queue.policy.mode == QueueMode::Windowed {
+        if current.queue.policy.mode == QueueMode::Windowed {
             let blocked = blocked_customers::among(transaction, event_id, &customers).await?;
-            let entries = self.issue_tickets(transaction, &mut facts, items, &blocked).await?;
-            return Ok(Outcome { facts, entries, new: Vec::new() });
+            let entries = self.assign_numbers(transaction, &mut current, items, &blocked).await?;
+            return Ok(Outcome { current, entries, new: Vec::new() });
         }
         let requests: Vec<Uuid> = items.iter().map(|item| item.request_id.as_uuid()).collect();
         let (known, blocked) = futures_util::future::try_join(
-            entries::known_of(transaction, event_id, &customers, &requests),
+            entries::find_joins(transaction, event_id, &customers, &requests),
             blocked_customers::among(transaction, event_id, &customers),
         )
         .await?;
-        let before = facts.line;
-        let (answers, new) = decide(&facts, items, known, &blocked);
+        let before = current.line;
+        let (answers, new) = decide(&current, items, known, &blocked);
         if !new.is_empty() {
-            facts.line.joined(count(&new));
-            let line = &facts.line;
+            current.line.joined(count(&new));
+            let line = &current.line;
             futures_util::future::try_join(
-                entries::insert(transaction, event_id, &before, line.revision, facts.now, &new),
+                entries::insert(transaction, event_id, &before, line.revision, current.now, &new),
                 queues::save_line(transaction, event_id, line),
             )
             .await?;
@@ -204,7 +207,7 @@ impl App {
             .zip(before.last_seq.saturating_add(1)..)
             .map(|(new, seq)| (new.entry_id, seq))
             .collect();
-        Ok(Outcome { facts, entries: answers, new })
+        Ok(Outcome { current, entries: answers, new })
     }
 
     /// Everything is durable; Redis follows, and the answers are put together.
@@ -212,14 +215,14 @@ impl App {
         self: &Arc<Self>,
         event_id: EventId,
         outcome: Outcome,
-    ) -> Result<Vec<Result<Standing, Error>>, Error> {
-        let Outcome { facts, entries, new } = outcome;
-        if facts.queue.policy.mode == QueueMode::Windowed {
-            return Ok(self.tickets_issued(&facts, entries));
+    ) -> Result<Vec<Result<EntryView, Error>>, Error> {
+        let Outcome { current, entries, new } = outcome;
+        if current.queue.policy.mode == QueueMode::Windowed {
+            return Ok(self.tickets_issued(&current, entries));
         }
         // The new ones stand at the end of the line, in their order; nobody has to be asked.
-        let first_seq = facts.line.last_seq.saturating_sub(count(&new)).saturating_add(1);
-        let first_position = facts.line.waiting_count.saturating_sub(count(&new)).saturating_add(1);
+        let first_seq = current.line.last_seq.saturating_sub(count(&new)).saturating_add(1);
+        let first_position = current.line.waiting_count.saturating_sub(count(&new)).saturating_add(1);
         let known: Vec<(EntryId, u64)> = entries
             .iter()
             .flatten()
@@ -228,22 +231,22 @@ impl App {
             .collect();
         if !new.is_empty() {
             metrics::joined(new.len());
-            self.tell_soon(News::joined(&facts, new));
+            self.publish_in_background(QueueChange::joined(&current, new));
         }
-        let positions = self.places.of(event_id, &known, facts.line.revision).await?;
+        let positions = self.places.of(event_id, &known, current.line.revision).await?;
         let mut positions: HashMap<u64, u64> = known
             .into_iter()
             .zip(positions)
             .filter_map(|((_, seq), position)| Some((seq, position?)))
             .collect();
-        positions.extend((first_seq..=facts.line.last_seq).zip(first_position..));
+        positions.extend((first_seq..=current.line.last_seq).zip(first_position..));
         let joined = |entry: Entry| {
             // Who is new gets a sign of life with the place in Redis.
             if entry.seq < first_seq {
-                self.note_seen(&entry);
+                self.record_heartbeat(&entry);
             }
             let position = positions.get(&entry.seq).copied();
-            self.standing(&facts, entry, position)
+            self.standing(&current, entry, position)
         };
         Ok(entries.into_iter().map(|entry| entry.and_then(joined)).collect())
     }
@@ -251,16 +254,16 @@ impl App {
 
 /// Who gets which place: the one they have, a new one at the end, or none.
 fn decide(
-    facts: &Facts,
+    current: &QueueAndLine,
     items: &[&Join],
-    known: Vec<MadeEntry>,
+    known: Vec<StoredJoin>,
     blocked: &HashSet<CustomerId>,
 ) -> (Vec<Result<Entry, Error>>, Vec<NewEntry>) {
     let is_open =
-        |known: &&MadeEntry| known.entry.event_id == facts.queue.event_id && known.entry.state.is_open();
+        |known: &&StoredJoin| known.entry.event_id == current.queue.event_id && known.entry.state.is_open();
     let mut open: HashMap<CustomerId, Entry> =
         known.iter().filter(is_open).map(|known| (known.entry.customer_id, known.entry.clone())).collect();
-    let made: HashMap<(CustomerId, RequestId), MadeEntry> =
+    let made: HashMap<(CustomerId, RequestId), StoredJoin> =
         known.into_iter().map(|made| ((made.entry.customer_id, made.request_id), made)).collect();
     let mut new: Vec<NewEntry> = Vec::new();
     let mut answers = Vec::with_capacity(items.len());
@@ -275,11 +278,11 @@ fn decide(
         } else if blocked.contains(&item.customer_id) {
             Err(Refusal::CustomerBlocked.into())
         } else {
-            let waiting_count = facts.line.waiting_count.saturating_add(joined_now);
-            match facts.queue.check_join(facts.now, waiting_count) {
+            let waiting_count = current.line.waiting_count.saturating_add(joined_now);
+            match current.queue.check_join(current.now, waiting_count) {
                 Err(refusal) => Err(refusal.into()),
                 Ok(()) => {
-                    let entry = new_entry(facts, item, joined_now);
+                    let entry = new_entry(current, item, joined_now);
                     new.push(NewEntry {
                         entry_id: entry.entry_id,
                         customer_id: item.customer_id,
@@ -298,14 +301,14 @@ fn decide(
     (answers, new)
 }
 
-fn new_entry(facts: &Facts, item: &Join, joined_before: u64) -> Entry {
+fn new_entry(current: &QueueAndLine, item: &Join, joined_before: u64) -> Entry {
     Entry {
         entry_id: EntryId::generate(),
         event_id: item.event_id,
         customer_id: item.customer_id,
-        seq: facts.line.last_seq.saturating_add(joined_before).saturating_add(1),
+        seq: current.line.last_seq.saturating_add(joined_before).saturating_add(1),
         state: EntryState::Waiting,
-        join_time: facts.now,
+        join_time: current.now,
         display_name: item.display_name.clone(),
         avatar_url: item.avatar_url.clone(),
         turn: None,
@@ -329,7 +332,7 @@ fn halves<'a, 'b>(items: &'a [&'b Join]) -> Option<(&'a [&'b Join], &'a [&'b Joi
 }
 
 /// One failure as the answer to each of `count`.
-fn share(failure: Error, count: usize) -> Vec<Result<Standing, Error>> {
+fn share(failure: Error, count: usize) -> Vec<Result<EntryView, Error>> {
     let failure = Arc::new(failure);
     std::iter::repeat_with(|| Err(Error::Shared(Arc::clone(&failure)))).take(count).collect()
 }

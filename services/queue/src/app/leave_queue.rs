@@ -3,7 +3,7 @@
 use onsale_storage::{idempotency, postgres::Transaction};
 use onsale_types::{CustomerId, EntryId, EventId};
 
-use super::{App, tell::News};
+use super::{App, tell::QueueChange};
 use crate::{
     convert,
     domain::{
@@ -14,7 +14,7 @@ use crate::{
     error::Error,
     store::{
         entries,
-        queues::{self, Facts},
+        queues::{self, QueueAndLine},
     },
 };
 
@@ -27,8 +27,8 @@ impl App {
         request: &idempotency::Request<'_>,
     ) -> Result<onsale_proto::queue::v1::LeaveQueueResponse, Error> {
         let work = |transaction: Transaction| async move {
-            let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
-            if facts.queue.policy.mode == QueueMode::Windowed {
+            let mut current = queues::lock(&transaction, event_id, &self.defaults).await?;
+            if current.queue.policy.mode == QueueMode::Windowed {
                 // Nothing is stored: forgetting the ticket is leaving.
                 return Ok((convert::responses::left(None), None));
             }
@@ -37,9 +37,9 @@ impl App {
             if !entry.state.is_open() {
                 return Ok((convert::responses::left(Some(&entry)), None));
             }
-            let ended = self.end(&transaction, &mut facts, &[entry.entry_id], ExpireReason::Left).await?;
+            let ended = self.end(&transaction, &mut current, &[entry.entry_id], ExpireReason::Left).await?;
             let answer = convert::responses::left(ended.first().or(Some(&entry)));
-            let news = (!ended.is_empty()).then(|| News::ended(&facts, ended));
+            let news = (!ended.is_empty()).then(|| QueueChange::ended(&current, ended));
             Ok((answer, news))
         };
         self.change_once("leave", request, work).await
@@ -49,27 +49,27 @@ impl App {
     pub(crate) async fn end(
         &self,
         transaction: &Transaction,
-        facts: &mut Facts,
+        current: &mut QueueAndLine,
         entries: &[EntryId],
         reason: ExpireReason,
     ) -> Result<Vec<Entry>, Error> {
         if entries.is_empty() {
             return Ok(Vec::new());
         }
-        let event_id = facts.queue.event_id;
-        facts.line.touch();
-        let ended = entries::end(transaction, entries, reason, facts.line.revision, facts.now).await?;
+        let event_id = current.queue.event_id;
+        current.line.touch();
+        let ended = entries::end(transaction, entries, reason, current.line.revision, current.now).await?;
         for entry in &ended {
             match &entry.turn {
-                Some(turn) => facts.line.turn_ended(turn, facts.now),
-                None => facts.line.waiting_ended(),
+                Some(turn) => current.line.turn_ended(turn, current.now),
+                None => current.line.waiting_ended(),
             }
             let before = if entry.turn.is_some() { EntryState::Admitted } else { EntryState::Waiting };
-            facts.line.count_end(before, entry.state);
+            current.line.count_end(before, entry.state);
         }
-        queues::save_line(transaction, event_id, &facts.line).await?;
+        queues::save_line(transaction, event_id, &current.line).await?;
         let events: Vec<_> =
-            ended.iter().map(|entry| convert::events::expired(&facts.queue, entry)).collect();
+            ended.iter().map(|entry| convert::events::expired(&current.queue, entry)).collect();
         self.stores.outbox.append(transaction, &events).await?;
         Ok(ended)
     }

@@ -2,15 +2,15 @@
 
 use onsale_types::{CustomerId, EventId};
 
-use super::{App, places::Asked};
+use super::{App, places::PositionQuery};
 use crate::{
     domain::{entry::EntryState, refusal::Refusal},
     error::Error,
-    store::neighbors::{self, Around, Own, Shown},
+    store::neighbors::{self, EntryWithNeighbors, NeighborsOwner, PublicProfile},
 };
 
 /// How often an entry that moved between two looks is looked at again.
-const LOOKS_MAX: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 /// A window of the line around a customer.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Neighbor {
     /// How many stand before, plus one.
     pub(crate) position: u64,
     /// What they chose to show.
-    pub(crate) shown: Shown,
+    pub(crate) shown: PublicProfile,
 }
 
 impl App {
@@ -42,16 +42,16 @@ impl App {
         customer_id: CustomerId,
         neighbors_max: u32,
     ) -> Result<Neighborhood, Error> {
-        let mut looks = 0;
+        let mut attempts = 0;
         loop {
-            looks += 1;
+            attempts += 1;
             let around =
                 neighbors::around(&self.stores.postgres, event_id, customer_id, neighbors_max).await?;
             let own = waiting(event_id, &around)?;
             match self.position_among(event_id, own, &around, neighbors_max).await? {
                 Some(position) => return Ok(neighborhood(around, position)),
                 // It left the line since we looked: why, the next look tells.
-                None if looks < LOOKS_MAX => {}
+                None if attempts < ATTEMPTS_MAX => {}
                 None => {
                     let position = first_possible(&around);
                     return Ok(neighborhood(around, position));
@@ -64,8 +64,8 @@ impl App {
     async fn position_among(
         &self,
         event_id: EventId,
-        own: Own,
-        around: &Around,
+        own: NeighborsOwner,
+        around: &EntryWithNeighbors,
         neighbors_max: u32,
     ) -> Result<Option<u64>, Error> {
         let nearest = first_possible(around);
@@ -73,7 +73,8 @@ impl App {
         if nearest <= u64::from(neighbors_max) {
             return Ok(Some(nearest));
         }
-        let asked = Asked { event_id, entry_id: own.entry_id, seq: own.seq, revision: around.revision };
+        let asked =
+            PositionQuery { event_id, entry_id: own.entry_id, seq: own.seq, revision: around.revision };
         let position = self.positions.submit(asked).await?;
         // Asked a moment later, when some of those before may have gone.
         Ok(position.map(|position| position.max(nearest)))
@@ -81,7 +82,7 @@ impl App {
 }
 
 /// The customer's entry, if it has neighbours.
-fn waiting(event_id: EventId, around: &Around) -> Result<Own, Refusal> {
+fn waiting(event_id: EventId, around: &EntryWithNeighbors) -> Result<NeighborsOwner, Refusal> {
     if !around.is_tracked {
         return Err(Refusal::NeighborsNotTracked);
     }
@@ -93,13 +94,13 @@ fn waiting(event_id: EventId, around: &Around) -> Result<Own, Refusal> {
 }
 
 /// The position right behind those known to be before.
-fn first_possible(around: &Around) -> u64 {
+fn first_possible(around: &EntryWithNeighbors) -> u64 {
     u64::try_from(around.before.len()).unwrap_or(u64::MAX).saturating_add(1)
 }
 
-fn neighborhood(around: Around, position: u64) -> Neighborhood {
+fn neighborhood(around: EntryWithNeighbors, position: u64) -> Neighborhood {
     let first = position.saturating_sub(u64::try_from(around.before.len()).unwrap_or(u64::MAX));
-    let neighbor = |(shown, position): (Shown, u64)| Neighbor { position, shown };
+    let neighbor = |(shown, position): (PublicProfile, u64)| Neighbor { position, shown };
     Neighborhood {
         revision: around.revision,
         position,

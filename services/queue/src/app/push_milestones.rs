@@ -10,15 +10,15 @@ use onsale_kit::error::Chain;
 use onsale_storage::{lease::Lease, postgres::Transaction};
 use onsale_types::{EntryId, EventId};
 
-use super::{App, lanes::Lanes, lock};
+use super::{App, lock, shards::LeaderShards};
 use crate::{
     convert,
-    domain::milestone::{Reached, Span, passes, spans},
+    domain::milestone::{MilestoneProgress, SeqRange, passes, spans},
     error::Error,
     metrics,
     store::{
-        milestones::{self, Candidate, Passed},
-        queues::{self, Facts},
+        milestones::{self, MilestoneCandidate, PassedMilestone},
+        queues::{self, QueueAndLine},
     },
 };
 
@@ -33,19 +33,19 @@ const CONFIRMATIONS: u32 = 3;
 
 /// The lines as they were when they were last looked at: who did not move passed nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
+pub(crate) struct CheckedRevisions {
     revisions: Mutex<HashMap<EventId, u64>>,
 }
 
 impl App {
     /// Tells those who passed a milestone in a queue that this pod leads and that has moved.
-    pub(crate) async fn milestone_round(&self, lanes: &Lanes) -> Result<(), Error> {
+    pub(crate) async fn push_milestones(&self, shards: &LeaderShards) -> Result<(), Error> {
         let moving: HashMap<EventId, u64> =
             milestones::moving(&self.stores.postgres, &self.defaults).await?.into_iter().collect();
         let has_moved =
             |event_id: &EventId| lock(&self.milestone_looks.revisions).get(event_id) != moving.get(event_id);
         let events: Vec<EventId> = moving.keys().copied().filter(has_moved).collect();
-        for (event_id, lease) in lanes.led(events) {
+        for (event_id, lease) in shards.led(events) {
             match self.tell_milestones(&lease, event_id).await {
                 Ok(true) => {
                     let revision = moving.get(&event_id).copied().unwrap_or(0);
@@ -64,25 +64,30 @@ impl App {
 
     /// Answers whether everybody has been told.
     async fn tell_milestones(&self, lease: &Lease, event_id: EventId) -> Result<bool, Error> {
-        let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
+        let current = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
         let told = milestones::told(&self.stores.postgres, event_id).await?;
         let mut reached = Vec::new();
-        for milestone in facts.queue.policy.milestones.falling() {
+        for milestone in current.queue.policy.milestones.falling() {
             let told_seq = told.get(&milestone).copied().unwrap_or(0);
             // In a line that is shorter everybody stands before the milestone.
             let nth = milestones::nth_waiting(&self.stores.postgres, event_id, milestone).await?;
-            let upto_seq = nth.unwrap_or(facts.line.last_seq).max(told_seq);
-            reached.push(Reached { milestone, told_seq, upto_seq });
+            let upto_seq = nth.unwrap_or(current.line.last_seq).max(told_seq);
+            reached.push(MilestoneProgress { milestone, told_seq, upto_seq });
         }
         let mut is_done = true;
         for span in spans(&reached) {
-            is_done &= self.tell_span(lease, &facts, span).await?;
+            is_done &= self.tell_span(lease, &current, span).await?;
         }
         Ok(is_done)
     }
 
-    async fn tell_span(&self, lease: &Lease, facts: &Facts, mut span: Span) -> Result<bool, Error> {
-        let event_id = facts.queue.event_id;
+    async fn tell_span(
+        &self,
+        lease: &Lease,
+        current: &QueueAndLine,
+        mut span: SeqRange,
+    ) -> Result<bool, Error> {
+        let event_id = current.queue.event_id;
         for _ in 0..BATCHES_MAX {
             if !lease.is_current() {
                 return Ok(false);
@@ -91,19 +96,19 @@ impl App {
             let last = page.last().filter(|_| page.len() >= BATCH_MAX);
             let upto_seq = last.map_or(span.upto_seq, |last| last.seq);
             let passed = self.absent(event_id, passed(&page, span.milestone)).await;
-            if !self.tell_batch(lease, facts, &span, upto_seq, &passed).await? {
+            if !self.tell_batch(lease, current, &span, upto_seq, &passed).await? {
                 return Ok(false);
             }
             if upto_seq >= span.upto_seq {
                 return Ok(true);
             }
-            span = Span { told_seq: upto_seq, after_seq: upto_seq, ..span };
+            span = SeqRange { told_seq: upto_seq, after_seq: upto_seq, ..span };
         }
         Ok(false)
     }
 
     /// Those without an open stream. Without Redis nobody knows, and a push too many is better than none.
-    async fn absent(&self, event_id: EventId, passed: Vec<Passed>) -> Vec<Passed> {
+    async fn absent(&self, event_id: EventId, passed: Vec<PassedMilestone>) -> Vec<PassedMilestone> {
         let ids: Vec<EntryId> = passed.iter().map(|passed| passed.entry_id).collect();
         let max_age = self.watching.seen_interval.saturating_mul(CONFIRMATIONS);
         let watching = match self.presence.watching_among(event_id, &ids, max_age).await {
@@ -120,19 +125,19 @@ impl App {
     async fn tell_batch(
         &self,
         lease: &Lease,
-        facts: &Facts,
-        span: &Span,
+        current: &QueueAndLine,
+        span: &SeqRange,
         upto_seq: u64,
-        passed: &[Passed],
+        passed: &[PassedMilestone],
     ) -> Result<bool, Error> {
-        let (event_id, milestone) = (facts.queue.event_id, span.milestone);
+        let (event_id, milestone) = (current.queue.event_id, span.milestone);
         let work = |transaction: Transaction| async move {
             lease.guard(&transaction).await?;
             if !milestones::tell(&transaction, event_id, milestone, span.told_seq, upto_seq).await? {
                 return Ok(false);
             }
             if !passed.is_empty() {
-                let event = convert::events::position_update(facts, milestone, passed);
+                let event = convert::events::position_update(current, milestone, passed);
                 self.stores.outbox.append(&transaction, &[event]).await?;
             }
             Ok::<_, Error>(true)
@@ -147,7 +152,7 @@ impl App {
     }
 }
 
-fn passed(page: &[Candidate], milestone: u64) -> Vec<Passed> {
+fn passed(page: &[MilestoneCandidate], milestone: u64) -> Vec<PassedMilestone> {
     let passed = page.iter().filter(|candidate| passes(candidate.start_position, milestone));
     passed.map(|candidate| candidate.passed).collect()
 }

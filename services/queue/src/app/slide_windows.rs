@@ -7,19 +7,21 @@ use onsale_kit::error::Chain;
 use onsale_storage::{lease::Lease, postgres::Transaction};
 use onsale_types::{ClaimId, CustomerId, EntryId, EventId};
 
-use super::{App, admit::EVENTS_CONCURRENCY, join::Join, lanes::Lanes, standing::Standing, tell::News};
+use super::{
+    App, admit::EVENTS_CONCURRENCY, join::Join, shards::LeaderShards, standing::EntryView, tell::QueueChange,
+};
 use crate::{
     domain::{
-        entry::{Entry, Turn, TurnName},
+        entry::{Entry, Turn, TurnKey},
         policy::QueueMode,
         refusal::Refusal,
-        windowed_entry::{Ticket, TicketCompletion},
+        windowed_entry::{WindowedCompletion, WindowedEntry},
     },
     error::Error,
     metrics,
     store::{
         blocked_customers,
-        queues::{self, Facts},
+        queues::{self, QueueAndLine},
         windows,
     },
 };
@@ -27,64 +29,71 @@ use crate::{
 impl App {
     /// Issues the next numbers of a locked line, one for each who may join, in order. A repeat gets a new one: nobody knows
     /// the old one but who has its token.
-    pub(crate) async fn issue_tickets(
+    pub(crate) async fn assign_numbers(
         &self,
         transaction: &Transaction,
-        facts: &mut Facts,
+        current: &mut QueueAndLine,
         items: &[&Join],
         blocked: &HashSet<CustomerId>,
     ) -> Result<Vec<Result<Entry, Error>>, Error> {
-        let mut seq = facts.line.last_seq;
+        let mut seq = current.line.last_seq;
         let mut tickets = Vec::with_capacity(items.len());
         for item in items {
             // As many may wait as come: that is what the mode is for.
             let is_blocked = blocked.contains(&item.customer_id);
-            let may =
-                if is_blocked { Err(Refusal::CustomerBlocked) } else { facts.queue.check_join(facts.now, 0) };
+            let may = if is_blocked {
+                Err(Refusal::CustomerBlocked)
+            } else {
+                current.queue.check_join(current.now, 0)
+            };
             tickets.push(may.map(|()| {
                 seq = seq.saturating_add(1);
                 let (event_id, customer_id) = (item.event_id, item.customer_id);
-                Ticket { event_id, customer_id, seq, join_time: facts.now }
+                WindowedEntry { event_id, customer_id, seq, join_time: current.now }
             }));
         }
-        let issued = seq.saturating_sub(facts.line.last_seq);
+        let issued = seq.saturating_sub(current.line.last_seq);
         if issued > 0 {
-            facts.line.joined(issued);
-            queues::save_line(transaction, facts.queue.event_id, &facts.line).await?;
+            current.line.joined(issued);
+            queues::save_line(transaction, current.queue.event_id, &current.line).await?;
         }
-        let facts = &*facts;
-        let entry = |ticket: Ticket| ticket.entry(&facts.queue, &facts.line, facts.now).0;
+        let current = &*current;
+        let entry = |ticket: WindowedEntry| ticket.entry(&current.queue, &current.line, current.now).0;
         Ok(tickets.into_iter().map(|ticket| Ok(ticket.map(entry)?)).collect())
     }
 
     /// The answers to those who got a number.
     pub(crate) fn tickets_issued(
         self: &Arc<Self>,
-        facts: &Facts,
+        current: &QueueAndLine,
         entries: Vec<Result<Entry, Error>>,
-    ) -> Vec<Result<Standing, Error>> {
+    ) -> Vec<Result<EntryView, Error>> {
         let count = entries.iter().flatten().count();
         if count > 0 {
             metrics::joined(count);
-            self.tell_soon(News::joined(facts, Vec::new()));
+            self.publish_in_background(QueueChange::joined(current, Vec::new()));
         }
         let joined = |entry: Entry| {
-            let position = entry.seq.saturating_sub(facts.line.last_admitted_seq);
-            self.standing(facts, entry, Some(position))
+            let position = entry.seq.saturating_sub(current.line.last_admitted_seq);
+            self.standing(current, entry, Some(position))
         };
         entries.into_iter().map(|entry| entry.and_then(joined)).collect()
     }
 
     /// Where the holder of a ticket stands.
-    pub(crate) fn windowed_standing(&self, facts: &Facts, ticket: &Ticket) -> Result<Standing, Error> {
-        let (entry, position) = ticket.entry(&facts.queue, &facts.line, facts.now);
-        self.standing(facts, entry, position)
+    pub(crate) fn windowed_standing(
+        &self,
+        current: &QueueAndLine,
+        ticket: &WindowedEntry,
+    ) -> Result<EntryView, Error> {
+        let (entry, position) = ticket.entry(&current.queue, &current.line, current.now);
+        self.standing(current, entry, position)
     }
 
     /// Whether a ticket may buy; none when the queue is not WINDOWED, or there is no such queue.
-    pub(crate) async fn validate_ticket(&self, turn: TurnName) -> Result<Option<(EntryId, Turn)>, Error> {
-        let facts = match queues::read(&self.stores.postgres, turn.event_id, &self.defaults).await {
-            Ok(facts) if facts.queue.policy.mode == QueueMode::Windowed => facts,
+    pub(crate) async fn validate_ticket(&self, turn: TurnKey) -> Result<Option<(EntryId, Turn)>, Error> {
+        let current = match queues::read(&self.stores.postgres, turn.event_id, &self.defaults).await {
+            Ok(current) if current.queue.policy.mode == QueueMode::Windowed => current,
             Ok(_) | Err(Error::Refused(Refusal::EventNotFound { .. })) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -92,8 +101,8 @@ impl App {
         if blocked_customers::is_blocked(&self.stores.postgres, turn.event_id, turn.customer_id).await? {
             return Err(Refusal::CustomerBlocked.into());
         }
-        let ticket = ticket_of(turn, &facts);
-        let turn = ticket.holds(&facts.queue, &facts.line, used_by, facts.now)?;
+        let ticket = ticket_of(turn, &current);
+        let turn = ticket.holds(&current.queue, &current.line, used_by, current.now)?;
         Ok(Some((ticket.entry_id(), turn)))
     }
 
@@ -101,28 +110,28 @@ impl App {
     pub(crate) async fn complete_ticket(
         &self,
         transaction: &Transaction,
-        facts: &mut Facts,
-        turn: TurnName,
+        current: &mut QueueAndLine,
+        turn: TurnKey,
         claim_id: ClaimId,
     ) -> Result<bool, Error> {
-        let ticket = ticket_of(turn, facts);
+        let ticket = ticket_of(turn, current);
         let used_by = windows::used_in(transaction, ticket.event_id, ticket.seq).await?;
-        match ticket.completes(&facts.queue.policy, &facts.line, used_by, claim_id)? {
-            TicketCompletion::Done => Ok(false),
-            TicketCompletion::Use => {
-                facts.line.touch();
-                facts.line.completed_count = facts.line.completed_count.saturating_add(1);
-                queues::save_line(transaction, ticket.event_id, &facts.line).await?;
-                windows::mark_used(transaction, &ticket, claim_id, facts.now).await?;
+        match ticket.completes(&current.queue.policy, &current.line, used_by, claim_id)? {
+            WindowedCompletion::Done => Ok(false),
+            WindowedCompletion::Use => {
+                current.line.touch();
+                current.line.completed_count = current.line.completed_count.saturating_add(1);
+                queues::save_line(transaction, ticket.event_id, &current.line).await?;
+                windows::mark_used(transaction, &ticket, claim_id, current.now).await?;
                 Ok(true)
             }
         }
     }
 
     /// Slides every window that this pod leads and whose time has come.
-    pub(crate) async fn slide_round(&self, lanes: &Lanes) -> Result<(), Error> {
+    pub(crate) async fn slide_windows(&self, shards: &LeaderShards) -> Result<(), Error> {
         let events = windows::sliding(&self.stores.postgres, &self.defaults).await?;
-        stream::iter(lanes.led(events))
+        stream::iter(shards.led(events))
             .for_each_concurrent(EVENTS_CONCURRENCY, |(event_id, lease)| async move {
                 // One queue that cannot go on keeps no other from doing so.
                 if let Err(error) = self.slide(&lease, event_id).await {
@@ -137,31 +146,31 @@ impl App {
         let has_stock = self.inventory.availability(event_id).await?.free_units() > 0;
         let work = |transaction: Transaction| async move {
             lease.guard(&transaction).await?;
-            let mut facts = queues::lock(&transaction, event_id, &self.defaults).await?;
-            let policy = facts.queue.policy;
+            let mut current = queues::lock(&transaction, event_id, &self.defaults).await?;
+            let policy = current.queue.policy;
             let rate = policy.admissions_per_minute;
-            facts.line.bucket = facts.line.bucket.filled_over(rate, policy.slide_interval, facts.now);
-            let count = facts.line.slide_count(facts.queue.state, &policy, has_stock, facts.now);
+            current.line.bucket = current.line.bucket.filled_over(rate, policy.slide_interval, current.now);
+            let count = current.line.slide_count(current.queue.state, &policy, has_stock, current.now);
             if count > 0 {
-                facts.line.slid(count, &policy, facts.now);
-                queues::save_line(&transaction, event_id, &facts.line).await?;
+                current.line.slid(count, &policy, current.now);
+                queues::save_line(&transaction, event_id, &current.line).await?;
             }
-            Ok::<_, Error>((count, facts))
+            Ok::<_, Error>((count, current))
         };
-        let (count, facts) = self.stores.postgres.transaction("slide", work).await?;
+        let (count, current) = self.stores.postgres.transaction("slide", work).await?;
         if count > 0 {
             metrics::admitted(usize::try_from(count).unwrap_or(usize::MAX));
-            let last_active_seq = facts.line.last_admitted_seq;
+            let last_active_seq = current.line.last_admitted_seq;
             tracing::info!(%event_id, count, last_active_seq, "window slid");
             // Who waits in a WINDOWED queue nobody knows by name; the step says all there is.
-            self.tell(News::granted(&facts, Vec::new())).await;
+            self.tell(QueueChange::granted(&current, Vec::new())).await;
         }
         Ok(())
     }
 }
 
 /// The ticket that a turn is about. Whose it is the token says, which the caller has verified.
-fn ticket_of(turn: TurnName, facts: &Facts) -> Ticket {
-    let TurnName { event_id, customer_id, fencing_number } = turn;
-    Ticket { event_id, customer_id, seq: fencing_number, join_time: facts.now }
+fn ticket_of(turn: TurnKey, current: &QueueAndLine) -> WindowedEntry {
+    let TurnKey { event_id, customer_id, fencing_number } = turn;
+    WindowedEntry { event_id, customer_id, seq: fencing_number, join_time: current.now }
 }

@@ -14,10 +14,10 @@ use onsale_types::{CustomerId, EntryId};
 use super::{
     App,
     fanout::{Polled, Watcher},
-    finding::Wanted,
-    follow::{Followed, Following, Public},
-    snapshot::Snapshot,
-    standing::OwnEntry,
+    finding::EntryKey,
+    follow::{LineReplica, PublicState, ReplicaHandle},
+    snapshot::PublicSnapshot,
+    standing::EntryQuery,
     tokens::GrantedTurn,
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         entry::Entry,
         policy::QueueMode,
         refusal::Refusal,
-        watcher::{Heard, Place, Update},
+        watcher::{Update, WatchedEntry, WatcherState},
     },
     error::Error,
     metrics,
@@ -35,11 +35,11 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How often an entry that moved between two looks is looked at again.
-const LOOKS_MAX: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 /// One message of a watcher.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct WatchMessage {
     /// Of the queue.
     pub(crate) revision: u64,
     /// The entry's number in line.
@@ -49,13 +49,13 @@ pub(crate) struct Told {
     /// With a turn: what its customer needs to use it.
     pub(crate) turn: Option<GrantedTurn>,
     /// With the public facts: these.
-    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    pub(crate) snapshot: Option<Arc<PublicSnapshot>>,
 }
 
 /// An open stream. Dropping it ends the watch.
-pub(crate) struct Watching {
+pub(crate) struct WatchStream {
     app: Arc<App>,
-    followed: Following,
+    followed: ReplicaHandle,
     watcher: Arc<Watcher>,
 }
 
@@ -63,43 +63,43 @@ impl App {
     /// Streams what happens to the caller's entry and to its queue; the first message is the full truth.
     pub(crate) async fn watch(
         self: &Arc<Self>,
-        own: &OwnEntry,
+        own: &EntryQuery,
         last_revision: u64,
-    ) -> Result<Watching, Error> {
+    ) -> Result<WatchStream, Error> {
         let followed = self.follow(own.event_id).await?;
         // Nothing can be told before there is something to tell of the queue.
         followed.reach(0, PATIENCE).await;
         let public = followed.public().ok_or(Error::Behind)?;
-        let (entry, place, revision) = match public.facts.queue.policy.mode {
+        let (entry, place, revision) = match public.current.queue.policy.mode {
             QueueMode::Tracked => self.stand_for(&followed, own).await?,
             QueueMode::Windowed => self.stand_with_ticket(&followed, own).await?,
         };
         if followed.is_tracked() {
-            self.seen.note_open(own.event_id, [entry.entry_id]);
+            self.seen.record_open(own.event_id, [entry.entry_id]);
         }
-        let heard = Heard::nothing(place, &public.facts.line);
+        let heard = WatcherState::nothing(place, &public.current.line);
         let who: (EntryId, CustomerId, u64) = (entry.entry_id, entry.customer_id, entry.seq);
         let now = self.followers.ticks.now();
         let watcher = Watcher::new(who, heard, revision.max(last_revision), now);
         followed.enter(watcher.slot());
-        Ok(Watching { app: Arc::clone(self), followed, watcher })
+        Ok(WatchStream { app: Arc::clone(self), followed, watcher })
     }
 
     /// The caller's entry, where it is, and the revision at which it is there. The copy of the line is at least as new as
     /// what Postgres says now, so nobody who comes back sees an older truth.
     async fn stand_for(
         self: &Arc<Self>,
-        followed: &Followed,
-        own: &OwnEntry,
-    ) -> Result<(Entry, Place, u64), Error> {
-        let wanted = Wanted { event_id: own.event_id, customer_id: own.customer_id };
-        let mut looks = 0;
+        followed: &LineReplica,
+        own: &EntryQuery,
+    ) -> Result<(Entry, WatchedEntry, u64), Error> {
+        let wanted = EntryKey { event_id: own.event_id, customer_id: own.customer_id };
+        let mut attempts = 0;
         loop {
-            looks += 1;
+            attempts += 1;
             let found = self.finding.submit(wanted).await?;
             let found = found.ok_or(Refusal::EntryNotFound { event_id: own.event_id })?;
             self.check_token(own, found.now)?;
-            if let Some(place) = Place::of(&found.entry) {
+            if let Some(place) = WatchedEntry::of(&found.entry) {
                 return Ok((found.entry, place, found.revision));
             }
             if !followed.reach(found.revision, PATIENCE).await {
@@ -108,9 +108,11 @@ impl App {
             let seq = found.entry.seq;
             let position = followed.positions(&[seq], found.revision).and_then(|found| *found.first()?);
             match position {
-                Some(position) => return Ok((found.entry, Place::Waiting { position }, found.revision)),
+                Some(position) => {
+                    return Ok((found.entry, WatchedEntry::Waiting { position }, found.revision));
+                }
                 // It left the line since we looked.
-                None if looks < LOOKS_MAX => {}
+                None if attempts < ATTEMPTS_MAX => {}
                 None => return Err(Error::Behind),
             }
         }
@@ -121,14 +123,15 @@ impl App {
     /// The same in a WINDOWED queue, which knows the caller by the ticket only.
     async fn stand_with_ticket(
         &self,
-        followed: &Followed,
-        own: &OwnEntry,
-    ) -> Result<(Entry, Place, u64), Error> {
-        let (facts, ticket) = self.own_queue(own).await?;
+        followed: &LineReplica,
+        own: &EntryQuery,
+    ) -> Result<(Entry, WatchedEntry, u64), Error> {
+        let (current, ticket) = self.own_queue(own).await?;
         let ticket = ticket.ok_or(Refusal::QueueTokenRequired)?;
-        let revision = facts.line.revision;
-        let (entry, position) = ticket.entry(&facts.queue, &facts.line, facts.now);
-        let place = position.map(|position| Place::Waiting { position }).or_else(|| Place::of(&entry));
+        let revision = current.line.revision;
+        let (entry, position) = ticket.entry(&current.queue, &current.line, current.now);
+        let place =
+            position.map(|position| WatchedEntry::Waiting { position }).or_else(|| WatchedEntry::of(&entry));
         if !followed.reach(revision, PATIENCE).await {
             return Err(Error::Behind);
         }
@@ -136,8 +139,8 @@ impl App {
     }
 }
 
-impl Watching {
-    fn told(&self, revision: u64, update: Update, public: &Public) -> Result<Told, Error> {
+impl WatchStream {
+    fn told(&self, revision: u64, update: Update, public: &PublicState) -> Result<WatchMessage, Error> {
         let watcher = &self.watcher;
         let turn = match &update {
             Update::Turn(turn) => {
@@ -153,12 +156,12 @@ impl Watching {
             | Update::Expired { .. } => None,
         };
         let snapshot = (update == Update::Snapshot).then(|| public.snapshot.clone()).flatten();
-        Ok(Told { revision, seq: watcher.seq, update, turn, snapshot })
+        Ok(WatchMessage { revision, seq: watcher.seq, update, turn, snapshot })
     }
 }
 
-impl Stream for Watching {
-    type Item = Result<Told, Error>;
+impl Stream for WatchStream {
+    type Item = Result<WatchMessage, Error>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let now = self.app.followers.ticks.now();
@@ -181,15 +184,15 @@ impl Stream for Watching {
     }
 }
 
-impl Drop for Watching {
+impl Drop for WatchStream {
     fn drop(&mut self) {
         if self.followed.is_tracked() {
-            self.app.seen.note_closed(self.followed.event_id, self.watcher.entry_id);
+            self.app.seen.record_closed(self.followed.event_id, self.watcher.entry_id);
         }
     }
 }
 
-impl std::fmt::Debug for Watching {
+impl std::fmt::Debug for WatchStream {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Watching").field("watcher", &self.watcher).finish_non_exhaustive()
     }

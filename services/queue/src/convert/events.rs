@@ -16,13 +16,13 @@ use super::{
     timestamp,
 };
 use crate::{
-    app::apply_inventory_update::Report,
+    app::apply_inventory_update::InventoryUpdate,
     domain::{
-        entry::{Entry, TurnName},
+        entry::{Entry, TurnKey},
         estimate::estimate,
-        queue::{Created, EventSummary, Queue, Sector},
+        queue::{EventDetails, EventSummary, Queue, Sector},
     },
-    store::{milestones::Passed, queues::Facts},
+    store::{milestones::PassedMilestone, queues::QueueAndLine},
 };
 
 /// A field of an event that makes no sense: no try will help.
@@ -61,8 +61,12 @@ pub(crate) fn expired(queue: &Queue, entry: &Entry) -> NewEvent {
 }
 
 /// Customers without an open stream passed a milestone.
-pub(crate) fn position_update(facts: &Facts, milestone: u64, passed: &[Passed]) -> NewEvent {
-    let Facts { queue, line, .. } = facts;
+pub(crate) fn position_update(
+    current: &QueueAndLine,
+    milestone: u64,
+    passed: &[PassedMilestone],
+) -> NewEvent {
+    let QueueAndLine { queue, line, .. } = current;
     let passed = passed.iter().map(|passed| {
         let range = estimate(passed.position, queue.state, &queue.policy, line.shown_service_time);
         MilestonePassed {
@@ -77,14 +81,14 @@ pub(crate) fn position_update(facts: &Facts, milestone: u64, passed: &[Passed]) 
 }
 
 /// What Inventory reports when it created an event.
-pub(crate) fn created(message: EventCreated) -> Result<(EventId, Report), HandlerError> {
+pub(crate) fn created(message: EventCreated) -> Result<(EventId, InventoryUpdate), HandlerError> {
     let event = message.event.ok_or_else(|| malformed("event"))?;
     let event_id = id(EventId::parse(&event.event_id), "event_id")?;
     let sectors = message.sectors.into_iter().map(|sector| {
         let sector_id = id(SectorId::parse(&sector.sector_id), "sector_id")?;
         Ok(Sector { sector_id, name: sector.name })
     });
-    let created = Created {
+    let created = EventDetails {
         revision: message.revision,
         organizer_id: id(OrganizerId::parse(&message.organizer_id), "organizer_id")?,
         sectors: sectors.collect::<Result<_, HandlerError>>()?,
@@ -96,43 +100,43 @@ pub(crate) fn created(message: EventCreated) -> Result<(EventId, Report), Handle
             start_time: optional_time(event.start_time, "start_time")?,
         },
     };
-    Ok((event_id, Report::Created(created)))
+    Ok((event_id, InventoryUpdate::Created(created)))
 }
 
 /// What it reports when it made one public.
-pub(crate) fn activated(message: &EventActivated) -> Result<(EventId, Report), HandlerError> {
+pub(crate) fn activated(message: &EventActivated) -> Result<(EventId, InventoryUpdate), HandlerError> {
     let event_id = id(EventId::parse(&message.event_id), "event_id")?;
     let on_sale_time = optional_time(message.on_sale_time, "on_sale_time")?;
-    Ok((event_id, Report::Activated { revision: message.revision, on_sale_time }))
+    Ok((event_id, InventoryUpdate::Activated { revision: message.revision, on_sale_time }))
 }
 
 /// What it reports when one ended.
-pub(crate) fn ended(message: &EventEnded) -> Result<(EventId, Report), HandlerError> {
+pub(crate) fn ended(message: &EventEnded) -> Result<(EventId, InventoryUpdate), HandlerError> {
     let event_id = id(EventId::parse(&message.event_id), "event_id")?;
-    Ok((event_id, Report::Ended { revision: message.revision }))
+    Ok((event_id, InventoryUpdate::Ended { revision: message.revision }))
 }
 
 /// What it reports when nothing is left.
-pub(crate) fn sold_out(message: &InventorySoldOut) -> Result<(EventId, Report), HandlerError> {
+pub(crate) fn sold_out(message: &InventorySoldOut) -> Result<(EventId, InventoryUpdate), HandlerError> {
     let event_id = id(EventId::parse(&message.event_id), "event_id")?;
-    Ok((event_id, Report::SoldOut { revision: message.revision }))
+    Ok((event_id, InventoryUpdate::SoldOut { revision: message.revision }))
 }
 
 /// What it reports when units came back.
-pub(crate) fn available(message: &InventoryAvailable) -> Result<(EventId, Report), HandlerError> {
+pub(crate) fn available(message: &InventoryAvailable) -> Result<(EventId, InventoryUpdate), HandlerError> {
     let event_id = id(EventId::parse(&message.event_id), "event_id")?;
-    Ok((event_id, Report::Available { revision: message.revision }))
+    Ok((event_id, InventoryUpdate::Available { revision: message.revision }))
 }
 
 /// The turn of a completed order and its claim; none when it was bought by invitation.
-pub(crate) fn completed(message: &OrderCompleted) -> Result<Option<(TurnName, ClaimId)>, HandlerError> {
+pub(crate) fn completed(message: &OrderCompleted) -> Result<Option<(TurnKey, ClaimId)>, HandlerError> {
     let claim_id = id(ClaimId::parse(&message.claim_id), "claim_id")?;
     let turn = turn_name(message.event.as_ref(), &message.customer_id, message.fencing_number)?;
     Ok(turn.map(|turn| (turn, claim_id)))
 }
 
 /// The turn that a released claim ends; none when it goes on, or there was none.
-pub(crate) fn lost(message: &ClaimReleased) -> Result<Option<TurnName>, HandlerError> {
+pub(crate) fn lost(message: &ClaimReleased) -> Result<Option<TurnKey>, HandlerError> {
     use onsale_proto::claim::v1::ReleaseReason;
     match message.reason() {
         ReleaseReason::Expired | ReleaseReason::Rejected => {
@@ -146,12 +150,12 @@ fn turn_name(
     event: Option<&SummaryMessage>,
     customer_id: &str,
     fencing_number: u64,
-) -> Result<Option<TurnName>, HandlerError> {
+) -> Result<Option<TurnKey>, HandlerError> {
     if fencing_number == 0 {
         return Ok(None);
     }
     let event = event.ok_or_else(|| malformed("event"))?;
-    Ok(Some(TurnName {
+    Ok(Some(TurnKey {
         event_id: id(EventId::parse(&event.event_id), "event_id")?,
         customer_id: id(CustomerId::parse(customer_id), "customer_id")?,
         fencing_number,

@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::read_timestamp;
 use crate::{
-    app::{control_queue::Control, get_position::OwnEntry, join_queue::Join},
+    app::{control_queue::Control, get_position::EntryQuery, join_queue::Join},
     domain::{
-        entry::TurnName,
+        entry::TurnKey,
         milestone::Milestones,
         policy::{PolicyChange, QueueMode},
         queue::CloseReason,
@@ -88,9 +88,9 @@ pub(crate) fn own_entry(
     customer_id: CustomerId,
     event_id: &str,
     queue_token: String,
-) -> Result<OwnEntry, InvalidFields> {
+) -> Result<EntryQuery, InvalidFields> {
     let event_id = self::event_id(event_id)?;
-    Ok(OwnEntry { event_id, customer_id, queue_token })
+    Ok(EntryQuery { event_id, customer_id, queue_token })
 }
 
 /// An event's id alone.
@@ -144,7 +144,7 @@ pub(crate) fn unblock(request: &pb::UnblockCustomerRequest) -> Result<(Named, Cu
 }
 
 /// `ValidateTurn`.
-pub(crate) fn validate_turn(request: &pb::ValidateTurnRequest) -> Result<TurnName, InvalidFields> {
+pub(crate) fn validate_turn(request: &pb::ValidateTurnRequest) -> Result<TurnKey, InvalidFields> {
     let mut violations = Violations::new();
     let turn = turn_name(&mut violations, &request.event_id, &request.customer_id, request.fencing_number);
     violations.build(|| turn)
@@ -153,7 +153,7 @@ pub(crate) fn validate_turn(request: &pb::ValidateTurnRequest) -> Result<TurnNam
 /// `CompleteTurn`.
 pub(crate) fn complete_turn(
     request: &pb::CompleteTurnRequest,
-) -> Result<(TurnName, ClaimId, RequestId), InvalidFields> {
+) -> Result<(TurnKey, ClaimId, RequestId), InvalidFields> {
     let mut violations = Violations::new();
     let turn = turn_name(&mut violations, &request.event_id, &request.customer_id, request.fencing_number);
     let claim_id = violations.check("claim_id", ClaimId::parse(&request.claim_id));
@@ -358,14 +358,14 @@ fn turn_name(
     event_id: &str,
     customer_id: &str,
     fencing_number: u64,
-) -> Option<TurnName> {
+) -> Option<TurnKey> {
     let event_id = violations.check("event_id", EventId::parse(event_id));
     let customer_id = violations.check("customer_id", CustomerId::parse(customer_id));
     // Beyond what the store counts to, nobody has one.
     let is_number = (1..=i64::MAX.unsigned_abs()).contains(&fencing_number);
     let number = if is_number { Ok(fencing_number) } else { Err("is not a fencing number") };
     let fencing_number = violations.check("fencing_number", number);
-    Some(TurnName { event_id: event_id?, customer_id: customer_id?, fencing_number: fencing_number? })
+    Some(TurnKey { event_id: event_id?, customer_id: customer_id?, fencing_number: fencing_number? })
 }
 
 fn close_reason(reason: pb::CloseReason) -> CloseReason {

@@ -7,10 +7,10 @@ pub(crate) mod stats;
 use super::{duration, timestamp};
 use crate::{
     app::{
-        get_position::Standing,
+        get_position::EntryView,
         join_queue::Joined,
         list_neighbors::{Neighbor, Neighborhood},
-        watch_queue::Told,
+        watch_queue::WatchMessage,
     },
     domain::{
         block::Block,
@@ -20,8 +20,8 @@ use crate::{
         queue::{Close, CloseReason, QueueState, RemainingSector},
         watcher::Update,
     },
-    engine::{snapshots::Snapshot, tokens::GrantedTurn},
-    store::queues::Facts,
+    engine::{snapshots::PublicSnapshot, tokens::GrantedTurn},
+    store::queues::QueueAndLine,
 };
 
 /// Answer of `JoinQueue`.
@@ -80,7 +80,7 @@ fn neighbor(neighbor: Neighbor) -> pb::Neighbor {
 }
 
 /// A standing.
-pub(crate) fn standing(standing: Standing) -> pb::Standing {
+pub(crate) fn standing(standing: EntryView) -> pb::Standing {
     pb::Standing {
         revision: standing.revision,
         entry: Some(entry(&standing.entry)),
@@ -93,16 +93,16 @@ pub(crate) fn standing(standing: Standing) -> pb::Standing {
 }
 
 /// Answer of `GetQueueSnapshot`.
-pub(crate) fn snapshot(snapshot: &Snapshot) -> pb::GetQueueSnapshotResponse {
+pub(crate) fn snapshot(snapshot: &PublicSnapshot) -> pb::GetQueueSnapshotResponse {
     pb::GetQueueSnapshotResponse {
-        revision: snapshot.facts.line.revision,
+        revision: snapshot.current.line.revision,
         snapshot: Some(public(snapshot)),
         next_poll_after: Some(duration(snapshot.next_poll_after)),
     }
 }
 
-fn public(snapshot: &Snapshot) -> pb::QueueSnapshot {
-    let Facts { queue, line, now } = &snapshot.facts;
+fn public(snapshot: &PublicSnapshot) -> pb::QueueSnapshot {
+    let QueueAndLine { queue, line, now } = &snapshot.current;
     // A draft's time is not public.
     let open_time = queue.open_time.filter(|_| queue.is_active);
     pb::QueueSnapshot {
@@ -123,8 +123,8 @@ fn public(snapshot: &Snapshot) -> pb::QueueSnapshot {
 }
 
 /// A queue, as its organizer sees it.
-pub(crate) fn queue(facts: &Facts) -> pb::Queue {
-    let Facts { queue, line, .. } = facts;
+pub(crate) fn queue(current: &QueueAndLine) -> pb::Queue {
+    let QueueAndLine { queue, line, .. } = current;
     pb::Queue {
         event_id: queue.event_id.to_string(),
         state: queue_state(queue.state).into(),
@@ -140,7 +140,7 @@ pub(crate) fn queue(facts: &Facts) -> pb::Queue {
 }
 
 /// One message of `WatchQueue`.
-pub(crate) fn told(told: Told) -> pb::WatchQueueResponse {
+pub(crate) fn told(told: WatchMessage) -> pb::WatchQueueResponse {
     use pb::queue_update::Update as Message;
     let message = match told.update {
         Update::Position { position, estimate: range, state } => {

@@ -98,7 +98,7 @@ pub(crate) struct Turn {
 
 /// A turn, named as its token does.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TurnName {
+pub(crate) struct TurnKey {
     /// Of which event.
     pub(crate) event_id: EventId,
     /// Whose.

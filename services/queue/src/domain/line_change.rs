@@ -7,7 +7,7 @@ use super::rank_index::RankIndex;
 
 /// One revision of a line: what is true after it, and who went by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct LineChange {
     /// The revision that it led to.
     pub(crate) revision: u64,
     /// The last number given out.
@@ -23,12 +23,12 @@ pub(crate) struct Step {
     /// Seqs whose turn ended, whichever way.
     pub(crate) ended: Vec<u64>,
     /// State or policy of the queue changed.
-    pub(crate) is_steered: bool,
+    pub(crate) is_controlled: bool,
 }
 
 /// What a step means to a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Applied {
+pub(crate) enum ApplyOutcome {
     /// It was the next one.
     Moved,
     /// It was known already.
@@ -50,7 +50,7 @@ pub(crate) struct LineCopy {
 
 impl LineCopy {
     /// A line as it was read at one moment: its counters, and who waits as ranges of seqs.
-    pub(crate) fn read(step: &Step, waiting: impl IntoIterator<Item = (u64, u64)>) -> Self {
+    pub(crate) fn read(step: &LineChange, waiting: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut index = RankIndex::new();
         index.admit_up_to(step.last_admitted_seq);
         for (first, last) in waiting {
@@ -60,20 +60,20 @@ impl LineCopy {
     }
 
     /// Follows one step of the log.
-    pub(crate) fn follow(&mut self, step: &Step) -> Applied {
+    pub(crate) fn follow(&mut self, step: &LineChange) -> ApplyOutcome {
         if step.revision <= self.revision {
-            return Applied::Known;
+            return ApplyOutcome::Known;
         }
         if step.revision != self.revision.saturating_add(1) {
-            return Applied::Gap;
+            return ApplyOutcome::Gap;
         }
         self.jump(step)
     }
 
     /// Follows several steps at once: `step` has what is true after them, and everybody who went or ended by any of them.
-    pub(crate) fn jump(&mut self, step: &Step) -> Applied {
+    pub(crate) fn jump(&mut self, step: &LineChange) -> ApplyOutcome {
         if step.revision <= self.revision {
-            return Applied::Known;
+            return ApplyOutcome::Known;
         }
         if step.last_seq > self.last_seq {
             self.index.insert_range(self.last_seq.saturating_add(1), step.last_seq);
@@ -85,7 +85,7 @@ impl LineCopy {
         self.revision = step.revision;
         self.last_seq = self.last_seq.max(step.last_seq);
         self.admitted_count = self.admitted_count.max(step.admitted_count);
-        if self.index.len() == step.waiting_count { Applied::Moved } else { Applied::Wrong }
+        if self.index.len() == step.waiting_count { ApplyOutcome::Moved } else { ApplyOutcome::Wrong }
     }
 
     /// The revision up to which it is true.
@@ -121,7 +121,7 @@ mod tests {
     #[derive(Clone, Debug, Default)]
     struct History {
         waiting: BTreeSet<u64>,
-        steps: Vec<Step>,
+        steps: Vec<LineChange>,
     }
 
     impl History {
@@ -152,7 +152,7 @@ mod tests {
         }
 
         /// All that happened after a revision, as one step.
-        fn since(&self, revision: u64) -> Step {
+        fn since(&self, revision: u64) -> LineChange {
             let mut last = self.steps.last().cloned().unwrap_or_default();
             last.gone = self
                 .steps
@@ -179,8 +179,8 @@ mod tests {
         fn who_follows_every_step_knows_exactly_who_waits(history in history()) {
             let mut copy = LineCopy::default();
             for step in &history.steps {
-                prop_assert_eq!(copy.follow(step), Applied::Moved);
-                prop_assert_eq!(copy.follow(step), Applied::Known);
+                prop_assert_eq!(copy.follow(step), ApplyOutcome::Moved);
+                prop_assert_eq!(copy.follow(step), ApplyOutcome::Known);
             }
             prop_assert!(copy.index().iter().eq(history.waiting.iter().copied()));
         }
@@ -190,11 +190,11 @@ mod tests {
             let cut = cut % history.steps.len();
             let mut copy = LineCopy::default();
             for (place, step) in history.steps.iter().enumerate() {
-                let followed = if place == cut { Applied::Gap } else { copy.follow(step) };
-                let expected = if place < cut { Applied::Moved } else { Applied::Gap };
+                let followed = if place == cut { ApplyOutcome::Gap } else { copy.follow(step) };
+                let expected = if place < cut { ApplyOutcome::Moved } else { ApplyOutcome::Gap };
                 prop_assert_eq!(followed, expected);
             }
-            prop_assert_eq!(copy.jump(&history.since(copy.revision())), Applied::Moved);
+            prop_assert_eq!(copy.jump(&history.since(copy.revision())), ApplyOutcome::Moved);
             prop_assert!(copy.index().iter().eq(history.waiting.iter().copied()));
         }
 
@@ -208,10 +208,10 @@ mod tests {
             }
             let mut read = LineCopy::read(before.last().unwrap(), walked.index().iter().map(|seq| (seq, seq)));
             for step in before {
-                prop_assert_eq!(read.follow(step), Applied::Known);
+                prop_assert_eq!(read.follow(step), ApplyOutcome::Known);
             }
             for step in after {
-                prop_assert_eq!(read.follow(step), Applied::Moved);
+                prop_assert_eq!(read.follow(step), ApplyOutcome::Moved);
             }
             prop_assert!(read.index().iter().eq(history.waiting.iter().copied()));
         }
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_copy_whose_count_does_not_fit_says_so() {
         let mut copy = LineCopy::default();
-        let step = Step { revision: 1, last_seq: 3, waiting_count: 2, ..Step::default() };
-        assert_eq!(copy.follow(&step), Applied::Wrong);
+        let step = LineChange { revision: 1, last_seq: 3, waiting_count: 2, ..LineChange::default() };
+        assert_eq!(copy.follow(&step), ApplyOutcome::Wrong);
     }
 }

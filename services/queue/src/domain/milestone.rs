@@ -73,7 +73,7 @@ impl TryFrom<Vec<u64>> for Milestones {
 
 /// How far a milestone has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct MilestoneProgress {
     /// The milestone.
     pub(crate) milestone: u64,
     /// Everybody up to this number in line has been dealt with.
@@ -84,7 +84,7 @@ pub(crate) struct Reached {
 
 /// A part of the line in which a milestone may have been passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct SeqRange {
     /// The milestone.
     pub(crate) milestone: u64,
     /// How far it had come.
@@ -97,13 +97,13 @@ pub(crate) struct Span {
 
 /// Where to look for those who passed a milestone, the lowest milestone first. `reached` is falling, as milestones are. Who
 /// passed several at once is told the lowest only: whoever stands at a lower one is left to that.
-pub(crate) fn spans(reached: &[Reached]) -> Vec<Span> {
+pub(crate) fn spans(reached: &[MilestoneProgress]) -> Vec<SeqRange> {
     let mut lower_upto_seq = 0;
     let mut spans = Vec::with_capacity(reached.len());
-    for Reached { milestone, told_seq, upto_seq } in reached.iter().rev().copied() {
+    for MilestoneProgress { milestone, told_seq, upto_seq } in reached.iter().rev().copied() {
         if told_seq < upto_seq {
             let after_seq = told_seq.max(lower_upto_seq).min(upto_seq);
-            spans.push(Span { milestone, told_seq, after_seq, upto_seq });
+            spans.push(SeqRange { milestone, told_seq, after_seq, upto_seq });
         }
         lower_upto_seq = lower_upto_seq.max(upto_seq);
     }
@@ -158,9 +158,9 @@ mod tests {
 
         fn look(&mut self, milestones: Milestones) {
             let nth = |place: u64| self.waiting.get(usize::try_from(place).unwrap() - 1);
-            let reached: Vec<Reached> = milestones
+            let reached: Vec<MilestoneProgress> = milestones
                 .falling()
-                .map(|milestone| Reached {
+                .map(|milestone| MilestoneProgress {
                     milestone,
                     told_seq: self.told_seqs.get(&milestone).copied().unwrap_or(0),
                     upto_seq: nth(milestone).map_or(self.last_seq, |(seq, _)| *seq),

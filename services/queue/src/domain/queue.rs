@@ -98,7 +98,7 @@ pub(crate) struct Close {
 
 /// What Inventory said when it created the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Created {
+pub(crate) struct EventDetails {
     /// Of the event.
     pub(crate) revision: u64,
     /// Whose it is.
@@ -190,7 +190,7 @@ impl Queue {
     }
 
     /// Inventory created the event, or changed its draft. Answers whether that is news.
-    pub(crate) fn created(&mut self, created: Created, now: Timestamp) -> bool {
+    pub(crate) fn created(&mut self, created: EventDetails, now: Timestamp) -> bool {
         if created.revision <= self.created_revision {
             return false;
         }

@@ -14,7 +14,7 @@ use super::{
 
 /// Where a watched entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum WatchedEntry {
     /// In line.
     Waiting {
         /// How many stand before it, plus one.
@@ -33,7 +33,7 @@ pub(crate) enum Place {
     Completed,
 }
 
-impl Place {
+impl WatchedEntry {
     /// Where an entry is that does not wait; none when it does.
     pub(crate) fn of(entry: &Entry) -> Option<Self> {
         match (entry.state, entry.turn, entry.expire_reason) {
@@ -52,7 +52,7 @@ impl Place {
 
 /// What is true of a queue, for all who watch it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct QueueView<'a> {
     /// How it is set.
     pub(crate) queue: &'a Queue,
     /// Its counters.
@@ -116,7 +116,7 @@ pub(crate) enum Update {
 
 /// Whether a queue goes on: what all its watchers are told of at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum AdmissionStatus {
     /// It does.
     Going,
     /// It is paused.
@@ -135,7 +135,7 @@ pub(crate) enum Mood {
     },
 }
 
-impl Mood {
+impl AdmissionStatus {
     /// Of this queue.
     pub(crate) fn of(queue: &Queue) -> Self {
         match (queue.state, queue.pause_time, &queue.close) {
@@ -150,11 +150,11 @@ impl Mood {
 
 /// What one watcher has heard, and what it is still to be told.
 #[derive(Clone, Debug)]
-pub(crate) struct Heard {
-    place: Place,
+pub(crate) struct WatcherState {
+    place: WatchedEntry,
     /// Turns granted when it last heard of a move.
     admitted_count: u64,
-    mood: Mood,
+    mood: AdmissionStatus,
     is_place_new: bool,
     is_move_due: bool,
     is_snapshot_due: bool,
@@ -162,13 +162,13 @@ pub(crate) struct Heard {
     is_over: bool,
 }
 
-impl Heard {
+impl WatcherState {
     /// A watcher who has heard nothing; its place is the first thing it is told.
-    pub(crate) fn nothing(place: Place, line: &Line) -> Self {
+    pub(crate) fn nothing(place: WatchedEntry, line: &Line) -> Self {
         Self {
             place,
             admitted_count: line.last_fencing_number,
-            mood: Mood::Going,
+            mood: AdmissionStatus::Going,
             is_place_new: true,
             is_move_due: false,
             is_snapshot_due: false,
@@ -177,7 +177,7 @@ impl Heard {
     }
 
     /// Where it is, as far as is known.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> WatchedEntry {
         self.place
     }
 
@@ -187,12 +187,17 @@ impl Heard {
     }
 
     /// It is here now, and is to be told so. One who had a turn never waits again.
-    pub(crate) fn stand(&mut self, place: Place) {
+    pub(crate) fn stand(&mut self, place: WatchedEntry) {
         let is_news = match (self.place, place) {
-            (Place::Turn(known), Place::Turn(turn)) => known.fencing_number != turn.fencing_number,
-            (Place::Turn(_) | Place::Expired { .. } | Place::Completed, Place::Waiting { .. }) => false,
-            (Place::Expired { .. } | Place::Completed, _) => false,
-            (Place::Waiting { .. } | Place::Turn(_), _) => true,
+            (WatchedEntry::Turn(known), WatchedEntry::Turn(turn)) => {
+                known.fencing_number != turn.fencing_number
+            }
+            (
+                WatchedEntry::Turn(_) | WatchedEntry::Expired { .. } | WatchedEntry::Completed,
+                WatchedEntry::Waiting { .. },
+            ) => false,
+            (WatchedEntry::Expired { .. } | WatchedEntry::Completed, _) => false,
+            (WatchedEntry::Waiting { .. } | WatchedEntry::Turn(_), _) => true,
         };
         if is_news {
             self.place = place;
@@ -216,24 +221,24 @@ impl Heard {
             && (self.is_place_new
                 || self.is_move_due
                 || self.is_snapshot_due
-                || self.mood != Mood::of(queue)
+                || self.mood != AdmissionStatus::of(queue)
                 || self.is_last_word(queue))
     }
 
     /// The next thing to tell, the caller's own place first. None: nothing now, or nothing ever again.
-    pub(crate) fn next(&mut self, scene: Scene<'_>) -> Option<Update> {
+    pub(crate) fn next(&mut self, scene: QueueView<'_>) -> Option<Update> {
         if self.is_over {
             return None;
         }
         if std::mem::take(&mut self.is_place_new) {
             match self.place {
-                Place::Waiting { position } => return Some(position_update(position, scene)),
-                Place::Turn(turn) => return Some(Update::Turn(turn)),
-                Place::Expired { reason, time } => {
+                WatchedEntry::Waiting { position } => return Some(position_update(position, scene)),
+                WatchedEntry::Turn(turn) => return Some(Update::Turn(turn)),
+                WatchedEntry::Expired { reason, time } => {
                     self.is_over = true;
                     return Some(Update::Expired { reason, time });
                 }
-                Place::Completed => {
+                WatchedEntry::Completed => {
                     self.is_over = true;
                     return None;
                 }
@@ -249,7 +254,8 @@ impl Heard {
     }
 
     fn is_last_word(&self, queue: &Queue) -> bool {
-        matches!(self.place, Place::Waiting { .. }) && queue.close_reason().is_some_and(CloseReason::is_final)
+        matches!(self.place, WatchedEntry::Waiting { .. })
+            && queue.close_reason().is_some_and(CloseReason::is_final)
     }
 
     fn moved(&mut self, line: &Line) -> Option<Update> {
@@ -266,23 +272,27 @@ impl Heard {
     }
 
     fn mood_changed(&mut self, queue: &Queue) -> Option<Update> {
-        let mood = Mood::of(queue);
+        let mood = AdmissionStatus::of(queue);
         if mood == std::mem::replace(&mut self.mood, mood) {
             return None;
         }
         let notice = queue.notice.clone();
         match (mood, &queue.close) {
-            (Mood::Closed { .. }, Some(close)) => Some(Update::Closed { close: close.clone(), notice }),
-            (Mood::Paused { joins_paused, since }, _) => {
+            (AdmissionStatus::Closed { .. }, Some(close)) => {
+                Some(Update::Closed { close: close.clone(), notice })
+            }
+            (AdmissionStatus::Paused { joins_paused, since }, _) => {
                 Some(Update::Paused { time: since, joins_paused, notice })
             }
-            (Mood::Going | Mood::Closed { .. }, _) => Some(Update::Resumed { time: queue.update_time }),
+            (AdmissionStatus::Going | AdmissionStatus::Closed { .. }, _) => {
+                Some(Update::Resumed { time: queue.update_time })
+            }
         }
     }
 }
 
-fn position_update(position: u64, scene: Scene<'_>) -> Update {
-    let Scene { queue, line } = scene;
+fn position_update(position: u64, scene: QueueView<'_>) -> Update {
+    let QueueView { queue, line } = scene;
     let estimate = estimate(position, queue.state, &queue.policy, line.shown_service_time);
     Update::Position { position, estimate, state: queue.state }
 }
@@ -295,25 +305,26 @@ mod tests {
     use crate::domain::{line::tests::empty, queue::tests::open};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
-    const TURN: Place = Place::Turn(Turn { fencing_number: 7, grant_time: NOW, expire_time: NOW });
+    const TURN: WatchedEntry =
+        WatchedEntry::Turn(Turn { fencing_number: 7, grant_time: NOW, expire_time: NOW });
 
     fn line() -> Line {
         Line { revision: 1, last_seq: 500, waiting_count: 500, ..empty() }
     }
 
-    fn at(position: u64) -> Place {
-        Place::Waiting { position }
+    fn at(position: u64) -> WatchedEntry {
+        WatchedEntry::Waiting { position }
     }
 
     /// Everything there is to tell.
-    fn all(heard: &mut Heard, queue: &Queue, line: &Line) -> Vec<Update> {
-        std::iter::from_fn(|| heard.next(Scene { queue, line })).collect()
+    fn all(heard: &mut WatcherState, queue: &Queue, line: &Line) -> Vec<Update> {
+        std::iter::from_fn(|| heard.next(QueueView { queue, line })).collect()
     }
 
     #[test]
     fn the_first_word_is_the_place_and_of_several_the_newest_is_told() {
         let (queue, line) = (open(), line());
-        let mut heard = Heard::nothing(at(300), &line);
+        let mut heard = WatcherState::nothing(at(300), &line);
         heard.stand(at(250));
         heard.stand(at(200));
         assert!(heard.has_news(&queue));
@@ -327,7 +338,7 @@ mod tests {
     #[test]
     fn a_turn_is_told_once_however_often_it_is_seen_and_nobody_goes_back_in_line() {
         let (queue, line) = (open(), line());
-        let mut heard = Heard::nothing(at(1), &line);
+        let mut heard = WatcherState::nothing(at(1), &line);
         heard.stand(TURN);
         assert!(matches!(all(&mut heard, &queue, &line).as_slice(), [Update::Turn(_)]));
         heard.stand(TURN);
@@ -339,7 +350,7 @@ mod tests {
     fn a_sell_out_and_its_end_are_told_and_the_stream_goes_on() {
         let line = line();
         let mut queue = open();
-        let mut heard = Heard::nothing(at(300), &line);
+        let mut heard = WatcherState::nothing(at(300), &line);
         all(&mut heard, &queue, &line);
         queue.sold_out(5, NOW);
         assert!(matches!(all(&mut heard, &queue, &line).as_slice(), [Update::Closed { .. }]));
@@ -353,20 +364,20 @@ mod tests {
         let line = line();
         let mut queue = open();
         queue.ended(9, NOW);
-        let mut waits = Heard::nothing(at(300), &line);
+        let mut waits = WatcherState::nothing(at(300), &line);
         assert_eq!(all(&mut waits, &queue, &line).len(), 2);
         assert!(waits.is_over());
-        let mut has_turn = Heard::nothing(TURN, &line);
+        let mut has_turn = WatcherState::nothing(TURN, &line);
         assert_eq!(all(&mut has_turn, &queue, &line).len(), 2);
         assert!(!has_turn.is_over());
-        has_turn.stand(Place::Completed);
+        has_turn.stand(WatchedEntry::Completed);
         assert!(all(&mut has_turn, &queue, &line).is_empty() && has_turn.is_over());
     }
 
     #[test]
     fn who_hears_of_moves_hears_of_each_admission_once() {
         let (queue, mut line) = (open(), line());
-        let mut heard = Heard::nothing(at(300), &line);
+        let mut heard = WatcherState::nothing(at(300), &line);
         all(&mut heard, &queue, &line);
         heard.move_due(line.last_fencing_number);
         assert!(!heard.has_news(&queue));
@@ -386,7 +397,7 @@ mod tests {
             steps in proptest::collection::vec((1_u64..1_000, any::<bool>()), 1..50),
         ) {
             let (queue, line) = (open(), line());
-            let mut heard = Heard::nothing(at(1_000), &line);
+            let mut heard = WatcherState::nothing(at(1_000), &line);
             let mut last = None;
             for (position, reads) in &steps {
                 heard.stand(at(*position));

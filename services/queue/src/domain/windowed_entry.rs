@@ -25,7 +25,7 @@ pub(crate) struct Window {
 
 /// What a ticket is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TicketState {
+pub(crate) enum WindowedEntryState {
     /// Its number has not come.
     Waiting {
         /// How many stand before it, plus one.
@@ -39,7 +39,7 @@ pub(crate) enum TicketState {
 
 /// A customer's place in a WINDOWED queue, as the queue token says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub(crate) struct WindowedEntry {
     /// In which queue.
     pub(crate) event_id: EventId,
     /// Whose.
@@ -52,7 +52,7 @@ pub(crate) struct Ticket {
 
 /// What completing a ticket's turn means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TicketCompletion {
+pub(crate) enum WindowedCompletion {
     /// It was used for this claim already.
     Done,
     /// It is to be used now.
@@ -70,13 +70,13 @@ impl Window {
     }
 
     /// What the ticket with this number is worth.
-    pub(crate) fn state(&self, seq: u64) -> TicketState {
+    pub(crate) fn state(&self, seq: u64) -> WindowedEntryState {
         if seq > self.last_active_seq {
-            TicketState::Waiting { position: seq.saturating_sub(self.last_active_seq) }
+            WindowedEntryState::Waiting { position: seq.saturating_sub(self.last_active_seq) }
         } else if seq > self.last_active_seq.saturating_sub(self.span()) {
-            TicketState::Active
+            WindowedEntryState::Active
         } else {
-            TicketState::Expired
+            WindowedEntryState::Expired
         }
     }
 
@@ -134,7 +134,7 @@ impl Line {
     }
 }
 
-impl Ticket {
+impl WindowedEntry {
     /// The entry's id, made of event and number, as nothing is stored.
     pub(crate) fn entry_id(&self) -> EntryId {
         EntryId::from_uuid(Uuid::new_v5(&self.event_id.as_uuid(), &self.seq.to_be_bytes()))
@@ -146,16 +146,16 @@ impl Ticket {
         // When exactly it ended nobody has written down: no later than the last slide.
         let slide_time = line.slide_time.unwrap_or(now);
         match Window::of(&queue.policy, line).state(self.seq) {
-            TicketState::Waiting { position } => {
+            WindowedEntryState::Waiting { position } => {
                 let close = queue.close.as_ref().filter(|close| close.reason.is_final());
                 let Some(close) = close else { return (entry, Some(position)) };
                 entry.end(ExpireReason::QueueClosed, close.time);
             }
-            TicketState::Active => {
+            WindowedEntryState::Active => {
                 entry.state = EntryState::Admitted;
                 entry.turn = Some(self.turn(&queue.policy, line, now));
             }
-            TicketState::Expired => entry.end(ExpireReason::TurnExpired, slide_time),
+            WindowedEntryState::Expired => entry.end(ExpireReason::TurnExpired, slide_time),
         }
         (entry, None)
     }
@@ -202,9 +202,11 @@ impl Ticket {
             return Err(Refusal::TurnEnded { state: EntryState::Completed });
         }
         match Window::of(&queue.policy, line).state(self.seq) {
-            TicketState::Waiting { .. } => Err(Refusal::EntryNotFound { event_id: self.event_id }),
-            TicketState::Expired => Err(Refusal::TurnExpired { expire_time: line.slide_time.unwrap_or(now) }),
-            TicketState::Active => {
+            WindowedEntryState::Waiting { .. } => Err(Refusal::EntryNotFound { event_id: self.event_id }),
+            WindowedEntryState::Expired => {
+                Err(Refusal::TurnExpired { expire_time: line.slide_time.unwrap_or(now) })
+            }
+            WindowedEntryState::Active => {
                 let turn = self.turn(&queue.policy, line, now);
                 // What was begun in time may take as long as a turn does, however fast the window slides meanwhile.
                 let begun = now.checked_add(queue.policy.turn_duration).unwrap_or(now);
@@ -221,12 +223,14 @@ impl Ticket {
         line: &Line,
         used_by: Option<ClaimId>,
         claim_id: ClaimId,
-    ) -> Result<TicketCompletion, Refusal> {
+    ) -> Result<WindowedCompletion, Refusal> {
         match (used_by, Window::of(policy, line).state(self.seq)) {
-            (Some(used_by), _) if used_by == claim_id => Ok(TicketCompletion::Done),
+            (Some(used_by), _) if used_by == claim_id => Ok(WindowedCompletion::Done),
             (Some(_), _) => Err(Refusal::TurnEnded { state: EntryState::Completed }),
-            (None, TicketState::Waiting { .. }) => Err(Refusal::EntryNotFound { event_id: self.event_id }),
-            (None, TicketState::Active | TicketState::Expired) => Ok(TicketCompletion::Use),
+            (None, WindowedEntryState::Waiting { .. }) => {
+                Err(Refusal::EntryNotFound { event_id: self.event_id })
+            }
+            (None, WindowedEntryState::Active | WindowedEntryState::Expired) => Ok(WindowedCompletion::Use),
         }
     }
 }

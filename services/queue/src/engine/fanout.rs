@@ -13,7 +13,7 @@ use onsale_types::{CustomerId, EntryId};
 use tokio::time::Instant;
 
 use super::{
-    follow::{Followed, Public},
+    follow::{LineReplica, PublicState},
     lock,
 };
 use crate::{
@@ -22,9 +22,9 @@ use crate::{
         line_change::LineCopy,
         notify_policy::is_noticeable,
         queue::Queue,
-        watcher::{Heard, Place, Update},
+        watcher::{Update, WatchedEntry, WatcherState},
     },
-    metrics::{self, Saved},
+    metrics::{self, UpdateSaved},
 };
 
 /// Watchers looked at in a row before others get their turn on the processor.
@@ -56,7 +56,7 @@ fn ticks(span: Duration) -> Tick {
 
 /// How often what is told, in ticks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rhythm {
+pub(crate) struct Intervals {
     position: Tick,
     moved: Tick,
     snapshot: Tick,
@@ -64,7 +64,7 @@ pub(crate) struct Rhythm {
     slow: Tick,
 }
 
-impl Rhythm {
+impl Intervals {
     /// As configured; signs of life come four times within `idle_timeout` at least.
     pub(crate) fn new(config: &WatchConfig, idle_timeout: Duration) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Rhythm {
 
 /// A watcher, as the pass sees it.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct WatcherSlot {
     seq: u64,
     /// The position it was told last; 0: it does not wait.
     told: u64,
@@ -99,7 +99,7 @@ pub(crate) struct Watcher {
 
 #[derive(Debug)]
 struct State {
-    heard: Heard,
+    heard: WatcherState,
     /// The highest revision it was told, or is about to be.
     revision: u64,
     /// Of the stream, while it waits for something to tell.
@@ -110,11 +110,11 @@ struct State {
     seen_at: Tick,
     /// Since when something is there that it does not read; 0: nothing is.
     unread_since: Tick,
-    pace: Pace,
+    pace: ReaderState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
+enum ReaderState {
     Reading,
     TooSlow,
     /// It was told that it is, or need not be.
@@ -125,7 +125,7 @@ enum Pace {
 #[derive(Debug)]
 pub(crate) enum Polled {
     /// Something to tell, at a revision, and what is true of the queue.
-    Update(u64, Update, Arc<Public>),
+    Update(u64, Update, Arc<PublicState>),
     /// Nothing now; the waker is kept.
     Nothing,
     /// It did not read for too long.
@@ -136,7 +136,7 @@ pub(crate) enum Polled {
 
 /// What a pass found out besides.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct PassResult {
     /// Not in line any more, or their turn ended: what became of them has to be looked up.
     pub(crate) moved: Vec<Arc<Watcher>>,
     /// Entries whose watchers are there: signs of life.
@@ -148,15 +148,15 @@ pub(crate) struct Findings {
 }
 
 /// What a pass looks with.
-pub(crate) struct Pass<'a> {
+pub(crate) struct FanoutPass<'a> {
     pub(crate) copy: &'a LineCopy,
     pub(crate) queue: &'a Queue,
-    pub(crate) rhythm: Rhythm,
+    pub(crate) rhythm: Intervals,
     pub(crate) now: Tick,
     /// The line moved since the last pass.
     pub(crate) is_moved: bool,
     /// The queue was paused, resumed, closed or opened since the last pass.
-    pub(crate) is_steered: bool,
+    pub(crate) is_controlled: bool,
     /// Whether the turn of this seq may have ended.
     pub(crate) is_ended: &'a (dyn Fn(u64) -> bool + Sync),
 }
@@ -165,7 +165,7 @@ impl Watcher {
     /// A watcher of an entry who has heard nothing.
     pub(crate) fn new(
         (entry_id, customer_id, seq): (EntryId, CustomerId, u64),
-        heard: Heard,
+        heard: WatcherState,
         revision: u64,
         now: Tick,
     ) -> Arc<Self> {
@@ -180,22 +180,22 @@ impl Watcher {
             snapshot_at: now.saturating_sub(spread),
             seen_at: now.saturating_add(spread),
             unread_since: now,
-            pace: Pace::Reading,
+            pace: ReaderState::Reading,
         };
         Arc::new(Self { entry_id, customer_id, seq, state: Mutex::new(state) })
     }
 
     /// Its slot: to be looked at by the next pass.
-    pub(crate) fn slot(self: &Arc<Self>) -> Slot {
+    pub(crate) fn slot(self: &Arc<Self>) -> WatcherSlot {
         let told = match lock(&self.state).heard.place() {
-            Place::Waiting { position } => position,
-            Place::Turn(_) | Place::Expired { .. } | Place::Completed => 0,
+            WatchedEntry::Waiting { position } => position,
+            WatchedEntry::Turn(_) | WatchedEntry::Expired { .. } | WatchedEntry::Completed => 0,
         };
-        Slot { seq: self.seq, told, due: 0, watcher: Arc::clone(self) }
+        WatcherSlot { seq: self.seq, told, due: 0, watcher: Arc::clone(self) }
     }
 
     /// It is here, at this revision.
-    pub(crate) fn stand(&self, place: Place, revision: u64, now: Tick) {
+    pub(crate) fn stand(&self, place: WatchedEntry, revision: u64, now: Tick) {
         let mut state = lock(&self.state);
         state.heard.stand(place);
         state.revision = state.revision.max(revision);
@@ -203,7 +203,7 @@ impl Watcher {
     }
 
     /// The next thing to tell.
-    pub(crate) fn poll(&self, followed: &Followed, now: Tick, waker: &Waker) -> Polled {
+    pub(crate) fn poll(&self, followed: &LineReplica, now: Tick, waker: &Waker) -> Polled {
         let mut state = lock(&self.state);
         // Looked at under the lock: a pass that shows something newer finds the waker, or was here before.
         let Some(public) = followed.public() else {
@@ -211,12 +211,12 @@ impl Watcher {
             return Polled::Nothing;
         };
         match state.pace {
-            Pace::Reading => {}
-            Pace::TooSlow => {
-                state.pace = Pace::Ended;
+            ReaderState::Reading => {}
+            ReaderState::TooSlow => {
+                state.pace = ReaderState::Ended;
                 return Polled::TooSlow;
             }
-            Pace::Ended => return Polled::Over,
+            ReaderState::Ended => return Polled::Over,
         }
         match state.heard.next(public.scene()) {
             Some(update) => {
@@ -224,11 +224,11 @@ impl Watcher {
                     state.position_at = now;
                 }
                 state.unread_since = now;
-                state.revision = state.revision.max(public.facts.line.revision);
+                state.revision = state.revision.max(public.current.line.revision);
                 Polled::Update(state.revision, update, public)
             }
             None if state.heard.is_over() => {
-                state.pace = Pace::Ended;
+                state.pace = ReaderState::Ended;
                 Polled::Over
             }
             None => {
@@ -257,7 +257,7 @@ impl State {
     }
 
     /// When it is to be looked at next.
-    fn due(&self, rhythm: &Rhythm) -> Tick {
+    fn due(&self, rhythm: &Intervals) -> Tick {
         let unread =
             if self.unread_since == 0 { Tick::MAX } else { self.unread_since.saturating_add(rhythm.slow) };
         let told = [(self.position_at, rhythm.position), (self.moved_at, rhythm.moved)];
@@ -266,7 +266,7 @@ impl State {
     }
 }
 
-impl Slot {
+impl WatcherSlot {
     /// Whose it is.
     pub(crate) fn watcher(&self) -> &Arc<Watcher> {
         &self.watcher
@@ -278,9 +278,14 @@ impl Slot {
     }
 }
 
-impl Pass<'_> {
+impl FanoutPass<'_> {
     /// Looks at some watchers; drops those who have gone.
-    pub(crate) fn over(&self, slots: &mut Vec<Slot>, range: std::ops::Range<usize>, findings: &mut Findings) {
+    pub(crate) fn over(
+        &self,
+        slots: &mut Vec<WatcherSlot>,
+        range: std::ops::Range<usize>,
+        findings: &mut PassResult,
+    ) {
         let mut next = range.start;
         let mut end = range.end.min(slots.len());
         while next < end {
@@ -295,7 +300,7 @@ impl Pass<'_> {
     }
 
     /// Whether the watcher is still there.
-    fn look(&self, slot: &mut Slot, findings: &mut Findings) -> bool {
+    fn look(&self, slot: &mut WatcherSlot, findings: &mut PassResult) -> bool {
         let position = if slot.is_waiting() { self.copy.index().position(slot.seq) } else { None };
         let is_noticed = match position {
             Some(position) => {
@@ -308,7 +313,7 @@ impl Pass<'_> {
             None if slot.is_waiting() => slot.seq <= self.copy.last_seq(),
             None => (self.is_ended)(slot.seq),
         };
-        if !is_noticed && !self.is_steered && slot.due > self.now {
+        if !is_noticed && !self.is_controlled && slot.due > self.now {
             return true;
         }
         // Who reads the stream has one, too.
@@ -319,15 +324,24 @@ impl Pass<'_> {
         true
     }
 
-    fn tell(&self, slot: &mut Slot, position: Option<u64>, is_noticed: bool, findings: &mut Findings) {
+    fn tell(
+        &self,
+        slot: &mut WatcherSlot,
+        position: Option<u64>,
+        is_noticed: bool,
+        findings: &mut PassResult,
+    ) {
         let watcher = Arc::clone(&slot.watcher);
         let mut state = lock(&watcher.state);
         let rhythm = &self.rhythm;
         let is_due = |at: Tick, every: Tick| at.saturating_add(every) <= self.now;
-        if state.unread_since != 0 && is_due(state.unread_since, rhythm.slow) && state.pace == Pace::Reading {
-            state.pace = Pace::TooSlow;
+        if state.unread_since != 0
+            && is_due(state.unread_since, rhythm.slow)
+            && state.pace == ReaderState::Reading
+        {
+            state.pace = ReaderState::TooSlow;
         }
-        if state.pace != Pace::Reading {
+        if state.pace != ReaderState::Reading {
             // Its stream is told when it reads again; until then we only look whether it is still there.
             slot.due = self.now.saturating_add(rhythm.position);
             state.wake(self.now);
@@ -340,7 +354,7 @@ impl Pass<'_> {
                 }
                 slot.told = position;
                 state.position_at = self.now;
-                state.heard.stand(Place::Waiting { position });
+                state.heard.stand(WatchedEntry::Waiting { position });
                 state.revision = state.revision.max(self.copy.revision());
             }
             Some(_) => {}
@@ -378,9 +392,9 @@ impl Pass<'_> {
     }
 
     /// One who was not in the copy, and waits: the copy was wrong, and is not any more.
-    fn find_again(&self, slot: &mut Slot, heard: &Heard) {
+    fn find_again(&self, slot: &mut WatcherSlot, heard: &WatcherState) {
         if !slot.is_waiting()
-            && matches!(heard.place(), Place::Waiting { .. })
+            && matches!(heard.place(), WatchedEntry::Waiting { .. })
             && self.copy.index().contains(slot.seq)
         {
             slot.told = u64::MAX;
@@ -388,10 +402,10 @@ impl Pass<'_> {
     }
 }
 
-impl Findings {
+impl PassResult {
     /// Counts what was not sent.
     pub(crate) fn count(&self) {
-        metrics::saved(Saved::Significance, self.significance_saved);
-        metrics::saved(Saved::Coalescing, self.coalescing_saved);
+        metrics::saved(UpdateSaved::Significance, self.significance_saved);
+        metrics::saved(UpdateSaved::Coalescing, self.coalescing_saved);
     }
 }

@@ -9,12 +9,12 @@ use onsale_types::{CustomerId, EventId};
 
 use crate::{
     error::Error,
-    store::entries::{self, Found},
+    store::entries::{self, FoundEntry},
 };
 
 /// A customer whose entry is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Wanted {
+pub(crate) struct EntryKey {
     /// In which queue.
     pub(crate) event_id: EventId,
     /// Whose.
@@ -22,13 +22,13 @@ pub(crate) struct Wanted {
 }
 
 /// Finds the newest entry of each customer.
-pub(crate) struct Finding(pub(crate) Postgres);
+pub(crate) struct FindEntryProcessor(pub(crate) Postgres);
 
-impl Processor<Wanted> for Finding {
-    type Output = Option<Found>;
+impl Processor<EntryKey> for FindEntryProcessor {
+    type Output = Option<FoundEntry>;
     type Error = Error;
 
-    async fn process(&self, items: &[Wanted]) -> BatchOutcome<Option<Found>, Error> {
+    async fn process(&self, items: &[EntryKey]) -> BatchOutcome<Option<FoundEntry>, Error> {
         let mut events: BTreeMap<EventId, Vec<CustomerId>> = BTreeMap::new();
         for item in items {
             events.entry(item.event_id).or_default().push(item.customer_id);
@@ -39,7 +39,7 @@ impl Processor<Wanted> for Finding {
                 Ok(entries) => found.extend(
                     entries
                         .into_iter()
-                        .map(|entry| (Wanted { event_id, customer_id: entry.entry.customer_id }, entry)),
+                        .map(|entry| (EntryKey { event_id, customer_id: entry.entry.customer_id }, entry)),
                 ),
                 Err(error) => return BatchOutcome::Failed(error),
             }

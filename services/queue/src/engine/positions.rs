@@ -13,13 +13,13 @@ use onsale_kit::{
 use onsale_storage::postgres::Postgres;
 use onsale_types::{EntryId, EventId};
 
-use super::{follow::Followers, heal::Healing};
+use super::{follow::LineReplicas, heal::ReconcileRequests};
 use crate::{
     error::Error,
     metrics,
     store::{
         entries,
-        ranks::{Move, Ranks},
+        ranks::{Ranks, WaitingChange},
     },
 };
 
@@ -28,16 +28,16 @@ const CHUNK: usize = 1_000;
 
 /// Where positions come from.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct PositionLookup {
     postgres: Postgres,
     ranks: Ranks,
-    healing: Arc<Healing>,
-    followers: Arc<Followers>,
+    reconcile_requests: Arc<ReconcileRequests>,
+    followers: Arc<LineReplicas>,
 }
 
 /// A position that is asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PositionQuery {
     /// In which line.
     pub(crate) event_id: EventId,
     /// Whose.
@@ -49,17 +49,17 @@ pub(crate) struct Asked {
 }
 
 /// Answers positions that are asked for at the same time together: without Redis, one count of the line serves them all.
-pub(crate) struct Asking(pub(crate) Arc<Places>);
+pub(crate) struct PositionProcessor(pub(crate) Arc<PositionLookup>);
 
-impl Places {
+impl PositionLookup {
     /// Positions from the copies of `followers`, from `ranks`, or from `postgres`; what is wrong is told to `healing`.
     pub(crate) fn new(
         postgres: Postgres,
         ranks: Ranks,
-        healing: Arc<Healing>,
-        followers: Arc<Followers>,
+        reconcile_requests: Arc<ReconcileRequests>,
+        followers: Arc<LineReplicas>,
     ) -> Self {
-        Self { postgres, ranks, healing, followers }
+        Self { postgres, ranks, reconcile_requests, followers }
     }
 
     /// The positions of entries with their seqs, as they were at `revision` or are since; none for one that does not wait
@@ -111,7 +111,7 @@ impl Places {
             if is_loaded {
                 self.correct(event_id, asked, &counted).await;
             }
-            self.healing.want(event_id);
+            self.reconcile_requests.want(event_id);
         }
         let positions = known.into_iter().zip(asked);
         Ok(positions.map(|(known, (_, seq))| known.or_else(|| counted.get(seq).copied())).collect())
@@ -121,18 +121,21 @@ impl Places {
     /// wrong, and one that is there for nothing makes it look right.
     async fn correct(&self, event_id: EventId, asked: &[(EntryId, u64)], counted: &HashMap<u64, u64>) {
         let waits = |(_, seq): &&(EntryId, u64)| counted.contains_key(seq);
-        let moved = Move { joined: asked.iter().filter(waits).copied().collect(), ..Move::default() };
+        let moved = WaitingChange {
+            joined: asked.iter().filter(waits).copied().collect(),
+            ..WaitingChange::default()
+        };
         if let Err(error) = self.ranks.apply(event_id, &moved, None).await {
             tracing::debug!(%event_id, error = %Chain(&error), "failed to correct the line in redis");
         }
     }
 }
 
-impl Processor<Asked> for Asking {
+impl Processor<PositionQuery> for PositionProcessor {
     type Output = Option<u64>;
     type Error = Error;
 
-    async fn process(&self, items: &[Asked]) -> BatchOutcome<Option<u64>, Error> {
+    async fn process(&self, items: &[PositionQuery]) -> BatchOutcome<Option<u64>, Error> {
         let mut events: BTreeMap<EventId, (Vec<(EntryId, u64)>, u64)> = BTreeMap::new();
         for item in items {
             let (asked, revision) = events.entry(item.event_id).or_default();
@@ -146,7 +149,7 @@ impl Processor<Asked> for Asking {
                 Err(error) => return BatchOutcome::Failed(error),
             }
         }
-        let answer = |item: &Asked| Ok(found.get(&item.entry_id).copied().flatten());
+        let answer = |item: &PositionQuery| Ok(found.get(&item.entry_id).copied().flatten());
         BatchOutcome::Answered(items.iter().map(answer).collect())
     }
 }

@@ -14,25 +14,25 @@ use crate::{
     convert,
     domain::{
         entry::{Entry, EntryState},
-        line_change::Step,
+        line_change::LineChange,
     },
     metrics,
-    store::{queues::Facts, ranks::Move},
+    store::{queues::QueueAndLine, ranks::WaitingChange},
 };
 
 /// Messages to outside sent at a time.
 const OUTSIDE_CONCURRENCY: usize = 16;
 
 /// Changes that are being told at a time without anybody waiting for it; of one more, Redis learns when it is compared.
-pub(crate) const TELLING_MAX: usize = 64;
+pub(crate) const PUBLISHING_MAX: usize = 64;
 
 /// What has happened to a queue.
 #[derive(Clone, Debug)]
-pub(crate) struct News {
+pub(crate) struct QueueChange {
     /// Whose queue.
     event_id: EventId,
     /// The revision it led to.
-    step: Step,
+    step: LineChange,
     /// Who joined, with their seqs.
     joined: Vec<(EntryId, u64)>,
     /// Who was admitted.
@@ -41,46 +41,46 @@ pub(crate) struct News {
     ended: Vec<Entry>,
 }
 
-impl News {
+impl QueueChange {
     /// The queue is as `facts` say now, and nobody's place changed.
-    pub(crate) fn steered(facts: &Facts) -> Self {
-        let mut news = Self::of(facts);
-        news.step.is_steered = true;
+    pub(crate) fn steered(current: &QueueAndLine) -> Self {
+        let mut news = Self::of(current);
+        news.step.is_controlled = true;
         news
     }
 
     /// These joined.
-    pub(crate) fn joined(facts: &Facts, joined: Vec<(EntryId, u64)>) -> Self {
-        Self { joined, ..Self::of(facts) }
+    pub(crate) fn joined(current: &QueueAndLine, joined: Vec<(EntryId, u64)>) -> Self {
+        Self { joined, ..Self::of(current) }
     }
 
     /// These have got their turn.
-    pub(crate) fn granted(facts: &Facts, granted: Vec<Entry>) -> Self {
-        Self { granted, ..Self::of(facts) }
+    pub(crate) fn granted(current: &QueueAndLine, granted: Vec<Entry>) -> Self {
+        Self { granted, ..Self::of(current) }
     }
 
     /// These entries ended.
-    pub(crate) fn ended(facts: &Facts, ended: Vec<Entry>) -> Self {
+    pub(crate) fn ended(current: &QueueAndLine, ended: Vec<Entry>) -> Self {
         let seqs = |had_turn: bool| {
             let of_kind = ended.iter().filter(move |entry| entry.turn.is_some() == had_turn);
             of_kind.map(|entry| entry.seq).collect()
         };
-        let mut news = Self::of(facts);
+        let mut news = Self::of(current);
         (news.step.gone, news.step.ended) = (seqs(false), seqs(true));
         Self { ended, ..news }
     }
 
-    fn of(facts: &Facts) -> Self {
-        let line = &facts.line;
-        let step = Step {
+    fn of(current: &QueueAndLine) -> Self {
+        let line = &current.line;
+        let step = LineChange {
             revision: line.revision,
             last_seq: line.last_seq,
             last_admitted_seq: line.last_admitted_seq,
             waiting_count: line.waiting_count,
             admitted_count: line.last_fencing_number,
-            ..Step::default()
+            ..LineChange::default()
         };
-        let event_id = facts.queue.event_id;
+        let event_id = current.queue.event_id;
         Self { event_id, step, joined: Vec::new(), granted: Vec::new(), ended: Vec::new() }
     }
 
@@ -88,9 +88,9 @@ impl News {
         !self.step.ended.is_empty()
     }
 
-    fn moved(&mut self) -> Move {
+    fn moved(&mut self) -> WaitingChange {
         let waited = |entry: &&Entry| entry.turn.is_none();
-        Move {
+        WaitingChange {
             joined: std::mem::take(&mut self.joined),
             gone: self.ended.iter().filter(waited).map(|entry| entry.entry_id).collect(),
             last_admitted_seq: self.step.last_admitted_seq,
@@ -100,10 +100,10 @@ impl News {
 
 impl App {
     /// Tells everybody whom it concerns. To be called after the commit.
-    pub(crate) async fn tell(&self, mut news: News) {
+    pub(crate) async fn tell(&self, mut news: QueueChange) {
         let event_id = news.event_id;
         // This pod's own watchers first: they need nothing but the step.
-        self.followers.hand(event_id, news.step.clone());
+        self.followers.push_local_change(event_id, news.step.clone());
         let frees_slot = news.frees_slot();
         if frees_slot {
             self.slot_freed.notify_one();
@@ -118,18 +118,18 @@ impl App {
         }
         if !news.granted.is_empty() || !news.ended.is_empty() {
             self.stores.outbox.wake_relay();
-            self.tell_outside(&news).await;
+            self.publish_external(&news).await;
         }
     }
 
     /// The same, without waiting for it.
-    pub(crate) fn tell_soon(self: &Arc<Self>, news: News) {
-        let Ok(place) = Arc::clone(&self.telling).try_acquire_owned() else {
+    pub(crate) fn publish_in_background(self: &Arc<Self>, news: QueueChange) {
+        let Ok(place) = Arc::clone(&self.publishing).try_acquire_owned() else {
             if news.frees_slot() {
                 self.slot_freed.notify_one();
             }
-            self.healing.want(news.event_id);
-            self.followers.hand(news.event_id, news.step);
+            self.reconcile_requests.want(news.event_id);
+            self.followers.push_local_change(news.event_id, news.step);
             return;
         };
         let app = Arc::clone(self);
@@ -140,24 +140,29 @@ impl App {
     }
 
     /// Tells of a change as soon as the transaction that makes it has committed.
-    pub(crate) fn tell_after(self: &Arc<Self>, transaction: &Transaction, news: News) {
+    pub(crate) fn publish_after_commit(self: &Arc<Self>, transaction: &Transaction, news: QueueChange) {
         let app = Arc::clone(self);
-        transaction.after_commit(move || app.tell_soon(news));
+        transaction.after_commit(move || app.publish_in_background(news));
     }
 
     /// Brings the line in Redis up to date; what fails is compared as a whole a little later.
-    pub(crate) async fn move_line(&self, event_id: EventId, moved: &Move, step: Option<&Step>) {
+    pub(crate) async fn move_line(
+        &self,
+        event_id: EventId,
+        moved: &WaitingChange,
+        step: Option<&LineChange>,
+    ) {
         match self.ranks.apply(event_id, moved, step).await {
             Ok(true) => {}
-            Ok(false) => self.healing.want(event_id),
+            Ok(false) => self.reconcile_requests.want(event_id),
             Err(error) => {
                 tracing::debug!(%event_id, error = %Chain(&error), "failed to move the line in redis");
-                self.healing.want(event_id);
+                self.reconcile_requests.want(event_id);
             }
         }
     }
 
-    async fn tell_outside(&self, news: &News) {
+    async fn publish_external(&self, news: &QueueChange) {
         let granted = news.granted.iter().filter_map(|entry| {
             let token = self.tokens.turn(entry, entry.turn?).ok()?.token;
             Some(convert::external::granted(entry, &token))
@@ -165,7 +170,7 @@ impl App {
         let unsold = news.ended.iter().filter(|entry| entry.state != EntryState::Completed);
         let messages: Vec<String> = granted.chain(unsold.map(convert::external::expired)).collect();
         let sending = stream::iter(messages)
-            .map(|message| async move { self.ranks.tell_outside(message.as_bytes()).await })
+            .map(|message| async move { self.ranks.publish_external(message.as_bytes()).await })
             .buffer_unordered(OUTSIDE_CONCURRENCY);
         let failed = sending.filter(|sent| std::future::ready(sent.is_err())).count().await;
         if failed > 0 {

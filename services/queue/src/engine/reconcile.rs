@@ -15,7 +15,7 @@ use crate::{
     metrics,
     store::{
         entries, queues,
-        ranks::{Marks, Move},
+        ranks::{MarkMode, WaitingChange},
     },
 };
 
@@ -27,12 +27,12 @@ const ALWAYS_COMPARED_MAX: u64 = 20_000;
 
 /// Lines that Redis seems to have wrong.
 #[derive(Debug, Default)]
-pub(crate) struct Healing {
+pub(crate) struct ReconcileRequests {
     wanted: Mutex<HashSet<EventId>>,
     wake: Notify,
 }
 
-impl Healing {
+impl ReconcileRequests {
     /// The line of this event is to be compared soon.
     pub(crate) fn want(&self, event_id: EventId) {
         lock(&self.wanted).insert(event_id);
@@ -53,25 +53,25 @@ impl Healing {
 
 impl App {
     /// Compares every line in which somebody waits.
-    pub(crate) async fn heal_all(&self) -> Result<(), Error> {
+    pub(crate) async fn reconcile_all(&self) -> Result<(), Error> {
         for event_id in queues::waiting(&self.stores.postgres).await? {
             // By the healing loop, which tries again what fails.
-            self.healing.want(event_id);
+            self.reconcile_requests.want(event_id);
         }
         Ok(())
     }
 
     /// Compares one line with Postgres and corrects it.
     pub(crate) async fn heal(&self, event_id: EventId) -> Result<(), Error> {
-        let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
+        let current = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
         let sizes = self.ranks.sizes(event_id).await?;
         let counts_agree =
-            sizes.waiting == facts.line.waiting_count && sizes.seen >= facts.line.waiting_count;
-        if sizes.is_loaded && counts_agree && facts.line.waiting_count > ALWAYS_COMPARED_MAX {
+            sizes.waiting == current.line.waiting_count && sizes.seen >= current.line.waiting_count;
+        if sizes.is_loaded && counts_agree && current.line.waiting_count > ALWAYS_COMPARED_MAX {
             return Ok(());
         }
         let mark = if sizes.is_loaded { None } else { Some(self.ranks.begin_loading(event_id).await?) };
-        let corrected = self.compare(event_id, facts.line.last_seq, facts.line.last_admitted_seq).await?;
+        let corrected = self.compare(event_id, current.line.last_seq, current.line.last_admitted_seq).await?;
         if let Some(mark) = mark {
             let is_loaded = self.ranks.finish_loading(event_id, mark).await?;
             tracing::info!(%event_id, entries = corrected, is_loaded, "line brought to redis");
@@ -98,7 +98,7 @@ impl App {
             self.ranks.apply(event_id, &moved, None).await?;
             let ids: Vec<EntryId> = page.iter().map(|(entry_id, _)| *entry_id).collect();
             if !ids.is_empty() {
-                self.ranks.mark(event_id, Marks::New, &ids).await?;
+                self.ranks.mark(event_id, MarkMode::New, &ids).await?;
             }
             if is_last {
                 return Ok(corrected);
@@ -109,9 +109,13 @@ impl App {
 }
 
 /// What makes `known` equal to `page`.
-fn difference(page: &[(EntryId, u64)], known: &HashMap<EntryId, u64>, last_admitted_seq: u64) -> Move {
+fn difference(
+    page: &[(EntryId, u64)],
+    known: &HashMap<EntryId, u64>,
+    last_admitted_seq: u64,
+) -> WaitingChange {
     let truth: HashMap<EntryId, u64> = page.iter().copied().collect();
-    Move {
+    WaitingChange {
         joined: page.iter().filter(|(id, seq)| known.get(id) != Some(seq)).copied().collect(),
         gone: known.keys().filter(|id| !truth.contains_key(id)).copied().collect(),
         last_admitted_seq,

@@ -12,24 +12,24 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     App,
-    fanout::{CHUNK, Findings, Pass, Rhythm, Slot, Tick, Watcher},
-    follow::{Followed, Public},
+    fanout::{CHUNK, FanoutPass, Intervals, PassResult, Tick, Watcher, WatcherSlot},
+    follow::{LineReplica, PublicState},
     lock, read,
-    snapshot::Snapshot,
+    snapshot::PublicSnapshot,
     write,
 };
 use crate::{
     domain::{
-        line_change::{Applied, Step},
+        line_change::{ApplyOutcome, LineChange},
         policy::QueueMode,
-        watcher::{Mood, Place},
-        windowed_entry::{Ticket, TicketState, Window},
+        watcher::{AdmissionStatus, WatchedEntry},
+        windowed_entry::{Window, WindowedEntry, WindowedEntryState},
     },
     error::Error,
     metrics,
     store::{
         entries, line_copies, move_log,
-        queues::{self, Facts},
+        queues::{self, QueueAndLine},
     },
 };
 
@@ -51,47 +51,47 @@ const LOOK_UP_MAX: usize = 1_000;
 /// Passes may take this share of the time: after one that took a while, the next one waits so many times as long.
 const REST_TIMES: u32 = 4;
 
-pub(crate) struct Follower {
+pub(crate) struct ReplicaUpdater {
     app: Arc<App>,
-    followed: Arc<Followed>,
+    followed: Arc<LineReplica>,
     is_loaded: bool,
     /// A step showed that the copy is wrong.
     is_wrong: bool,
     /// As read last, at most a look ago.
-    facts: Option<Facts>,
+    current: Option<QueueAndLine>,
     /// State or policy may have changed since.
     is_outdated: bool,
     /// The last record read.
     log_id: Option<String>,
     log_rests_until: Instant,
     /// Steps that came before the one they follow on.
-    early: BTreeMap<u64, Step>,
+    early: BTreeMap<u64, LineChange>,
     gap_since: Option<Instant>,
     /// Since when the copy is known to be behind.
     behind_since: Option<Instant>,
     /// How far behind it was when it last caught up, and when that was.
     was_behind: Option<(Duration, Instant)>,
-    slots: Vec<Slot>,
+    slots: Vec<WatcherSlot>,
     /// Seqs whose turns ended since the last pass; none: any may have.
     ended: Option<HashSet<u64>>,
     /// Watchers whose entries do not wait, and of whom it has to be looked up what became.
     unsettled: Vec<Arc<Watcher>>,
     /// The revision of the last pass, and how the queue went then.
-    passed: Option<(u64, Mood)>,
+    passed: Option<(u64, AdmissionStatus)>,
     rests_until: Instant,
     snapshot_at: Option<Instant>,
-    snapshot: Option<Arc<Snapshot>>,
+    snapshot: Option<Arc<PublicSnapshot>>,
 }
 
-impl Follower {
-    pub(crate) fn new(app: Arc<App>, followed: Arc<Followed>) -> Self {
+impl ReplicaUpdater {
+    pub(crate) fn new(app: Arc<App>, followed: Arc<LineReplica>) -> Self {
         let now = Instant::now();
         Self {
             app,
             followed,
             is_loaded: false,
             is_wrong: false,
-            facts: None,
+            current: None,
             is_outdated: true,
             log_id: None,
             log_rests_until: now,
@@ -148,18 +148,18 @@ impl Follower {
         self.catch_up().await?;
         if is_look || self.is_outdated {
             let app = &self.app;
-            let facts = queues::read(&app.stores.postgres, self.followed.event_id, &app.defaults).await?;
+            let current = queues::read(&app.stores.postgres, self.followed.event_id, &app.defaults).await?;
             self.is_outdated = false;
             let (revision, waiting) = self.copied();
-            if facts.line.revision > revision {
+            if current.line.revision > revision {
                 self.fell_behind();
                 // The log is behind, or has lost something.
                 self.mend().await?;
-            } else if (facts.line.revision, facts.line.waiting_count) != (revision, waiting) {
+            } else if (current.line.revision, current.line.waiting_count) != (revision, waiting) {
                 // Read after every step seen: a copy that is ahead of it, or counts otherwise, is wrong.
                 self.reload().await?;
             }
-            self.facts = Some(facts);
+            self.current = Some(current);
         }
         match self.gap_since {
             Some(_) => self.fell_behind(),
@@ -199,7 +199,7 @@ impl Follower {
 
     /// Follows this pod's own steps and those in the log.
     async fn catch_up(&mut self) -> Result<(), Error> {
-        for step in self.followed.take_handed() {
+        for step in self.followed.take_local_changes() {
             self.take(step);
         }
         self.follow_early();
@@ -214,7 +214,7 @@ impl Follower {
         Ok(())
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: LineChange) {
         if step.revision > read(&self.followed.copy).revision() && self.early.len() < EARLY_MAX {
             self.early.insert(step.revision, step);
         }
@@ -253,20 +253,20 @@ impl Follower {
         let mut copy = write(&followed.copy);
         while let Some(first) = self.early.first_entry() {
             match copy.follow(first.get()) {
-                Applied::Gap => {
+                ApplyOutcome::Gap => {
                     self.gap_since.get_or_insert_with(Instant::now);
                     return;
                 }
-                Applied::Known => {
+                ApplyOutcome::Known => {
                     first.remove();
                 }
-                applied @ (Applied::Moved | Applied::Wrong) => {
+                applied @ (ApplyOutcome::Moved | ApplyOutcome::Wrong) => {
                     let step = first.remove();
-                    self.is_outdated |= step.is_steered;
+                    self.is_outdated |= step.is_controlled;
                     if let Some(ended) = &mut self.ended {
                         ended.extend(step.ended);
                     }
-                    self.is_wrong |= applied == Applied::Wrong;
+                    self.is_wrong |= applied == ApplyOutcome::Wrong;
                 }
             }
         }
@@ -287,7 +287,7 @@ impl Follower {
         metrics::mended();
         // Every step seen before was committed before: Postgres has told of it, or it never was.
         self.early.clear();
-        if write(&self.followed.copy).jump(&step) == Applied::Wrong {
+        if write(&self.followed.copy).jump(&step) == ApplyOutcome::Wrong {
             return self.reload().await;
         }
         self.is_outdated = true;
@@ -325,16 +325,16 @@ impl Follower {
 
     /// Shows what is true now to the watchers, and to whoever waits for it.
     fn show(&mut self) {
-        let Some(facts) = &mut self.facts else { return };
+        let Some(current) = &mut self.current else { return };
         let copy = read(&self.followed.copy);
-        if copy.revision() >= facts.line.revision {
-            facts.line.revision = copy.revision();
-            facts.line.last_seq = copy.last_seq();
-            facts.line.last_admitted_seq = copy.index().admitted_seq();
-            facts.line.waiting_count = copy.index().len();
-            facts.line.last_fencing_number = copy.admitted_count();
+        if copy.revision() >= current.line.revision {
+            current.line.revision = copy.revision();
+            current.line.last_seq = copy.last_seq();
+            current.line.last_admitted_seq = copy.index().admitted_seq();
+            current.line.waiting_count = copy.index().len();
+            current.line.last_fencing_number = copy.admitted_count();
         }
-        self.followed.publish(Public { facts: facts.clone(), snapshot: self.snapshot.clone() });
+        self.followed.publish(PublicState { current: current.clone(), snapshot: self.snapshot.clone() });
         let revision = copy.revision();
         self.followed.revision.send_if_modified(|known| known.replace(revision) != Some(revision));
     }
@@ -343,27 +343,28 @@ impl Follower {
     async fn pass(&mut self) -> Result<(bool, Duration), Error> {
         let mut worked = Duration::ZERO;
         let Some(public) = self.followed.public() else { return Ok((false, worked)) };
-        let Facts { queue, line, .. } = &public.facts;
+        let QueueAndLine { queue, line, .. } = &public.current;
         let now = self.app.followers.ticks.now();
         self.take_arrivals();
         let ended = self.ended.replace(HashSet::new());
         let window = (queue.policy.mode == QueueMode::Windowed).then(|| Window::of(&queue.policy, line));
         let is_ended = |seq: u64| match window {
-            Some(window) => window.state(seq) == TicketState::Expired,
+            Some(window) => window.state(seq) == WindowedEntryState::Expired,
             None => ended.as_ref().is_none_or(|ended| ended.contains(&seq)),
         };
-        let mood = Mood::of(queue);
+        let mood = AdmissionStatus::of(queue);
         let before = self.passed.replace((line.revision, mood));
         let is_moved = before.is_none_or(|(revision, _)| revision != line.revision);
-        let is_steered = before.is_none_or(|(_, before)| before != mood);
-        let rhythm = Rhythm::new(&self.app.watching, queue.policy.idle_timeout);
-        let mut findings = Findings::default();
+        let is_controlled = before.is_none_or(|(_, before)| before != mood);
+        let rhythm = Intervals::new(&self.app.watching, queue.policy.idle_timeout);
+        let mut findings = PassResult::default();
         let mut next = 0;
         while next < self.slots.len() {
             let begun = Instant::now();
             {
                 let copy = &read(&self.followed.copy);
-                let pass = Pass { copy, queue, rhythm, now, is_moved, is_steered, is_ended: &is_ended };
+                let pass =
+                    FanoutPass { copy, queue, rhythm, now, is_moved, is_controlled, is_ended: &is_ended };
                 pass.over(&mut self.slots, next..next.saturating_add(CHUNK), &mut findings);
             }
             worked = worked.saturating_add(begun.elapsed());
@@ -372,29 +373,29 @@ impl Follower {
         }
         findings.count();
         if self.followed.is_tracked() {
-            self.app.seen.note_open(self.followed.event_id, findings.seen);
+            self.app.seen.record_open(self.followed.event_id, findings.seen);
         }
         self.unsettled.append(&mut findings.moved);
         let has_told = findings.has_told || !self.unsettled.is_empty();
         match queue.policy.mode {
             QueueMode::Tracked => self.settle(line.revision, now).await?,
-            QueueMode::Windowed => self.settle_tickets(&public.facts, now),
+            QueueMode::Windowed => self.settle_tickets(&public.current, now),
         }
         Ok((has_told, worked))
     }
 
     /// Tells the holders of tickets that do not wait what they are worth.
-    fn settle_tickets(&mut self, facts: &Facts, now: Tick) {
+    fn settle_tickets(&mut self, current: &QueueAndLine, now: Tick) {
         for watcher in self.unsettled.drain(..) {
-            let ticket = Ticket {
+            let ticket = WindowedEntry {
                 event_id: self.followed.event_id,
                 customer_id: watcher.customer_id,
                 seq: watcher.seq,
-                join_time: facts.now,
+                join_time: current.now,
             };
-            let (entry, _) = ticket.entry(&facts.queue, &facts.line, facts.now);
-            if let Some(place) = Place::of(&entry) {
-                watcher.stand(place, facts.line.revision, now);
+            let (entry, _) = ticket.entry(&current.queue, &current.line, current.now);
+            if let Some(place) = WatchedEntry::of(&entry) {
+                watcher.stand(place, current.line.revision, now);
             }
         }
     }
@@ -414,8 +415,8 @@ impl Follower {
             let watchers = self.unsettled.get(first..).unwrap_or_default();
             let ids: Vec<EntryId> = watchers.iter().map(|watcher| watcher.entry_id).collect();
             let found = entries::by_ids(&self.app.stores.postgres, &ids).await?;
-            let places: HashMap<EntryId, Place> =
-                found.iter().filter_map(|entry| Some((entry.entry_id, Place::of(entry)?))).collect();
+            let places: HashMap<EntryId, WatchedEntry> =
+                found.iter().filter_map(|entry| Some((entry.entry_id, WatchedEntry::of(entry)?))).collect();
             for watcher in watchers {
                 if let Some(place) = places.get(&watcher.entry_id) {
                     watcher.stand(*place, revision, now);

@@ -25,20 +25,20 @@ use tokio::{
 
 use super::{
     App,
-    fanout::{Slot, Ticks},
-    follower::Follower,
+    fanout::{Ticks, WatcherSlot},
+    follower::ReplicaUpdater,
     lock, read,
-    snapshot::Snapshot,
+    snapshot::PublicSnapshot,
     write,
 };
 use crate::{
     domain::{
-        line_change::{LineCopy, Step},
+        line_change::{LineChange, LineCopy},
         policy::QueueMode,
-        watcher::Scene,
+        watcher::QueueView,
     },
     error::Error,
-    store::queues::{self, Facts},
+    store::queues::{self, QueueAndLine},
 };
 
 /// Steps of this pod that wait for the follower; beyond, it reads Postgres.
@@ -56,12 +56,12 @@ const RETRY: BackoffConfig = BackoffConfig {
 
 /// The queues that are followed.
 #[derive(Debug)]
-pub(crate) struct Followers {
-    events: Mutex<HashMap<EventId, Arc<Followed>>>,
+pub(crate) struct LineReplicas {
+    events: Mutex<HashMap<EventId, Arc<LineReplica>>>,
     pub(crate) ticks: Ticks,
 }
 
-impl Default for Followers {
+impl Default for LineReplicas {
     fn default() -> Self {
         Self { events: Mutex::default(), ticks: Ticks::new() }
     }
@@ -69,41 +69,41 @@ impl Default for Followers {
 
 /// A queue that is followed.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct LineReplica {
     pub(crate) event_id: EventId,
     /// Written by the follower only.
     pub(crate) copy: RwLock<LineCopy>,
-    public: RwLock<Option<Arc<Public>>>,
+    public: RwLock<Option<Arc<PublicState>>>,
     /// The revision up to which the copy is true; none until it has been read.
     pub(crate) revision: watch::Sender<Option<u64>>,
-    handed: Mutex<Vec<Step>>,
+    handed: Mutex<Vec<LineChange>>,
     /// Watchers whom the follower has not seen yet.
-    pub(crate) arrivals: Mutex<Vec<Slot>>,
+    pub(crate) arrivals: Mutex<Vec<WatcherSlot>>,
     streams: AtomicUsize,
     nudge: Notify,
 }
 
 /// A followed queue in the hand of somebody who needs it: as long as this is there, so is the follower.
 #[derive(Debug)]
-pub(crate) struct Following(Arc<Followed>);
+pub(crate) struct ReplicaHandle(Arc<LineReplica>);
 
-impl Following {
+impl ReplicaHandle {
     /// Only while the map of followed queues is locked: nobody may stop following meanwhile.
-    fn new(followed: &Arc<Followed>) -> Self {
+    fn new(followed: &Arc<LineReplica>) -> Self {
         followed.streams.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(followed))
     }
 }
 
-impl Deref for Following {
-    type Target = Followed;
+impl Deref for ReplicaHandle {
+    type Target = LineReplica;
 
-    fn deref(&self) -> &Followed {
+    fn deref(&self) -> &LineReplica {
         &self.0
     }
 }
 
-impl Drop for Following {
+impl Drop for ReplicaHandle {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::Relaxed);
     }
@@ -111,21 +111,21 @@ impl Drop for Following {
 
 /// What is true of a queue, for all who watch it.
 #[derive(Clone, Debug)]
-pub(crate) struct Public {
+pub(crate) struct PublicState {
     /// The queue and its line, as new as the copy.
-    pub(crate) facts: Facts,
+    pub(crate) current: QueueAndLine,
     /// The public facts, as they were a while ago.
-    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    pub(crate) snapshot: Option<Arc<PublicSnapshot>>,
 }
 
-impl Public {
+impl PublicState {
     /// As a watcher sees it.
-    pub(crate) fn scene(&self) -> Scene<'_> {
-        Scene { queue: &self.facts.queue, line: &self.facts.line }
+    pub(crate) fn scene(&self) -> QueueView<'_> {
+        QueueView { queue: &self.current.queue, line: &self.current.line }
     }
 }
 
-impl Followed {
+impl LineReplica {
     fn new(event_id: EventId) -> Arc<Self> {
         let (revision, _) = watch::channel(None);
         Arc::new(Self {
@@ -141,18 +141,18 @@ impl Followed {
     }
 
     /// What is true of the queue; none until the follower has looked.
-    pub(crate) fn public(&self) -> Option<Arc<Public>> {
+    pub(crate) fn public(&self) -> Option<Arc<PublicState>> {
         read(&self.public).clone()
     }
 
-    pub(crate) fn publish(&self, public: Public) {
+    pub(crate) fn publish(&self, public: PublicState) {
         *write(&self.public) = Some(Arc::new(public));
     }
 
     /// Whether its customers are known one by one.
     pub(crate) fn is_tracked(&self) -> bool {
         let public = read(&self.public);
-        public.as_ref().is_some_and(|public| public.facts.queue.policy.mode == QueueMode::Tracked)
+        public.as_ref().is_some_and(|public| public.current.queue.policy.mode == QueueMode::Tracked)
     }
 
     /// Waits until the copy is true up to `revision`; answers whether it is, before `patience` is over.
@@ -174,7 +174,7 @@ impl Followed {
     }
 
     /// One more watcher. Its slot is seen by the next pass.
-    pub(crate) fn enter(&self, slot: Slot) {
+    pub(crate) fn enter(&self, slot: WatcherSlot) {
         lock(&self.arrivals).push(slot);
     }
 
@@ -184,19 +184,19 @@ impl Followed {
     }
 
     /// Steps that this pod has committed.
-    pub(crate) fn take_handed(&self) -> Vec<Step> {
+    pub(crate) fn take_local_changes(&self) -> Vec<LineChange> {
         std::mem::take(&mut *lock(&self.handed))
     }
 }
 
-impl Followers {
+impl LineReplicas {
     /// A queue, if it is followed here.
-    pub(crate) fn get(&self, event_id: EventId) -> Option<Arc<Followed>> {
+    pub(crate) fn get(&self, event_id: EventId) -> Option<Arc<LineReplica>> {
         lock(&self.events).get(&event_id).cloned()
     }
 
     /// This pod has committed a step: its follower need not wait for the log.
-    pub(crate) fn hand(&self, event_id: EventId, step: Step) {
+    pub(crate) fn push_local_change(&self, event_id: EventId, step: LineChange) {
         let Some(followed) = self.get(event_id) else { return };
         let mut handed = lock(&followed.handed);
         // What is dropped is a gap, and read from Postgres.
@@ -210,37 +210,37 @@ impl Followers {
 
 impl App {
     /// Follows a queue, if it is one.
-    pub(crate) async fn follow(self: &Arc<Self>, event_id: EventId) -> Result<Following, Error> {
+    pub(crate) async fn follow(self: &Arc<Self>, event_id: EventId) -> Result<ReplicaHandle, Error> {
         if let Some(followed) = lock(&self.followers.events).get(&event_id) {
-            return Ok(Following::new(followed));
+            return Ok(ReplicaHandle::new(followed));
         }
         // Nobody can make us follow what is not there.
         queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
         let mut events = lock(&self.followers.events);
         if let Some(followed) = events.get(&event_id) {
-            return Ok(Following::new(followed));
+            return Ok(ReplicaHandle::new(followed));
         }
-        let followed = Followed::new(event_id);
-        let following = Following::new(&followed);
+        let followed = LineReplica::new(event_id);
+        let following = ReplicaHandle::new(&followed);
         events.insert(event_id, Arc::clone(&followed));
         self.tasks.spawn("queue follower", Arc::clone(self).run_follower(followed));
         Ok(following)
     }
 
-    async fn run_follower(self: Arc<Self>, followed: Arc<Followed>) {
+    async fn run_follower(self: Arc<Self>, followed: Arc<LineReplica>) {
         let event_id = followed.event_id;
         let shutdown = self.tasks.token();
         let Ok(channel) = self.ranks.keys().moved(event_id) else { return };
         let mut hints = self.hints.subscribe(&channel);
-        let mut looks = tokio::time::interval(self.watching.look_interval);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut attempts = tokio::time::interval(self.watching.look_interval);
+        attempts.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut backoff = Backoff::new(RETRY);
-        let mut follower = Follower::new(Arc::clone(&self), Arc::clone(&followed));
+        let mut follower = ReplicaUpdater::new(Arc::clone(&self), Arc::clone(&followed));
         let mut watched_at = Instant::now();
         loop {
             let is_look = tokio::select! {
                 () = shutdown.cancelled() => return,
-                _ = looks.tick() => true,
+                _ = attempts.tick() => true,
                 Some(_hint) = hints.next() => false,
                 () = followed.nudge.notified() => false,
                 () = follower.gap_is_old() => false,
@@ -270,7 +270,7 @@ impl App {
     }
 
     /// Whether nobody watches any more; then the next who does begins anew.
-    fn stop_following(&self, followed: &Followed) -> bool {
+    fn stop_following(&self, followed: &LineReplica) -> bool {
         let mut events = lock(&self.followers.events);
         let is_idle = followed.streams() == 0;
         if is_idle {

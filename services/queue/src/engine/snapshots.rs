@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{App, lock};
 use crate::{
     error::Error,
-    store::queues::{self, Facts},
+    store::queues::{self, QueueAndLine},
 };
 
 /// How long an answer serves.
@@ -26,15 +26,15 @@ const NEXT_POLL_AFTER: Duration = Duration::from_secs(5);
 
 /// Answers of the last moment.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshots {
-    kept: Mutex<HashMap<EventId, (Instant, Arc<Snapshot>)>>,
+pub(crate) struct SnapshotCache {
+    kept: Mutex<HashMap<EventId, (Instant, Arc<PublicSnapshot>)>>,
 }
 
 /// The public facts of a queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct PublicSnapshot {
     /// The queue and its line.
-    pub(crate) facts: Facts,
+    pub(crate) current: QueueAndLine,
     /// Who looks at the event, on all pods.
     pub(crate) viewer_count: u64,
     /// Turns granted within the last minute.
@@ -45,18 +45,18 @@ pub(crate) struct Snapshot {
 
 impl App {
     /// The public facts of a queue.
-    pub(crate) async fn snapshot(&self, event_id: EventId) -> Result<Arc<Snapshot>, Error> {
+    pub(crate) async fn snapshot(&self, event_id: EventId) -> Result<Arc<PublicSnapshot>, Error> {
         let kept = lock(&self.snapshots.kept).get(&event_id).cloned();
         if let Some((taken, snapshot)) = kept
             && taken.elapsed() < FRESH
         {
             return Ok(snapshot);
         }
-        let facts = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
+        let current = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
         let admitted_last_minute = queues::admitted_lately(&self.stores.postgres, event_id).await?;
         let viewer_count = self.viewers.of(event_id).await.viewers;
-        let snapshot = Arc::new(Snapshot {
-            facts,
+        let snapshot = Arc::new(PublicSnapshot {
+            current,
             viewer_count,
             admitted_last_minute,
             next_poll_after: NEXT_POLL_AFTER,

@@ -10,7 +10,7 @@ use crate::{
     domain::{
         entry::{Entry, Turn},
         refusal::Refusal,
-        windowed_entry::Ticket,
+        windowed_entry::WindowedEntry,
     },
     error::Error,
 };
@@ -32,7 +32,7 @@ struct TurnClaims {
 
 /// What a queue token says besides customer and expiry.
 #[derive(Serialize, Deserialize)]
-struct PlaceClaims {
+struct QueueTokenFields {
     event_id: EventId,
     entry_id: EntryId,
     seq: u64,
@@ -84,14 +84,14 @@ impl Tokens {
     ) -> Result<GrantedTurn, Error> {
         let claims = TurnClaims { event_id, entry_id, fencing_number: turn.fencing_number };
         let subject = customer_id.to_string();
-        let facts = TokenFacts { audience: TURN, subject: &subject, expiry: turn.expire_time };
-        let token = self.signer.sign(&facts, &claims)?;
+        let current = TokenFacts { audience: TURN, subject: &subject, expiry: turn.expire_time };
+        let token = self.signer.sign(&current, &claims)?;
         Ok(GrantedTurn { turn, token, checkout_url: self.checkout_url(event_id) })
     }
 
     /// The queue token of an entry.
     pub(crate) fn place(&self, entry: &Entry) -> Result<String, Error> {
-        let claims = PlaceClaims {
+        let claims = QueueTokenFields {
             event_id: entry.event_id,
             entry_id: entry.entry_id,
             seq: entry.seq,
@@ -103,21 +103,22 @@ impl Tokens {
     }
 
     /// The place that a queue token says. Refuses one that is not this customer's for this event, or too old.
-    pub(crate) fn check_place(
+    pub(crate) fn verify_queue_token(
         &self,
         token: &str,
         event_id: EventId,
         customer_id: CustomerId,
         now: Timestamp,
-    ) -> Result<Ticket, Refusal> {
-        let read = self.places.read::<PlaceClaims>(token).map_err(|_fault| Refusal::QueueTokenInvalid)?;
+    ) -> Result<WindowedEntry, Refusal> {
+        let read =
+            self.places.read::<QueueTokenFields>(token).map_err(|_fault| Refusal::QueueTokenInvalid)?;
         let is_theirs = read.subject == customer_id.to_string() && read.claims.event_id == event_id;
         if !is_theirs || read.expiry <= now {
             return Err(Refusal::QueueTokenInvalid);
         }
         let join_time = read.claims.join_time.or_else(|| read.expiry.checked_sub(self.place_lifetime));
         let join_time = join_time.unwrap_or(read.expiry);
-        Ok(Ticket { event_id, customer_id, seq: read.claims.seq, join_time })
+        Ok(WindowedEntry { event_id, customer_id, seq: read.claims.seq, join_time })
     }
 
     /// Where to choose and pay; empty: no web shop is configured.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::lock;
 use crate::{
     error::Error,
-    store::pods::{Pods, Share},
+    store::pods::{Pods, ViewerReport},
 };
 
 /// A poll makes a viewer for one to two of these: who polls as told to is always one.
@@ -31,21 +31,21 @@ const REPORTS_CONCURRENCY: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Viewers {
     pods: Pods,
-    here: Mutex<Here>,
+    here: Mutex<LocalViewers>,
 }
 
 /// Who looks on this pod.
 #[derive(Debug)]
-struct Here {
+struct LocalViewers {
     /// When the pollers of all events were last made the older ones.
     turned: Instant,
     pollers: usize,
-    events: HashMap<EventId, Audience>,
+    events: HashMap<EventId, EventViewers>,
 }
 
 /// Who looks at one event on this pod. An entry is among the newer or the older pollers, never both.
 #[derive(Debug, Default)]
-struct Audience {
+struct EventViewers {
     newer: HashSet<EntryId>,
     older: HashSet<EntryId>,
     streams: u64,
@@ -55,12 +55,12 @@ struct Audience {
 impl Viewers {
     /// Nobody yet; reports go to `pods`.
     pub(crate) fn new(pods: Pods) -> Self {
-        Self { pods, here: Mutex::new(Here::new(Instant::now())) }
+        Self { pods, here: Mutex::new(LocalViewers::new(Instant::now())) }
     }
 
     /// A customer without a stream asked about their entry.
-    pub(crate) fn note_poll(&self, event_id: EventId, entry_id: EntryId) {
-        lock(&self.here).note_poll(event_id, entry_id, Instant::now());
+    pub(crate) fn record_poll(&self, event_id: EventId, entry_id: EntryId) {
+        lock(&self.here).record_poll(event_id, entry_id, Instant::now());
     }
 
     /// How many streams of the event are open on this pod, and how far behind they are fed.
@@ -70,12 +70,12 @@ impl Viewers {
 
     /// Who looks at the event, on all pods. What this pod has is of now; what others have, as of their last report. Without
     /// Redis it is what this pod has.
-    pub(crate) async fn of(&self, event_id: EventId) -> Share {
+    pub(crate) async fn of(&self, event_id: EventId) -> ViewerReport {
         let others = match self.pods.others(event_id).await {
             Ok(others) => others,
             Err(error) => {
                 tracing::debug!(%event_id, error = %Chain(&error), "viewers of other pods are not known");
-                Share::default()
+                ViewerReport::default()
             }
         };
         lock(&self.here).share(event_id, Instant::now()).and(others)
@@ -93,12 +93,12 @@ impl Viewers {
     }
 }
 
-impl Here {
+impl LocalViewers {
     fn new(now: Instant) -> Self {
         Self { turned: now, pollers: 0, events: HashMap::new() }
     }
 
-    fn note_poll(&mut self, event_id: EventId, entry_id: EntryId, now: Instant) {
+    fn record_poll(&mut self, event_id: EventId, entry_id: EntryId, now: Instant) {
         self.turn(now);
         let audience = self.events.entry(event_id).or_default();
         let is_known = audience.newer.contains(&entry_id) || audience.older.remove(&entry_id);
@@ -115,16 +115,16 @@ impl Here {
         (audience.streams, audience.lag) = (count, lag);
     }
 
-    fn share(&mut self, event_id: EventId, now: Instant) -> Share {
+    fn share(&mut self, event_id: EventId, now: Instant) -> ViewerReport {
         self.turn(now);
-        self.events.get(&event_id).map(Audience::share).unwrap_or_default()
+        self.events.get(&event_id).map(EventViewers::share).unwrap_or_default()
     }
 
     /// What there is to report. An event that nobody looks at any more is in it once, and then forgotten.
-    fn take_shares(&mut self, now: Instant) -> Vec<(EventId, Share)> {
+    fn take_shares(&mut self, now: Instant) -> Vec<(EventId, ViewerReport)> {
         self.turn(now);
         let shares = self.events.iter().map(|(event_id, audience)| (*event_id, audience.share())).collect();
-        self.events.retain(|_, audience| audience.share() != Share::default());
+        self.events.retain(|_, audience| audience.share() != ViewerReport::default());
         shares
     }
 
@@ -146,10 +146,10 @@ impl Here {
     }
 }
 
-impl Audience {
-    fn share(&self) -> Share {
+impl EventViewers {
+    fn share(&self) -> ViewerReport {
         let pollers = u64::try_from(self.newer.len().saturating_add(self.older.len())).unwrap_or(u64::MAX);
-        Share { viewers: self.streams.saturating_add(pollers), lag: self.lag }
+        ViewerReport { viewers: self.streams.saturating_add(pollers), lag: self.lag }
     }
 }
 
@@ -160,13 +160,13 @@ mod tests {
     #[test]
     fn who_polls_counts_once_and_for_as_long_as_they_poll() {
         let start = Instant::now();
-        let mut here = Here::new(start);
+        let mut here = LocalViewers::new(start);
         let (event, entry, other) = (EventId::generate(), EntryId::generate(), EntryId::generate());
         for seconds in [0, 1, 29, 59, 89] {
-            here.note_poll(event, entry, start + Duration::from_secs(seconds));
+            here.record_poll(event, entry, start + Duration::from_secs(seconds));
             assert_eq!(here.share(event, start + Duration::from_secs(seconds)).viewers, 1);
         }
-        here.note_poll(event, other, start + Duration::from_secs(90));
+        here.record_poll(event, other, start + Duration::from_secs(90));
         assert_eq!(here.share(event, start + Duration::from_secs(91)).viewers, 2);
         assert_eq!(here.share(event, start + Duration::from_secs(119)).viewers, 2);
         assert_eq!(here.share(event, start + Duration::from_secs(200)).viewers, 0);
@@ -176,30 +176,30 @@ mod tests {
     #[test]
     fn streams_count_beside_pollers_and_an_event_without_either_is_reported_once_more() {
         let start = Instant::now();
-        let mut here = Here::new(start);
+        let mut here = LocalViewers::new(start);
         let event = EventId::generate();
-        here.note_poll(event, EntryId::generate(), start);
+        here.record_poll(event, EntryId::generate(), start);
         here.set_streams(event, 3, Duration::from_millis(7));
-        let share = Share { viewers: 4, lag: Duration::from_millis(7) };
+        let share = ViewerReport { viewers: 4, lag: Duration::from_millis(7) };
         assert_eq!(here.take_shares(start), vec![(event, share)]);
         assert_eq!(here.take_shares(start), vec![(event, share)]);
         here.set_streams(event, 0, Duration::ZERO);
         let later = start + HALF_SPAN * 2;
-        assert_eq!(here.take_shares(later), vec![(event, Share::default())]);
+        assert_eq!(here.take_shares(later), vec![(event, ViewerReport::default())]);
         assert_eq!(here.take_shares(later), Vec::new());
     }
 
     #[test]
     fn pollers_beyond_the_bound_are_not_remembered_until_others_are_forgotten() {
         let start = Instant::now();
-        let mut here = Here::new(start);
+        let mut here = LocalViewers::new(start);
         let event = EventId::generate();
         for _ in 0..POLLERS_MAX + 5 {
-            here.note_poll(event, EntryId::generate(), start);
+            here.record_poll(event, EntryId::generate(), start);
         }
         assert_eq!(here.share(event, start).viewers, u64::try_from(POLLERS_MAX).unwrap());
         let later = start + HALF_SPAN * 2;
-        here.note_poll(event, EntryId::generate(), later);
+        here.record_poll(event, EntryId::generate(), later);
         assert_eq!(here.share(event, later).viewers, 1);
     }
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{count, named, optional_named, optional_time, sql_count, sql_time, time, uuid};
 use crate::{
     domain::{
-        entry::{Entry, EntryState, ExpireReason, Turn, TurnCheck, TurnName},
+        entry::{Entry, EntryState, ExpireReason, Turn, TurnCheck, TurnKey},
         line::Line,
         policy::Policy,
     },
@@ -133,7 +133,7 @@ pub(crate) struct NewEntry {
 
 /// An entry and the request that made it.
 #[derive(Clone, Debug)]
-pub(crate) struct MadeEntry {
+pub(crate) struct StoredJoin {
     /// The entry as it is now.
     pub(crate) entry: Entry,
     /// The request.
@@ -144,7 +144,7 @@ pub(crate) struct MadeEntry {
 
 /// An entry, and the moment in which it was so.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundEntry {
     /// The entry.
     pub(crate) entry: Entry,
     /// The revision of its line then.
@@ -163,16 +163,16 @@ pub(crate) async fn open_of(
 }
 
 /// The open entries of these customers in the event, and the entries that these requests have made before, in any.
-pub(crate) async fn known_of(
+pub(crate) async fn find_joins(
     transaction: &Transaction,
     event_id: EventId,
     customers: &[Uuid],
     requests: &[Uuid],
-) -> Result<Vec<MadeEntry>, Error> {
+) -> Result<Vec<StoredJoin>, Error> {
     let rows = transaction.query(KNOWN_OF, &[&event_id.as_uuid(), &customers, &requests]).await?;
     rows.iter()
         .map(|row| {
-            Ok(MadeEntry {
+            Ok(StoredJoin {
                 entry: read(row)?,
                 request_id: RequestId::from_uuid(uuid(row, "request_id")?),
                 fingerprint: uuid(row, "fingerprint")?,
@@ -233,11 +233,11 @@ pub(crate) async fn newest_of(
     postgres: &Postgres,
     event_id: EventId,
     customers: &[CustomerId],
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<FoundEntry>, Error> {
     let customers: Vec<Uuid> = customers.iter().map(CustomerId::as_uuid).collect();
     let rows = postgres.query("newest entries", NEWEST_OF, &[&event_id.as_uuid(), &customers]).await?;
     let found = |row: &Row| {
-        Ok(Found { entry: read(row)?, revision: count(row, "line_revision")?, now: time(row, "now")? })
+        Ok(FoundEntry { entry: read(row)?, revision: count(row, "line_revision")?, now: time(row, "now")? })
     };
     rows.iter().map(found).collect()
 }
@@ -321,7 +321,7 @@ pub(crate) async fn complete(
 /// What there is to know about each of these turns, in their order, and the database's time if there is anything.
 pub(crate) async fn turns(
     postgres: &Postgres,
-    turns: &[TurnName],
+    turns: &[TurnKey],
 ) -> Result<Vec<(TurnCheck, Timestamp)>, Error> {
     let events: Vec<Uuid> = turns.iter().map(|turn| turn.event_id.as_uuid()).collect();
     let customers: Vec<Uuid> = turns.iter().map(|turn| turn.customer_id.as_uuid()).collect();
@@ -331,7 +331,7 @@ pub(crate) async fn turns(
     for row in rows {
         found.entry(count(&row, "place")?).or_default().push(row);
     }
-    let check = |(place, turn): (u64, &TurnName)| {
+    let check = |(place, turn): (u64, &TurnKey)| {
         let rows = found.remove(&place).unwrap_or_default();
         let now = rows.first().map(|row| time(row, "now")).transpose()?.unwrap_or(Timestamp::EPOCH);
         Ok((turn_check(turn.event_id, turn.fencing_number, rows)?, now))

@@ -6,7 +6,7 @@ use onsale_types::EventId;
 use super::{count, named, sql_count};
 use crate::{
     domain::{
-        line_change::{LineCopy, Step},
+        line_change::{LineChange, LineCopy},
         policy::QueueMode,
         refusal::Refusal,
     },
@@ -57,7 +57,7 @@ pub(crate) async fn since(
     postgres: &Postgres,
     event_id: EventId,
     revision: u64,
-) -> Result<Option<Step>, Error> {
+) -> Result<Option<LineChange>, Error> {
     let limit = sql_count(u64::try_from(CHANGES_MAX).unwrap_or(u64::MAX).saturating_add(1));
     let rows =
         postgres.query("line since", SINCE, &[&event_id.as_uuid(), &sql_count(revision), &limit]).await?;
@@ -72,18 +72,18 @@ pub(crate) async fn since(
     }
     // Which of them had a turn makes no difference to who waits, and whoever watches one of them looks at it anyway.
     step.ended.clone_from(&step.gone);
-    step.is_steered = true;
+    step.is_controlled = true;
     Ok(Some(step))
 }
 
-fn step(event_id: EventId, rows: &[Row]) -> Result<Step, Error> {
+fn step(event_id: EventId, rows: &[Row]) -> Result<LineChange, Error> {
     let row = rows.first().ok_or(Refusal::EventNotFound { event_id })?;
-    Ok(Step {
+    Ok(LineChange {
         revision: count(row, "revision")?,
         last_seq: count(row, "last_seq")?,
         last_admitted_seq: count(row, "last_admitted_seq")?,
         waiting_count: count(row, "waiting_count")?,
         admitted_count: count(row, "last_fencing_number")?,
-        ..Step::default()
+        ..LineChange::default()
     })
 }

@@ -7,7 +7,7 @@ use onsale_types::{CustomerId, EntryId, EventId};
 
 use super::{count, sql_count, uuid};
 use crate::{
-    domain::{milestone::Span, policy::Policy},
+    domain::{milestone::SeqRange, policy::Policy},
     error::Error,
 };
 
@@ -27,7 +27,7 @@ const TELL: &str = "INSERT INTO milestone (event_id, milestone, last_seq) VALUES
 
 /// Somebody who passed a milestone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct PassedMilestone {
     /// Their entry.
     pub(crate) entry_id: EntryId,
     /// Who.
@@ -38,9 +38,9 @@ pub(crate) struct Passed {
 
 /// Somebody who waits at a milestone or before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
+pub(crate) struct MilestoneCandidate {
     /// Who, and where.
-    pub(crate) passed: Passed,
+    pub(crate) passed: PassedMilestone,
     /// Their number in line.
     pub(crate) seq: u64,
     /// Where they began.
@@ -76,19 +76,23 @@ pub(crate) async fn nth_waiting(
 pub(crate) async fn page(
     postgres: &Postgres,
     event_id: EventId,
-    span: &Span,
+    span: &SeqRange,
     entries_max: usize,
-) -> Result<Vec<Candidate>, Error> {
+) -> Result<Vec<MilestoneCandidate>, Error> {
     let (event, limit) = (event_id.as_uuid(), i64::try_from(entries_max).unwrap_or(i64::MAX));
     let (after, upto) = (sql_count(span.after_seq), sql_count(span.upto_seq));
     let rows = postgres.query("page of a milestone", PAGE, &[&event, &after, &upto, &limit]).await?;
     let candidate = |row| {
-        let passed = Passed {
+        let passed = PassedMilestone {
             entry_id: EntryId::from_uuid(uuid(row, "entry_id")?),
             customer_id: CustomerId::from_uuid(uuid(row, "customer_id")?),
             position: count(row, "position")?,
         };
-        Ok(Candidate { passed, seq: count(row, "seq")?, start_position: count(row, "start_position")? })
+        Ok(MilestoneCandidate {
+            passed,
+            seq: count(row, "seq")?,
+            start_position: count(row, "start_position")?,
+        })
     };
     rows.iter().map(candidate).collect()
 }

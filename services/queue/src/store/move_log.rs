@@ -5,7 +5,7 @@ use onsale_storage::redis::{Command, Error, Redis};
 use onsale_types::EventId;
 
 use super::{away::quick, keys::Keys};
-use crate::domain::line_change::Step;
+use crate::domain::line_change::LineChange;
 
 /// Records kept, about: who is further behind reads Postgres.
 pub(crate) const RECORDS_MAX: u64 = 4_096;
@@ -17,7 +17,7 @@ const READ_MAX: u64 = 512;
 pub(crate) const START: &str = "0-0";
 
 /// A reader's place in the log, and its records from there.
-pub(crate) type Records = Vec<(String, Option<Step>)>;
+pub(crate) type Records = Vec<(String, Option<LineChange>)>;
 
 /// The log of every line.
 #[derive(Clone, Debug)]
@@ -54,24 +54,24 @@ impl MoveLog {
 }
 
 /// A record's field and what it says: the numbers in order, then who went, whose turn ended.
-pub(crate) fn write(step: &Step) -> [String; 3] {
+pub(crate) fn write(step: &LineChange) -> [String; 3] {
     let numbers = [
         step.revision,
         step.last_seq,
         step.last_admitted_seq,
         step.waiting_count,
         step.admitted_count,
-        u64::from(step.is_steered),
+        u64::from(step.is_controlled),
     ];
     [list(&numbers), list(&step.gone), list(&step.ended)]
 }
 
-fn read(fields: &[String]) -> Option<Step> {
+fn read(fields: &[String]) -> Option<LineChange> {
     let [_, numbers, _, gone, _, ended] = fields else { return None };
     let numbers = parse(numbers)?;
-    let [revision, last_seq, last_admitted_seq, waiting_count, admitted_count, is_steered] =
+    let [revision, last_seq, last_admitted_seq, waiting_count, admitted_count, is_controlled] =
         numbers.try_into().ok()?;
-    Some(Step {
+    Some(LineChange {
         revision,
         last_seq,
         last_admitted_seq,
@@ -79,7 +79,7 @@ fn read(fields: &[String]) -> Option<Step> {
         admitted_count,
         gone: parse(gone)?,
         ended: parse(ended)?,
-        is_steered: is_steered != 0,
+        is_controlled: is_controlled != 0,
     })
 }
 
@@ -102,11 +102,11 @@ mod tests {
         #[test]
         fn a_record_reads_as_it_was_written(
             numbers in any::<[u64; 5]>(), gone in proptest::collection::vec(any::<u64>(), 0..20),
-            ended in proptest::collection::vec(any::<u64>(), 0..20), is_steered: bool,
+            ended in proptest::collection::vec(any::<u64>(), 0..20), is_controlled: bool,
         ) {
             let [revision, last_seq, last_admitted_seq, waiting_count, admitted_count] = numbers;
-            let step = Step {
-                revision, last_seq, last_admitted_seq, waiting_count, admitted_count, gone, ended, is_steered,
+            let step = LineChange {
+                revision, last_seq, last_admitted_seq, waiting_count, admitted_count, gone, ended, is_controlled,
             };
             let [numbers, gone, ended] = write(&step);
             let fields = ["n".to_owned(), numbers, "g".to_owned(), gone, "e".to_owned(), ended];

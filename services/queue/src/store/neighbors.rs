@@ -29,22 +29,22 @@ const AROUND: &str = "SELECT line.revision, queue.mode, own.entry_id, own.seq, o
 
 /// A customer's entry and who waits around it, at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Around {
+pub(crate) struct EntryWithNeighbors {
     /// Of the queue.
     pub(crate) revision: u64,
     /// Whether the queue knows who is next to whom.
     pub(crate) is_tracked: bool,
     /// The customer's newest entry.
-    pub(crate) own: Option<Own>,
+    pub(crate) own: Option<NeighborsOwner>,
     /// Those just before it, in order of the line.
-    pub(crate) before: Vec<Shown>,
+    pub(crate) before: Vec<PublicProfile>,
     /// Those just after it, in order of the line.
-    pub(crate) after: Vec<Shown>,
+    pub(crate) after: Vec<PublicProfile>,
 }
 
 /// A customer's newest entry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Own {
+pub(crate) struct NeighborsOwner {
     /// Its id.
     pub(crate) entry_id: EntryId,
     /// Its seq.
@@ -55,7 +55,7 @@ pub(crate) struct Own {
 
 /// What somebody in line chose to show; nothing else of them leaves the table.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct PublicProfile {
     /// Number in line.
     pub(crate) seq: u64,
     /// As name; empty: nothing.
@@ -70,12 +70,12 @@ pub(crate) async fn around(
     event_id: EventId,
     customer_id: CustomerId,
     neighbors_max: u32,
-) -> Result<Around, Error> {
+) -> Result<EntryWithNeighbors, Error> {
     let (event, customer) = (event_id.as_uuid(), customer_id.as_uuid());
     let rows = postgres.query("neighbors", AROUND, &[&event, &customer, &i64::from(neighbors_max)]).await?;
     let first = rows.first().ok_or(Refusal::EventNotFound { event_id })?;
     let own = match column::<Option<i64>>(first, "seq")? {
-        Some(_) => Some(Own {
+        Some(_) => Some(NeighborsOwner {
             entry_id: EntryId::from_uuid(uuid(first, "entry_id")?),
             seq: count(first, "seq")?,
             state: named(first, "state", EntryState::from_name)?,
@@ -88,7 +88,7 @@ pub(crate) async fn around(
         if column::<Option<i64>>(row, "near_seq")?.is_none() {
             continue;
         }
-        let near = Shown {
+        let near = PublicProfile {
             seq: count(row, "near_seq")?,
             display_name: column(row, "display_name")?,
             avatar_url: column(row, "avatar_url")?,
@@ -97,5 +97,5 @@ pub(crate) async fn around(
         if is_before { &mut before } else { &mut after }.push(near);
     }
     let is_tracked = column::<&str>(first, "mode")? == "TRACKED";
-    Ok(Around { revision: count(first, "revision")?, is_tracked, own, before, after })
+    Ok(EntryWithNeighbors { revision: count(first, "revision")?, is_tracked, own, before, after })
 }

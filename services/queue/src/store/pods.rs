@@ -17,14 +17,14 @@ static OTHERS: LazyLock<Script> = LazyLock::new(|| Script::new("queue_others", i
 
 /// What one pod, or several together, have of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct ViewerReport {
     /// People who look at it.
     pub(crate) viewers: u64,
     /// How far the view of its queue is behind; of several pods, the slowest one's.
     pub(crate) lag: Duration,
 }
 
-impl Share {
+impl ViewerReport {
     /// Both together.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { viewers: self.viewers.saturating_add(other.viewers), lag: self.lag.max(other.lag) }
@@ -47,7 +47,7 @@ impl Pods {
     }
 
     /// Reports this pod's share. An empty one takes the last report back.
-    pub(crate) async fn report(&self, event_id: EventId, share: Share) -> Result<(), Error> {
+    pub(crate) async fn report(&self, event_id: EventId, share: ViewerReport) -> Result<(), Error> {
         let call = REPORT
             .call()
             .key(&self.keys.pods(event_id)?)
@@ -60,9 +60,9 @@ impl Pods {
     }
 
     /// What the other pods reported lately, together.
-    pub(crate) async fn others(&self, event_id: EventId) -> Result<Share, Error> {
+    pub(crate) async fn others(&self, event_id: EventId) -> Result<ViewerReport, Error> {
         let call = OTHERS.call().key(&self.keys.pods(event_id)?).arg(&self.pod).arg(millis(REPORT_AGE_MAX));
         let (viewers, lag): (u64, u64) = quick(&self.redis, call.idempotent()).await?;
-        Ok(Share { viewers, lag: Duration::from_millis(lag) })
+        Ok(ViewerReport { viewers, lag: Duration::from_millis(lag) })
     }
 }

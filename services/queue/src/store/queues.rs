@@ -75,7 +75,7 @@ const ADMITTED_LATELY: &str = "SELECT count(*) AS admitted FROM entry
 
 /// A queue, its line, and the database's time when they were read.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct QueueAndLine {
     /// How it is set, as of `now`.
     pub(crate) queue: Queue,
     /// Its counters.
@@ -96,9 +96,9 @@ pub(crate) async fn lock(
     transaction: &Transaction,
     event_id: EventId,
     defaults: &Policy,
-) -> Result<Facts, Error> {
-    let facts = lock_any(transaction, event_id, defaults).await?;
-    Ok(Facts { queue: facts.queue.known()?, ..facts })
+) -> Result<QueueAndLine, Error> {
+    let current = lock_any(transaction, event_id, defaults).await?;
+    Ok(QueueAndLine { queue: current.queue.known()?, ..current })
 }
 
 /// The same, also of an event that is known from hearsay only.
@@ -106,7 +106,7 @@ pub(crate) async fn lock_any(
     transaction: &Transaction,
     event_id: EventId,
     defaults: &Policy,
-) -> Result<Facts, Error> {
+) -> Result<QueueAndLine, Error> {
     let id = event_id.as_uuid();
     // Not sent together: until both are prepared on a connection, nothing says which of them goes first.
     let line = transaction.query_opt(LOCK_LINE, &[&id]).await?;
@@ -114,15 +114,19 @@ pub(crate) async fn lock_any(
     let queue = transaction.query_opt(READ_QUEUE, &[&id]).await?;
     let queue = queue.ok_or(Refusal::EventNotFound { event_id })?;
     let now = time(&queue, "now")?;
-    Ok(Facts { queue: read_queue(&queue, defaults)?.at(now), line: read_line(&line)?, now })
+    Ok(QueueAndLine { queue: read_queue(&queue, defaults)?.at(now), line: read_line(&line)?, now })
 }
 
 /// The queue as it is now. Refused when the event is not known.
-pub(crate) async fn read(postgres: &Postgres, event_id: EventId, defaults: &Policy) -> Result<Facts, Error> {
+pub(crate) async fn read(
+    postgres: &Postgres,
+    event_id: EventId,
+    defaults: &Policy,
+) -> Result<QueueAndLine, Error> {
     let row = postgres.query_opt("read queue", READ, &[&event_id.as_uuid()]).await?;
     let Some(row) = row else { return Err(Refusal::EventNotFound { event_id }.into()) };
     let now = time(&row, "now")?;
-    Ok(Facts { queue: read_queue(&row, defaults)?.at(now).known()?, line: read_line(&row)?, now })
+    Ok(QueueAndLine { queue: read_queue(&row, defaults)?.at(now).known()?, line: read_line(&row)?, now })
 }
 
 /// Writes the counters of a locked line.

@@ -8,7 +8,7 @@ use onsale_types::{EntryId, EventId};
 use uuid::Uuid;
 
 use super::{away::Away, keys::Keys, millis, move_log, texts};
-use crate::domain::line_change::Step;
+use crate::domain::line_change::LineChange;
 
 /// The channel outside of the mesh.
 const OUTSIDE: &str = "queue_events";
@@ -22,7 +22,7 @@ static UNSEEN: LazyLock<Script> = LazyLock::new(|| Script::new("queue_unseen", i
 
 /// What was committed about who waits.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Move {
+pub(crate) struct WaitingChange {
     /// Who joined, with their seqs.
     pub(crate) joined: Vec<(EntryId, u64)>,
     /// Who went without having been admitted.
@@ -33,7 +33,7 @@ pub(crate) struct Move {
 
 /// Which marks are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Marks {
+pub(crate) enum MarkMode {
     /// Of everybody named.
     All,
     /// Only of those who have none.
@@ -42,7 +42,7 @@ pub(crate) enum Marks {
 
 /// What Redis knows of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes {
+pub(crate) struct LineSizes {
     /// Whether everybody who waits is known.
     pub(crate) is_loaded: bool,
     /// How many wait.
@@ -86,8 +86,8 @@ impl Ranks {
     pub(crate) async fn apply(
         &self,
         event_id: EventId,
-        moved: &Move,
-        step: Option<&Step>,
+        moved: &WaitingChange,
+        step: Option<&LineChange>,
     ) -> Result<bool, Error> {
         let mut call = MOVE
             .call()
@@ -124,12 +124,12 @@ impl Ranks {
     pub(crate) async fn mark(
         &self,
         event_id: EventId,
-        marks: Marks,
+        marks: MarkMode,
         entries: &[EntryId],
     ) -> Result<(), Error> {
         let which = match marks {
-            Marks::All => "all",
-            Marks::New => "new",
+            MarkMode::All => "all",
+            MarkMode::New => "new",
         };
         let call = MARK.call().key(&self.keys.seen(event_id)?).arg(which).arg(texts(entries));
         let _done: i64 = self.quick(event_id, call.idempotent()).await?;
@@ -156,13 +156,13 @@ impl Ranks {
     }
 
     /// What is known of a line.
-    pub(crate) async fn sizes(&self, event_id: EventId) -> Result<Sizes, Error> {
+    pub(crate) async fn sizes(&self, event_id: EventId) -> Result<LineSizes, Error> {
         let sizes = Pipeline::new("queue_sizes")
             .push(Command::new("HEXISTS").key(&self.keys.line(event_id)?).arg("loaded").idempotent())
             .push(Command::new("ZCARD").key(&self.keys.waiting(event_id)?).idempotent())
             .push(Command::new("ZCARD").key(&self.keys.seen(event_id)?).idempotent());
         let (is_loaded, waiting, seen) = self.redis.run_all(sizes).await?;
-        Ok(Sizes { is_loaded, waiting, seen })
+        Ok(LineSizes { is_loaded, waiting, seen })
     }
 
     /// Begins to bring everybody who waits; answers the mark to end with.
@@ -211,7 +211,7 @@ impl Ranks {
     }
 
     /// Tells systems outside of the mesh.
-    pub(crate) async fn tell_outside(&self, message: &[u8]) -> Result<(), Error> {
+    pub(crate) async fn publish_external(&self, message: &[u8]) -> Result<(), Error> {
         self.away.ask(Part::Outside, "PUBLISH", self.redis.publish_outside(OUTSIDE, message)).await
     }
 

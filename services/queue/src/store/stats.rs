@@ -36,7 +36,7 @@ const LATELY: &str = "WITH RECURSIVE search (low, high) AS (
 
 /// What happened in a queue lately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lately {
+pub(crate) struct RecentActivity {
     /// Who joined within [`JOINED_SPAN`].
     pub(crate) joined: u64,
     /// Turns granted within the last minute.
@@ -48,9 +48,9 @@ pub(crate) struct Lately {
 }
 
 /// What happened in the event's queue lately.
-pub(crate) async fn lately(postgres: &Postgres, event_id: EventId) -> Result<Lately, Error> {
+pub(crate) async fn lately(postgres: &Postgres, event_id: EventId) -> Result<RecentActivity, Error> {
     let row = postgres.query_one("queue stats", LATELY, &[&event_id.as_uuid(), &GRANTED_MAX]).await?;
-    Ok(Lately {
+    Ok(RecentActivity {
         joined: count(&row, "joined")?,
         admitted: count(&row, "admitted")?,
         wait_p50: wait(&row, "wait_p50")?,

@@ -5,7 +5,7 @@ use onsale_types::{ClaimId, EventId, Timestamp};
 
 use super::{queues::events, sql_count, sql_time, uuid};
 use crate::{
-    domain::{policy::Policy, windowed_entry::Ticket},
+    domain::{policy::Policy, windowed_entry::WindowedEntry},
     error::Error,
 };
 
@@ -42,7 +42,7 @@ pub(crate) async fn used_in(
 /// Notes what a ticket was used for.
 pub(crate) async fn mark_used(
     transaction: &Transaction,
-    ticket: &Ticket,
+    ticket: &WindowedEntry,
     claim_id: ClaimId,
     now: Timestamp,
 ) -> Result<(), Error> {

@@ -17,7 +17,7 @@ use onsale_storage::{
 use onsale_types::EventId;
 
 use crate::{
-    app::{App, apply_inventory_update::Report},
+    app::{App, apply_inventory_update::InventoryUpdate},
     convert::events,
 };
 
@@ -69,7 +69,7 @@ impl Listening {
     async fn learn(
         &self,
         transaction: &Transaction,
-        (event_id, report): (EventId, Report),
+        (event_id, report): (EventId, InventoryUpdate),
     ) -> Result<(), HandlerError> {
         Ok(self.app.learn(transaction, event_id, report).await?)
     }

@@ -4,26 +4,26 @@ use onsale_proto::queue::v1 as pb;
 
 use super as answers;
 use super::super::{duration, timestamp};
-use crate::{app::get_queue_stats::Stats, store::stats::JOINED_SPAN};
+use crate::{app::get_queue_stats::QueueStats, store::stats::JOINED_SPAN};
 
 /// Answer of `GetQueueStats`.
-pub(crate) fn answer(stats: &Stats) -> pb::GetQueueStatsResponse {
-    pb::GetQueueStatsResponse { stats: Some(numbers(stats)), queue: Some(answers::queue(&stats.facts)) }
+pub(crate) fn answer(stats: &QueueStats) -> pb::GetQueueStatsResponse {
+    pb::GetQueueStatsResponse { stats: Some(numbers(stats)), queue: Some(answers::queue(&stats.current)) }
 }
 
 /// One message of `WatchQueueStats`.
-pub(crate) fn message(stats: &Stats) -> pb::WatchQueueStatsResponse {
+pub(crate) fn message(stats: &QueueStats) -> pb::WatchQueueStatsResponse {
     pb::WatchQueueStatsResponse { stats: Some(numbers(stats)) }
 }
 
-fn numbers(stats: &Stats) -> pb::QueueStats {
-    let Stats { facts, lately, audience } = stats;
-    let line = &facts.line;
+fn numbers(stats: &QueueStats) -> pb::QueueStats {
+    let QueueStats { current, lately, audience } = stats;
+    let line = &current.line;
     pb::QueueStats {
-        event_id: facts.queue.event_id.to_string(),
-        stats_time: Some(timestamp(facts.now)),
+        event_id: current.queue.event_id.to_string(),
+        stats_time: Some(timestamp(current.now)),
         revision: line.revision,
-        state: answers::queue_state(facts.queue.state).into(),
+        state: answers::queue_state(current.queue.state).into(),
         waiting_count: line.waiting_count,
         open_turn_count: line.open_turn_count,
         viewer_count: audience.viewers,

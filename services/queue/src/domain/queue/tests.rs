@@ -30,8 +30,8 @@ fn fresh() -> Queue {
     }
 }
 
-fn creation(revision: u64) -> Created {
-    Created {
+fn creation(revision: u64) -> EventDetails {
+    EventDetails {
         revision,
         organizer_id: OrganizerId::from_uuid(uuid::Uuid::from_u128(7)),
         summary: EventSummary::default(),
@@ -59,7 +59,7 @@ fn assert_sound(queue: &Queue) {
 
 #[derive(Clone, Copy, Debug)]
 enum Fact {
-    Created,
+    EventDetails,
     Activated,
     SoldOut,
     Available,
@@ -68,7 +68,7 @@ enum Fact {
 
 fn apply(queue: &mut Queue, fact: Fact) -> bool {
     match fact {
-        Fact::Created => queue.created(creation(1), START),
+        Fact::EventDetails => queue.created(creation(1), START),
         Fact::Activated => queue.activated(2, None, START),
         Fact::SoldOut => queue.sold_out(5, START),
         Fact::Available => queue.available(6, START),
@@ -188,7 +188,7 @@ fn another_organizers_draft_does_not_exist_and_their_event_is_not_yours() {
 proptest! {
     #[test]
     fn facts_lead_to_the_same_state_in_any_order_and_however_often(
-        order in Just([Fact::Created, Fact::Activated, Fact::SoldOut, Fact::Available]).prop_shuffle(),
+        order in Just([Fact::EventDetails, Fact::Activated, Fact::SoldOut, Fact::Available]).prop_shuffle(),
         repeats in 1_usize..3,
     ) {
         let mut queue = fresh();
@@ -201,7 +201,7 @@ proptest! {
 
     #[test]
     fn an_end_is_an_end_in_any_order(
-        order in Just([Fact::Created, Fact::Activated, Fact::SoldOut, Fact::Available, Fact::Ended]).prop_shuffle(),
+        order in Just([Fact::EventDetails, Fact::Activated, Fact::SoldOut, Fact::Available, Fact::Ended]).prop_shuffle(),
     ) {
         let mut queue = fresh();
         for fact in order {

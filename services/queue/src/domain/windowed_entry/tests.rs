@@ -32,8 +32,13 @@ fn line(last_seq: u64, last_active_seq: u64) -> Line {
     }
 }
 
-fn ticket(seq: u64) -> Ticket {
-    Ticket { event_id: EventId::generate(), customer_id: CustomerId::generate(), seq, join_time: START }
+fn ticket(seq: u64) -> WindowedEntry {
+    WindowedEntry {
+        event_id: EventId::generate(),
+        customer_id: CustomerId::generate(),
+        seq,
+        join_time: START,
+    }
 }
 
 fn after(seconds: u64) -> Timestamp {
@@ -41,22 +46,22 @@ fn after(seconds: u64) -> Timestamp {
 }
 
 /// How far a ticket has come.
-fn stage(state: TicketState) -> u8 {
+fn stage(state: WindowedEntryState) -> u8 {
     match state {
-        TicketState::Waiting { .. } => 0,
-        TicketState::Active => 1,
-        TicketState::Expired => 2,
+        WindowedEntryState::Waiting { .. } => 0,
+        WindowedEntryState::Active => 1,
+        WindowedEntryState::Expired => 2,
     }
 }
 
 #[test]
 fn the_newest_windows_are_active_and_older_ones_have_expired() {
     let window = Window { last_active_seq: 100, window_size: 10, active_windows: 3 };
-    assert_eq!(window.state(101), TicketState::Waiting { position: 1 });
-    assert_eq!(window.state(100), TicketState::Active);
-    assert_eq!(window.state(71), TicketState::Active);
-    assert_eq!(window.state(70), TicketState::Expired);
-    assert_eq!(Window { last_active_seq: 5, ..window }.state(1), TicketState::Active);
+    assert_eq!(window.state(101), WindowedEntryState::Waiting { position: 1 });
+    assert_eq!(window.state(100), WindowedEntryState::Active);
+    assert_eq!(window.state(71), WindowedEntryState::Active);
+    assert_eq!(window.state(70), WindowedEntryState::Expired);
+    assert_eq!(Window { last_active_seq: 5, ..window }.state(1), WindowedEntryState::Active);
 }
 
 #[test]
@@ -71,7 +76,7 @@ fn the_tail_of_the_line_is_not_stranded_and_without_anybody_new_nothing_slides()
     }
     // The slide at 30 s was skipped: those who are active stay so.
     let window = Window::of(&policy, &line);
-    assert_eq!((window.state(13), window.state(4)), (TicketState::Active, TicketState::Active));
+    assert_eq!((window.state(13), window.state(4)), (WindowedEntryState::Active, WindowedEntryState::Active));
 }
 
 #[test]
@@ -136,8 +141,8 @@ fn a_ticket_buys_once_while_it_is_active_and_what_was_begun_may_end_later() {
     assert_eq!(holds(20, Some(claim)), Err(Refusal::TurnEnded { state: EntryState::Completed }));
     let completes = |seq, used_by| ticket(seq).completes(&policy, &line, used_by, claim);
     for seq in [20, 10] {
-        assert_eq!(completes(seq, None), Ok(TicketCompletion::Use));
-        assert_eq!(completes(seq, Some(claim)), Ok(TicketCompletion::Done));
+        assert_eq!(completes(seq, None), Ok(WindowedCompletion::Use));
+        assert_eq!(completes(seq, Some(claim)), Ok(WindowedCompletion::Done));
         assert!(matches!(completes(seq, Some(other)), Err(Refusal::TurnEnded { .. })));
     }
     assert!(matches!(completes(21, None), Err(Refusal::EntryNotFound { .. })));
@@ -194,12 +199,12 @@ proptest! {
         let (policy, mut line) = (policy(window_size, active_windows), line(10_000, 1_000));
         let seq = 1_000 - age;
         let window = Window::of(&policy, &line);
-        prop_assume!(window.state(seq) == TicketState::Active);
+        prop_assume!(window.state(seq) == WindowedEntryState::Active);
         let slides = window.slides_left(seq);
         prop_assert!(slides >= 1);
         for slide in 1..=slides {
             line.slid(u64::from(window_size), &policy, after(slide * 10));
-            let is_active = Window::of(&policy, &line).state(seq) == TicketState::Active;
+            let is_active = Window::of(&policy, &line).state(seq) == WindowedEntryState::Active;
             prop_assert_eq!(is_active, slide < slides);
         }
     }
