@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::delivery::Delivery;
 use super::{ConsumerConfig, Message, MessageError, metrics};
+use crate::postgres::row::SqlCount;
 use crate::postgres::{self, Postgres, Transaction, column};
 
 // Waits for a transaction that handles the same event right now, and then finds it handled.
@@ -215,7 +216,7 @@ impl<H: Handler> Handling<H> {
     /// it lies there the entry stays pending, and nothing is lost.
     async fn bury(&self, delivery: &Delivery, attempts: u32, error: &(dyn StdError + Sync)) -> Outcome {
         let text = &error_text(error);
-        let attempts = &i32::try_from(attempts.max(1)).unwrap_or(i32::MAX);
+        let attempts = attempts.max(1);
         let mut backoff = Backoff::new(self.config.backoff);
         loop {
             let buried = self.postgres.transaction("bury event", |transaction| async move {
@@ -225,7 +226,10 @@ impl<H: Handler> Handling<H> {
                 }
                 let (position, key, envelope) = (delivery.position(), &delivery.key, &delivery.envelope);
                 transaction
-                    .execute(BURY, &[group, event_id, &self.topic, &position, key, envelope, text, attempts])
+                    .execute(
+                        BURY,
+                        &[group, event_id, &self.topic, &position, key, envelope, text, &SqlCount(attempts)],
+                    )
                     .await?;
                 Ok::<_, postgres::Error>(Outcome::Dead)
             });

@@ -29,6 +29,8 @@ mod redis_streams;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]
+mod row;
+#[cfg(test)]
 mod stores;
 #[cfg(test)]
 mod support;
