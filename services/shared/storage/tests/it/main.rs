@@ -1,6 +1,8 @@
 //! The stores' tests, on a real Postgres and a real Redis Cluster. One binary, so that they share the stack.
 
 #[cfg(test)]
+mod due;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod idempotency;
