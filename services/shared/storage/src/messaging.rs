@@ -34,7 +34,7 @@ use crate::redis::{self, Key, Keyspace, Redis};
 
 pub use consumer::{Consumer, ConsumerConfig};
 pub use dead_letters::{DeadLetter, DeadLetters, LettersPage};
-pub use event::{Message, MessageError, NewEvent};
+pub use event::{Message, MessageError, NewEvent, OutgoingEvent};
 pub use handling::{Handler, HandlerError};
 pub use outbox::Outbox;
 pub use relay::{Relay, RelayConfig};
