@@ -24,6 +24,7 @@ mod delivery;
 mod event;
 mod handling;
 mod lanes;
+mod listeners;
 mod metrics;
 mod outbox;
 mod relay;
@@ -36,6 +37,7 @@ pub use consumer::{Consumer, ConsumerConfig};
 pub use dead_letters::{DeadLetter, DeadLetters, LettersPage};
 pub use event::{Message, MessageError, NewEvent, OutgoingEvent};
 pub use handling::{Handler, HandlerError};
+pub use listeners::{Listeners, Received};
 pub use outbox::Outbox;
 pub use relay::{Relay, RelayConfig};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use onsale_kit::backoff::Backoff;
 use onsale_kit::deadline::Deadline;
-use onsale_kit::error::{Chain, InvalidFields};
+use onsale_kit::error::{Chain, InvalidFields, Kind, ServiceError};
 use onsale_kit::telemetry::propagation::{self, CallContext, TraceContext};
 use onsale_types::{Clock, ParseIdError};
 use tokio::time::sleep;
@@ -61,15 +61,31 @@ pub enum HandlerError {
     Unavailable(#[source] Box<dyn StdError + Send + Sync>),
 }
 
+impl HandlerError {
+    /// Maps a service's error by its kind: `Unavailable` and `Limited` are retried until they pass, `Invalid` goes to the dead
+    /// letters at once, and every other kind is retried `attempts_max` times. A service's `From<Error> for HandlerError` calls
+    /// this after the exceptions of its own.
+    pub fn by_kind<E: ServiceError + Send + Sync + 'static>(error: E) -> Self {
+        match error.kind() {
+            Kind::Unavailable | Kind::Limited => Self::Unavailable(error.into()),
+            Kind::Invalid => Self::Poison(error.into()),
+            Kind::Unauthenticated
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::AlreadyExists
+            | Kind::State
+            | Kind::Contended
+            | Kind::Timeout
+            | Kind::Unimplemented
+            | Kind::Internal => Self::Retry(error.into()),
+        }
+    }
+}
+
 impl From<postgres::Error> for HandlerError {
     fn from(error: postgres::Error) -> Self {
-        match error {
-            postgres::Error::Unavailable { .. }
-            | postgres::Error::Busy { .. }
-            // Done or not, the inbox will tell.
-            | postgres::Error::CommitUnknown { .. } => Self::Unavailable(error.into()),
-            error => Self::Retry(error.into()),
-        }
+        // A commit of unknown outcome is `Unavailable`: the inbox shows at the next try whether it took effect.
+        Self::by_kind(error)
     }
 }
 

@@ -11,6 +11,8 @@ mod lease;
 #[cfg(test)]
 mod lease_faults;
 #[cfg(test)]
+mod listeners;
+#[cfg(test)]
 mod messaging;
 #[cfg(test)]
 mod messaging_faults;
