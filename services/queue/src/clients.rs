@@ -1,3 +1,3 @@
-//! Whom Queue asks.
+//! Calls to neighbors.
 
 pub(crate) mod inventory;

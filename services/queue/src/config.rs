@@ -1,4 +1,4 @@
-//! The settings of Queue; `config.default.toml` says what each is for.
+//! Settings of Queue. `config.default.toml` documents every key.
 
 use std::time::Duration;
 
@@ -15,82 +15,59 @@ use crate::domain::{
     policy::{Policy, QueueMode},
 };
 
-/// All settings but the chassis' own.
+/// Settings of Queue besides those of the chassis.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Postgres, Redis and events.
     pub(crate) stores: StoresConfig,
-    /// Other services.
     pub(crate) neighbours: NeighboursConfig,
-    /// Turns and their tokens.
     pub(crate) turns: TurnsConfig,
-    /// The web shop.
     pub(crate) web: WebConfig,
-    /// How a queue admits by default.
     pub(crate) policy: PolicyConfig,
-    /// How joins are batched.
     pub(crate) join: JoinConfig,
-    /// How turns are granted.
     pub(crate) admission: AdmissionConfig,
-    /// What happens with time.
     pub(crate) sweep: SweepConfig,
-    /// How streams are fed.
     pub(crate) watch: WatchConfig,
-    /// How Redis is kept true.
     pub(crate) reconcile: ReconcileConfig,
 }
 
-/// Other services.
+/// Section `[neighbours]`: other services.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NeighboursConfig {
-    /// What is free.
     pub(crate) inventory: ClientConfig,
 }
 
-/// Turns and their tokens.
+/// Section `[turns]`: turns and their tokens.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TurnsConfig {
-    /// Signs turn tokens and queue tokens.
     pub(crate) signing_key: Secret,
-    /// From the moment of joining.
     #[serde(with = "humantime_serde")]
     pub(crate) queue_token_lifetime: Duration,
 }
 
-/// The web shop.
+/// Section `[web]`: the web shop.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebConfig {
-    /// Empty: none.
     pub(crate) url: String,
 }
 
-/// How a queue admits by default.
+/// Section `[policy]`: default policy of a queue.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicyConfig {
-    /// Turns granted per minute.
     pub(crate) admissions_per_minute: u32,
-    /// Most turns open at a time.
     pub(crate) open_turns_max: u32,
-    /// Length of a turn.
     #[serde(with = "humantime_serde")]
     pub(crate) turn_duration: Duration,
-    /// How long somebody may be silent.
     #[serde(with = "humantime_serde")]
     pub(crate) idle_timeout: Duration,
-    /// Most entries waiting at a time.
     pub(crate) waiting_max: u64,
-    /// Positions at which a customer who does not watch is told.
     pub(crate) milestones: Milestones,
-    /// Sequence numbers per window.
     pub(crate) window_size: u32,
-    /// How many of the newest windows are active at a time.
     pub(crate) active_windows: u32,
-    /// How often the window slides.
     #[serde(with = "humantime_serde")]
     pub(crate) slide_interval: Duration,
 }
@@ -112,81 +89,63 @@ impl From<PolicyConfig> for Policy {
     }
 }
 
-/// How joins are batched.
+/// Section `[join]`: batches of joins.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JoinConfig {
-    /// Batchers side by side.
     pub(crate) lanes: usize,
-    /// Joins waiting in a lane.
     pub(crate) queue_max: usize,
-    /// Joins in one transaction.
     pub(crate) batch_max: usize,
-    /// How long a batch waits for company.
     #[serde(with = "humantime_serde")]
     pub(crate) linger: Duration,
 }
 
-/// How turns are granted.
+/// Section `[admission]`: grants of turns, and milestone pushes.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AdmissionConfig {
-    /// How often.
     #[serde(with = "humantime_serde")]
     pub(crate) interval: Duration,
-    /// How many in one transaction.
     pub(crate) batch_max: u32,
-    /// How often it is looked who passed a milestone.
     #[serde(with = "humantime_serde")]
     pub(crate) milestone_interval: Duration,
 }
 
-/// What happens with time.
+/// Section `[sweep]`: openings and expiry.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SweepConfig {
-    /// Openings and ends of turns.
     #[serde(with = "humantime_serde")]
     pub(crate) interval: Duration,
-    /// Those who were not seen.
     #[serde(with = "humantime_serde")]
     pub(crate) idle_interval: Duration,
-    /// Entries per transaction.
     pub(crate) batch_max: u32,
 }
 
-/// How streams are fed.
+/// Section `[watch]`: messages of streams.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WatchConfig {
-    /// How often a followed queue is looked at.
     #[serde(with = "humantime_serde")]
     pub(crate) look_interval: Duration,
-    /// How often a watcher hears its position at least.
     #[serde(with = "humantime_serde")]
     pub(crate) position_interval: Duration,
-    /// How close together changes are told.
     #[serde(with = "humantime_serde")]
     pub(crate) update_interval: Duration,
-    /// How often a watcher hears that others were admitted, at most.
     #[serde(with = "humantime_serde")]
     pub(crate) moved_interval: Duration,
-    /// How often a watcher hears the public facts.
     #[serde(with = "humantime_serde")]
     pub(crate) snapshot_interval: Duration,
-    /// How often an open stream counts as a sign of life.
     #[serde(with = "humantime_serde")]
     pub(crate) seen_interval: Duration,
-    /// How long a client may not read its stream.
     #[serde(with = "humantime_serde")]
     pub(crate) slow_after: Duration,
 }
 
-/// How Redis is kept true.
+/// Section `[reconcile]`: reconciliation of Redis with Postgres.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReconcileConfig {
-    /// How often it is compared with Postgres.
     #[serde(with = "humantime_serde")]
     pub(crate) interval: Duration,
 }

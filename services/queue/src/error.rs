@@ -1,4 +1,4 @@
-//! What can go wrong, and how a caller hears of it: kind, reason, facts.
+//! Errors of Queue and the status that a caller gets: kind, reason and metadata.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,64 +9,54 @@ use onsale_kit::{
 };
 use onsale_proto::{queue::v1::ErrorReason, r#type::v1::ErrorReason as CommonReason};
 use onsale_storage::{idempotency, lease, messaging::HandlerError, postgres, redis};
+use onsale_types::Named as _;
 use tonic::Status;
 
 use crate::domain::refusal::Refusal;
 
-/// When to try again to join a queue that is paused or full.
-const JOIN_AGAIN_AFTER: Duration = Duration::from_secs(15);
+/// Time after which a client should try again to join a paused or full queue.
+const JOIN_RETRY_AFTER: Duration = Duration::from_secs(15);
 
-/// When to open a stream again.
-const WATCH_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Time after which a client should open its stream again.
+const WATCH_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Why a use case failed.
+/// Failure of a use case.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The rules say no.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A field is wrong in a way only the use case can see.
+    /// A field is wrong in a way that depends on the stored state.
     #[error("a field of the request is invalid: {}", .0.description)]
     Field(Violation),
-    /// The request id was used before with another body.
-    #[error("the request id was used before with another body")]
-    RequestIdReused,
-    /// Postgres failed.
     #[error("failed to use postgres")]
     Postgres(#[from] postgres::Error),
-    /// Redis failed.
     #[error("failed to use redis")]
     Redis(#[from] redis::Error),
-    /// A repeated request could not be looked up.
     #[error(transparent)]
     Idempotency(#[from] idempotency::Error),
-    /// Another leads by now.
+    /// The lease is lost: another pod leads the event.
     #[error("failed to act as the leader")]
     Lease(#[from] lease::Error),
-    /// A token could not be signed.
     #[error("failed to sign a token")]
-    HeartbeatKind(#[from] SignError),
-    /// Inventory could not be asked.
-    #[error("failed to ask inventory")]
+    Sign(#[from] SignError),
+    #[error("failed to read free units from inventory")]
     Inventory(#[source] Box<Status>),
-    /// The batch that carried the item failed.
     #[error(transparent)]
     Batch(Box<SubmitError<Error>>),
-    /// What failed for several at once.
+    /// One failure of several requests of a batch.
     #[error(transparent)]
     Shared(Arc<Error>),
-    /// This pod's copy of the line does not catch up.
-    #[error("this instance's view of the queue is behind")]
-    Behind,
-    /// A client did not read its stream for too long.
+    /// The replica of the line did not reach the entry's revision in time.
+    #[error("the line replica of this instance lags, try again")]
+    ReplicaLagging,
     #[error("the client did not read its stream for too long")]
-    TooSlow,
-    /// A stored value has a form that this version does not know.
-    #[error("the stored {what} makes no sense")]
-    Stored {
-        /// What it is.
-        what: &'static str,
-    },
+    WatcherTooSlow,
+    /// A stored value is in a form that this version does not know.
+    #[error("failed to read the stored {what}")]
+    Unreadable { what: &'static str },
+    /// A value exceeds the range of its column.
+    #[error("failed to store {what}: the value is out of range")]
+    Unstorable { what: &'static str },
 }
 
 impl From<SubmitError<Self>> for Error {
@@ -84,14 +74,9 @@ impl From<Error> for Status {
     }
 }
 
-/// What an event's handler does with a failure: only what may heal is tried again.
 impl From<Error> for HandlerError {
     fn from(error: Error) -> Self {
-        match error {
-            Error::Postgres(error) => error.into(),
-            error if error.kind() == Kind::Unavailable => Self::Unavailable(error.into()),
-            error => Self::Retry(error.into()),
-        }
+        Self::by_kind(error)
     }
 }
 
@@ -99,15 +84,15 @@ impl ServiceError for Error {
     fn kind(&self) -> Kind {
         match self {
             Self::Refused(refusal) => kind(refusal),
-            Self::Field(_) | Self::RequestIdReused => Kind::Invalid,
+            Self::Field(_) => Kind::Invalid,
             Self::Postgres(error) => error.kind(),
             Self::Redis(error) => error.kind(),
             Self::Idempotency(error) => error.kind(),
             Self::Lease(error) => error.kind(),
-            Self::Inventory(_) | Self::Behind | Self::TooSlow => Kind::Unavailable,
+            Self::Inventory(_) | Self::ReplicaLagging | Self::WatcherTooSlow => Kind::Unavailable,
             Self::Batch(error) => error.kind(),
             Self::Shared(error) => error.kind(),
-            Self::HeartbeatKind(_) | Self::Stored { .. } => Kind::Internal,
+            Self::Sign(_) | Self::Unreadable { .. } | Self::Unstorable { .. } => Kind::Internal,
         }
     }
 
@@ -115,16 +100,17 @@ impl ServiceError for Error {
         match self {
             Self::Refused(refusal) => reason(refusal),
             Self::Field(_) => CommonReason::FieldsInvalid.into(),
-            Self::RequestIdReused => CommonReason::RequestIdReused.into(),
             Self::Postgres(error) => error.reason(),
             Self::Redis(error) => error.reason(),
             Self::Idempotency(error) => error.reason(),
             Self::Lease(error) => error.reason(),
-            Self::Inventory(_) | Self::Behind => CommonReason::DependencyUnavailable.into(),
-            Self::TooSlow => Reason::from_proto(ErrorReason::WatcherTooSlow.as_str_name()),
+            Self::Inventory(_) | Self::ReplicaLagging => CommonReason::DependencyUnavailable.into(),
+            Self::WatcherTooSlow => Reason::from_proto(ErrorReason::WatcherTooSlow.as_str_name()),
             Self::Batch(error) => error.reason(),
             Self::Shared(error) => error.reason(),
-            Self::HeartbeatKind(_) | Self::Stored { .. } => CommonReason::Internal.into(),
+            Self::Sign(_) | Self::Unreadable { .. } | Self::Unstorable { .. } => {
+                CommonReason::Internal.into()
+            }
         }
     }
 
@@ -149,7 +135,7 @@ impl ServiceError for Error {
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => retry_after(refusal),
-            Self::Behind | Self::TooSlow => Some(WATCH_AGAIN_AFTER),
+            Self::ReplicaLagging | Self::WatcherTooSlow => Some(WATCH_RETRY_AFTER),
             Self::Redis(error) => error.retry_after(),
             Self::Batch(error) => error.retry_after(),
             Self::Shared(error) => error.retry_after(),
@@ -172,6 +158,7 @@ impl ServiceError for Error {
 
 fn kind(refusal: &Refusal) -> Kind {
     match refusal {
+        Refusal::RequestIdReused => Kind::Invalid,
         Refusal::EventNotFound { .. } | Refusal::EntryNotFound { .. } => Kind::NotFound,
         Refusal::EventNotOwned { .. } | Refusal::CustomerBlocked | Refusal::QueueTokenInvalid => {
             Kind::Forbidden
@@ -194,6 +181,7 @@ fn kind(refusal: &Refusal) -> Kind {
 
 fn reason(refusal: &Refusal) -> Reason {
     let reason = match refusal {
+        Refusal::RequestIdReused => return CommonReason::RequestIdReused.into(),
         Refusal::EventNotFound { .. } => return CommonReason::EventNotFound.into(),
         Refusal::EventNotOwned { .. } => return CommonReason::EventNotOwned.into(),
         Refusal::QueueNotOpen { .. } => ErrorReason::QueueNotOpen,
@@ -235,6 +223,7 @@ fn metadata(refusal: &Refusal) -> Vec<(&'static str, String)> {
         Refusal::TransitionInvalid { state } => vec![("state", state.name().to_owned())],
         Refusal::ModeFixed { mode } => vec![("mode", mode.name().to_owned())],
         Refusal::QueueNotOpen { open_time: None, .. }
+        | Refusal::RequestIdReused
         | Refusal::QueuePaused
         | Refusal::SoldOut { .. }
         | Refusal::CustomerBlocked
@@ -248,7 +237,7 @@ fn metadata(refusal: &Refusal) -> Vec<(&'static str, String)> {
 fn retry_after(refusal: &Refusal) -> Option<Duration> {
     match refusal {
         Refusal::QueueNotOpen { open_time: Some(open_time), now } => Some(open_time.saturating_since(*now)),
-        Refusal::QueuePaused | Refusal::QueueFull { .. } => Some(JOIN_AGAIN_AFTER),
+        Refusal::QueuePaused | Refusal::QueueFull { .. } => Some(JOIN_RETRY_AFTER),
         _ => None,
     }
 }

@@ -1,5 +1,5 @@
-//! The gRPC face of Queue: who, what, do, answer. No rule of its own. What is not written here answers UNIMPLEMENTED, from
-//! the generated default (ADR 0003).
+//! The gRPC interface of Queue. Each handler identifies the caller, reads the request, runs the use case and builds the response. Methods
+//! without a handler return UNIMPLEMENTED (ADR 0003).
 
 mod admin;
 mod customers;
@@ -7,18 +7,16 @@ mod internal;
 
 use std::sync::Arc;
 
-use crate::app::{App, join_queue::JoinBatcher};
+use crate::app::App;
 
 /// Serves the contracts of Queue.
 #[derive(Debug)]
 pub(crate) struct Grpc {
     app: Arc<App>,
-    joins: JoinBatcher,
 }
 
 impl Grpc {
-    /// Serves with `app`; joins go through `joins`.
-    pub(crate) fn new(app: Arc<App>, joins: JoinBatcher) -> Self {
-        Self { app, joins }
+    pub(crate) fn new(app: Arc<App>) -> Self {
+        Self { app }
     }
 }

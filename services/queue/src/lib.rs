@@ -1,4 +1,4 @@
-//! Queue: fair places in line, live positions, turns, and an organizer's control of them.
+//! Queue: fair places in line, live positions, turns for purchases, and an organizer's control of them.
 
 pub(crate) mod app;
 pub(crate) mod clients;
@@ -22,44 +22,46 @@ use onsale_proto::queue::v1::{
 use onsale_storage::Stores;
 
 use crate::{
-    app::{App, Parts, join_queue::JoinBatcher},
+    app::{App, AppParts},
     clients::inventory::Inventory,
     config::Config,
-    engine::tokens::Tokens,
+    engine::{Engine, EngineParts, tokens::Tokens},
     grpc::Grpc,
-    store::{keys::Keys, move_log::MoveLog, presence::Presence, ranks::Ranks},
+    store::keys::Keys,
 };
 
-/// The service's name: of its schema, its key prefix, its deployment.
+/// Name of the service, which is also its schema, key prefix and deployment.
 pub const SERVICE: &str = "queue";
 
-/// The settings it comes with.
+/// Default settings of the service.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
-/// Puts the parts together; the one place where they meet.
+/// Connects the parts of the service and adds it to the chassis.
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
     let keys = Keys::new(stores.redis.keyspace(SERVICE)?);
     let inventory = chassis.neighbours()?.channel("inventory", &config.neighbours.inventory)?;
     let turns = &config.turns;
-    let app = App::new(Parts {
-        ranks: Ranks::new(stores.redis.clone(), keys.clone()),
-        log: MoveLog::new(stores.redis.clone(), keys.clone()),
-        presence: Presence::new(stores.redis.clone(), keys),
+    let engine = Engine::new(EngineParts {
         stores,
-        inventory: Inventory::new(inventory),
-        tokens: Tokens::new(turns.signing_key.expose(), turns.queue_token_lifetime, &config.web.url)?,
-        clock: chassis.clock(),
+        keys,
         defaults: config.policy.into(),
+        tokens: Tokens::new(turns.signing_key.expose(), turns.queue_token_lifetime, &config.web.url)?,
+        tasks: chassis.tasks().clone(),
+        watch_config: config.watch,
+        encode_external: convert::external::encode,
+    });
+    let app = App::new(AppParts {
+        engine,
+        clock: chassis.clock(),
+        inventory: Inventory::new(inventory),
         admission: config.admission,
         sweep: config.sweep,
-        watching: config.watch,
-        tasks: chassis.tasks().clone(),
+        join: config.join,
     });
-    workers::start(&app, &config)?;
-    let joins = JoinBatcher::new(&app, &config.join, chassis.tasks());
-    let grpc = Arc::new(Grpc::new(app, joins));
+    workers::start(&app, &config, chassis)?;
+    let grpc = Arc::new(Grpc::new(app));
     chassis
         .add_service(QueueServiceServer::from_arc(Arc::clone(&grpc)))
         .add_service(QueueAdminServiceServer::from_arc(Arc::clone(&grpc)))

@@ -1,4 +1,4 @@
-//! The process of the Queue service: hands over to the chassis.
+//! The process of the Queue service, which the chassis runs.
 
 use std::process::ExitCode;
 

@@ -1,48 +1,54 @@
-//! What Queue counts.
+//! Metrics of Queue.
 
 use std::{sync::LazyLock, time::Duration};
 
 use metrics::{Counter, Unit, counter, describe_counter, describe_histogram, histogram};
 
-// Looked up once: it counts every message of every stream.
+// Looked up once, because it counts every message of every stream.
 static UPDATES_SENT: LazyLock<Counter> = LazyLock::new(|| counter!("queue_updates_sent_total"));
 
-/// Why an update was not sent.
+/// Cause for which an update was not sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum UpdateSaved {
-    /// Too small a step.
+    /// The position changed too little.
     Significance,
-    /// A newer one came before it was read.
+    /// A newer update replaced it before the client read it.
     Coalescing,
 }
 
-/// Says what each metric means. To be called once, at start.
+/// Describes every metric. Call it once at start.
 pub(crate) fn describe() {
-    describe_counter!("queue_joined_total", "Entries made.");
+    describe_counter!("queue_joined_total", "Entries created by joins.");
     describe_counter!("queue_admitted_total", "Turns granted.");
-    describe_counter!("queue_milestones_passed_total", "Customers told that they passed a milestone.");
+    describe_counter!("queue_milestones_passed_total", "Pushes to customers who passed a milestone.");
     describe_counter!("queue_ended_total", "Entries ended, by reason.");
     describe_counter!(
         "queue_positions_counted_total",
-        "Positions counted in Postgres because Redis did not know them."
+        "Positions counted in Postgres because Redis did not have them."
     );
-    describe_counter!("queue_updates_sent_total", "Messages to watchers.");
+    describe_counter!("queue_updates_sent_total", "Messages sent to streams.");
     describe_counter!(
         "queue_updates_saved_total",
-        "Positions not sent: too small a step, or replaced by a newer one before it was read."
+        "Positions not sent because they changed too little, or because a newer one replaced them before they were read."
     );
-    describe_counter!("queue_watchers_too_slow_total", "Streams ended because their clients did not read.");
-    describe_counter!("queue_line_mended_total", "Steps of a line that had to be read from Postgres.");
-    describe_histogram!("queue_line_load_seconds", Unit::Seconds, "Time to read a whole line from Postgres.");
+    describe_counter!(
+        "queue_watchers_too_slow_total",
+        "Streams ended because their clients did not read them."
+    );
+    describe_counter!(
+        "queue_line_mended_total",
+        "Catch-ups of a line replica from Postgres because changes were missing."
+    );
+    describe_histogram!("queue_line_load_seconds", Unit::Seconds, "Time to load a whole line from Postgres.");
     describe_counter!("queue_line_corrections_total", "Entries of a line corrected in Redis.");
 }
 
-pub(crate) fn joined(count: usize) {
-    counter!("queue_joined_total").increment(number(count));
+pub(crate) fn joined(count: u64) {
+    counter!("queue_joined_total").increment(count);
 }
 
-pub(crate) fn admitted(count: usize) {
-    counter!("queue_admitted_total").increment(number(count));
+pub(crate) fn admitted(count: u64) {
+    counter!("queue_admitted_total").increment(count);
 }
 
 pub(crate) fn milestone_passed(count: usize) {
@@ -57,7 +63,7 @@ pub(crate) fn counted_in_postgres(count: usize) {
     counter!("queue_positions_counted_total").increment(number(count));
 }
 
-pub(crate) fn healed(count: u64) {
+pub(crate) fn line_corrected(count: u64) {
     counter!("queue_line_corrections_total").increment(count);
 }
 
@@ -65,7 +71,7 @@ pub(crate) fn update_sent() {
     UPDATES_SENT.increment(1);
 }
 
-pub(crate) fn saved(by: UpdateSaved, count: u64) {
+pub(crate) fn update_saved(by: UpdateSaved, count: u64) {
     let by = match by {
         UpdateSaved::Significance => "significance",
         UpdateSaved::Coalescing => "coalescing",
@@ -73,11 +79,11 @@ pub(crate) fn saved(by: UpdateSaved, count: u64) {
     counter!("queue_updates_saved_total", "by" => by).increment(count);
 }
 
-pub(crate) fn too_slow() {
+pub(crate) fn watcher_too_slow() {
     counter!("queue_watchers_too_slow_total").increment(1);
 }
 
-pub(crate) fn mended() {
+pub(crate) fn line_repaired() {
     counter!("queue_line_mended_total").increment(1);
 }
 

@@ -1,10 +1,34 @@
-//! Where a queue is kept: Postgres has the truth, Redis the places in line for quick answers. Takes and gives domain types.
+//! Storage of queues. Postgres is the source of truth; Redis holds copies for quick reads and hints. Functions take and return
+//! domain types.
 
-mod away;
+// Columns are listed one by one: with `*`, a migration that adds a column would break statements that running pods have prepared.
+macro_rules! queue_columns {
+    () => {
+        "event_id, organizer_id, created_revision, summary, sectors, life_revision, is_active, stock_revision, is_sold_out,
+        state, open_time, pause_time, joins_paused, close_reason, close_time, remaining_sectors, notice,
+        admissions_per_minute, open_turns_max, turn_seconds, idle_seconds, waiting_max, update_time, mode, milestones,
+        window_size, active_windows, slide_seconds"
+    };
+}
+macro_rules! line_columns {
+    () => {
+        "revision, last_seq, last_admitted_seq, last_fencing_number, waiting_count, open_turn_count, bucket_level,
+        bucket_time, service_micros, shown_service_micros, completed_count, expired_count, left_count, slide_time"
+    };
+}
+macro_rules! entry_columns {
+    () => {
+        "entry_id, event_id, customer_id, seq, state, join_time, display_name, avatar_url, fencing_number, grant_time,
+        expire_time, end_time, expire_reason, claim_id"
+    };
+}
+
 pub(crate) mod blocked_customers;
+pub(crate) mod breaker;
 pub(crate) mod entries;
 pub mod keys;
 pub(crate) mod line_copies;
+pub(crate) mod lines;
 pub(crate) mod milestones;
 pub(crate) mod move_log;
 pub(crate) mod neighbors;
@@ -15,61 +39,16 @@ pub(crate) mod ranks;
 pub(crate) mod stats;
 pub(crate) mod windows;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use onsale_storage::postgres::{Row, column};
-use onsale_types::{EntryId, Timestamp};
-use uuid::Uuid;
+use onsale_types::EntryId;
 
-use crate::error::Error;
-
-/// As Redis takes ids.
+/// Formats ids as arguments of a Redis command.
 fn texts(entries: &[EntryId]) -> Vec<String> {
     entries.iter().map(ToString::to_string).collect()
 }
 
-/// As Redis takes a span.
+/// Returns a span in whole milliseconds, as an argument of a Redis command.
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// As Postgres takes a time.
-pub(crate) fn sql_time(time: Timestamp) -> SystemTime {
-    time.to_system_time().unwrap_or(UNIX_EPOCH)
-}
-
-/// As Postgres takes a count.
-pub(crate) fn sql_count(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-fn count(row: &Row, name: &'static str) -> Result<u64, Error> {
-    u64::try_from(column::<i64>(row, name)?).map_err(|_negative| Error::Stored { what: name })
-}
-
-fn time(row: &Row, name: &'static str) -> Result<Timestamp, Error> {
-    optional_time(row, name)?.ok_or(Error::Stored { what: name })
-}
-
-fn optional_time(row: &Row, name: &'static str) -> Result<Option<Timestamp>, Error> {
-    let Some(time) = column::<Option<SystemTime>>(row, name)? else { return Ok(None) };
-    Timestamp::from_system_time(time).map(Some).ok_or(Error::Stored { what: name })
-}
-
-/// A value by its name, of an enum of ours.
-fn named<T>(row: &Row, name: &'static str, parse: impl Fn(&str) -> Option<T>) -> Result<T, Error> {
-    parse(column::<&str>(row, name)?).ok_or(Error::Stored { what: name })
-}
-
-fn optional_named<T>(
-    row: &Row,
-    name: &'static str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, Error> {
-    let Some(text) = column::<Option<&str>>(row, name)? else { return Ok(None) };
-    parse(text).map(Some).ok_or(Error::Stored { what: name })
-}
-
-fn uuid(row: &Row, name: &'static str) -> Result<Uuid, Error> {
-    Ok(column(row, name)?)
 }

@@ -1,5 +1,5 @@
-//! Background loops. What must be done by one pod only is done by the one that leads the event, and its transactions are
-//! fenced; everything else is safe to do twice.
+//! Background workers. Jobs that change queues by themselves run on the pod that leads the event, and their transactions check its
+//! lease; the other jobs may run on several pods at once.
 
 pub(crate) mod consumers;
 
@@ -8,22 +8,22 @@ use std::{sync::Arc, time::Duration};
 use futures_util::StreamExt;
 use onsale_kit::{
     BuildError,
-    backoff::{Backoff, BackoffConfig},
-    error::Chain,
+    backoff::BackoffConfig,
+    server::Chassis,
+    tasks::Tasks,
+    worker::{Condition, Worker},
 };
-use rand::RngExt;
-use tokio::time::sleep;
 
 use crate::{app::App, config::Config, engine::leadership::LeaderShards, error::Error};
 
-/// How often signs of life are carried to Redis.
-const CARRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two flushes of the heartbeats to Redis.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often pods tell each other how many look at their events.
+/// Time between two viewer reports to the other pods.
 const VIEWERS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long after a hint at a free slot turns are granted: the hint may come a moment before the commit, and hints of a
-/// burst are served together.
+/// Delay of an admission round after a free slot was announced. The announcement may arrive before the commit is visible, and one
+/// round serves all announcements of a burst.
 const GATHER: Duration = Duration::from_millis(20);
 
 const RETRY: BackoffConfig = BackoffConfig {
@@ -33,189 +33,116 @@ const RETRY: BackoffConfig = BackoffConfig {
     attempts_max: u32::MAX,
 };
 
-/// Work that comes round.
-#[derive(Clone, Copy, Debug)]
-enum Chore {
-    /// Opens queues whose time has come.
-    Open,
-    /// Ends turns that ran out.
-    Turns,
-    /// Ends the places in queues that closed for good.
-    Over,
-    /// Ends the places of those who are gone.
-    Unseen,
-    /// Compares Redis with Postgres.
-    Reconcile,
-    /// Carries signs of life to Redis.
-    Carry,
-    /// Reports to the other pods how many look at what.
-    Viewers,
-}
-
-impl Chore {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "opening sweep",
-            Self::Turns => "turn sweep",
-            Self::Over => "closing sweep",
-            Self::Unseen => "unseen sweep",
-            Self::Reconcile => "reconcile",
-            Self::Carry => "carry signs of life",
-            Self::Viewers => "report viewers",
-        }
-    }
-
-    async fn run(self, app: &App, shards: &LeaderShards) -> Result<(), Error> {
-        match self {
-            Self::Open => app.open_due_queues(shards).await,
-            Self::Turns => app.expire_turns(shards).await,
-            Self::Over => app.end_closed_queues(shards).await,
-            Self::Unseen => app.expire_idle_entries(shards).await,
-            Self::Reconcile if shards.leads_first() => app.reconcile_all().await,
-            Self::Reconcile => Ok(()),
-            Self::Carry => app.flush_heartbeats().await,
-            Self::Viewers => app.viewers.report().await,
-        }
-    }
-
-    /// Whether there is nothing to do for a pod that leads nothing.
-    const fn is_leaders(self) -> bool {
-        match self {
-            Self::Open | Self::Turns | Self::Over | Self::Unseen | Self::Reconcile => true,
-            Self::Carry | Self::Viewers => false,
-        }
-    }
-}
-
-/// Starts all of them.
-pub(crate) fn start(app: &Arc<App>, config: &Config) -> Result<(), BuildError> {
-    let shards = Arc::new(LeaderShards::enter(&app.stores.election)?);
-    let tasks = &app.tasks;
-    tasks.spawn("admission", admission(Arc::clone(app), Arc::clone(&shards)));
-    tasks.spawn("milestones", milestones(Arc::clone(app), Arc::clone(&shards)));
-    for (chore, interval) in [
-        (Chore::Open, config.sweep.interval),
-        (Chore::Turns, config.sweep.interval),
-        (Chore::Over, config.sweep.interval),
-        (Chore::Unseen, config.sweep.idle_interval),
-        (Chore::Reconcile, config.reconcile.interval),
-        (Chore::Carry, CARRY_INTERVAL),
-        (Chore::Viewers, VIEWERS_INTERVAL),
-    ] {
-        tasks.spawn(chore.name(), every(Arc::clone(app), chore, interval, Arc::clone(&shards)));
-    }
-    tasks.spawn("heal", heal(Arc::clone(app)));
+/// Starts all workers and consumers.
+pub(crate) fn start(app: &Arc<App>, config: &Config, chassis: &Chassis) -> Result<(), BuildError> {
+    let tasks = chassis.tasks();
+    let shards = &Arc::new(LeaderShards::enter(&app.engine.stores.election)?);
+    start_admission(app, shards, config, tasks)?;
+    start_milestones(app, shards, config, tasks);
+    let (sweep, idle) = (config.sweep.interval, config.sweep.idle_interval);
+    start_leader_job(app, shards, tasks, "opening sweep", sweep, |app, shards| async move {
+        app.open_due_queues(&shards).await
+    });
+    start_leader_job(app, shards, tasks, "turn sweep", sweep, |app, shards| async move {
+        app.expire_turns(&shards).await
+    });
+    start_leader_job(app, shards, tasks, "closing sweep", sweep, |app, shards| async move {
+        app.end_closed_queues(&shards).await
+    });
+    start_leader_job(app, shards, tasks, "unseen sweep", idle, |app, shards| async move {
+        app.expire_idle_entries(&shards).await
+    });
+    start_leader_job(app, shards, tasks, "reconcile", config.reconcile.interval, |app, shards| async move {
+        if shards.leads_first() { app.reconcile_lines().await } else { Ok(()) }
+    });
+    start_jobs_of_every_pod(app, tasks);
     consumers::start(app)
 }
 
-/// Does a chore every `interval`; a leader's while this pod leads something.
-async fn every(app: Arc<App>, chore: Chore, interval: Duration, shards: Arc<LeaderShards>) {
-    let shutdown = app.tasks.token();
-    let mut backoff = Backoff::new(RETRY);
-    let mut pause = jittered(interval);
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            () = sleep(pause) => {}
-        }
-        pause = jittered(interval);
-        if chore.is_leaders() && !shards.leads_any() {
-            // A Redis that is away costs every leader its leases; what it missed meanwhile is known to nobody.
-            app.seen.interrupt();
-            continue;
-        }
-        match chore.run(&app, &shards).await {
-            Ok(()) => backoff.reset(),
-            Err(error) => {
-                tracing::warn!(chore = chore.name(), error = %Chain(&error), "chore failed, trying again");
-                pause = pause.max(backoff.next_delay().unwrap_or(RETRY.max));
-            }
-        }
-    }
+/// Starts a job that runs while this pod leads a shard.
+fn start_leader_job<F>(
+    app: &Arc<App>,
+    shards: &Arc<LeaderShards>,
+    tasks: &Tasks,
+    name: &'static str,
+    interval: Duration,
+    job: impl Fn(Arc<App>, Arc<LeaderShards>) -> F + Send + 'static,
+) where
+    F: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    let engine = Arc::clone(&app.engine);
+    // Without Redis every leader loses its leases and heartbeats are lost, so the idle window starts again.
+    let condition = leads_any(shards).while_unmet(move || engine.heartbeats.interrupt());
+    let (app, shards) = (Arc::clone(app), Arc::clone(shards));
+    Worker::every(name, interval)
+        .backoff(RETRY)
+        .only_while(condition)
+        .start(tasks, move || job(Arc::clone(&app), Arc::clone(&shards)));
 }
 
-/// Grants turns and slides windows every now and then, as soon as a slot is free, and as soon as this pod leads.
-async fn admission(app: Arc<App>, shards: Arc<LeaderShards>) {
-    let shutdown = app.tasks.token();
-    let Ok(channel) = app.ranks.keys().wake() else { return };
-    let mut hints = app.hints.subscribe(&channel);
-    let mut changes = shards.changes();
-    let mut backoff = Backoff::new(RETRY);
-    let mut pause = app.admission.interval;
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            () = sleep(pause) => {}
-            Some(_hint) = hints.next() => sleep(GATHER).await,
-            () = app.slot_freed.notified() => sleep(GATHER).await,
-            Some(()) = changes.next() => {}
-        }
-        pause = app.admission.interval;
-        if !shards.leads_any() {
-            continue;
-        }
-        let (admitted, slid) = tokio::join!(app.admit_customers(&shards), app.slide_windows(&shards));
-        match admitted.and(slid) {
-            Ok(()) => backoff.reset(),
-            Err(error) => {
-                tracing::warn!(error = %Chain(&error), "round of admission failed, trying again");
-                pause = pause.max(backoff.next_delay().unwrap_or(RETRY.max));
+/// Starts the admission of customers and the sliding of windows: every interval, when a slot becomes free, and when this pod gains a
+/// shard.
+fn start_admission(
+    app: &Arc<App>,
+    shards: &Arc<LeaderShards>,
+    config: &Config,
+    tasks: &Tasks,
+) -> Result<(), BuildError> {
+    let channel = app.engine.ranks.keys().wake()?;
+    let announced = app.engine.hints.subscribe(&channel).map(|_hint| ());
+    let (condition, freed) = (leads_any(shards), Arc::clone(&app.engine.slot_freed));
+    let (app, shards) = (Arc::clone(app), Arc::clone(shards));
+    Worker::every("admission", config.admission.interval)
+        .backoff(RETRY)
+        .hinted_by(announced)
+        .notified_by(freed)
+        .hint_delay(GATHER)
+        .only_while(condition)
+        .start(tasks, move || {
+            let (app, shards) = (Arc::clone(&app), Arc::clone(&shards));
+            async move {
+                let (admitted, slid) = tokio::join!(app.admit_customers(&shards), app.slide_windows(&shards));
+                admitted.and(slid)
             }
-        }
-    }
+        });
+    Ok(())
 }
 
-/// Tells who passed a milestone, every now and then and when turns were granted.
-async fn milestones(app: Arc<App>, shards: Arc<LeaderShards>) {
-    let shutdown = app.tasks.token();
-    let mut backoff = Backoff::new(RETRY);
-    let mut pause = app.admission.milestone_interval;
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            () = sleep(pause) => {}
-            () = app.line_moved.notified() => {}
-        }
-        pause = app.admission.milestone_interval;
-        if !shards.leads_any() {
-            continue;
-        }
-        match app.push_milestones(&shards).await {
-            Ok(()) => backoff.reset(),
-            Err(error) => {
-                tracing::warn!(error = %Chain(&error), "round of milestones failed, trying again");
-                pause = pause.max(backoff.next_delay().unwrap_or(RETRY.max));
-            }
-        }
-    }
+/// Starts the milestone pushes: every interval, and when turns were granted.
+fn start_milestones(app: &Arc<App>, shards: &Arc<LeaderShards>, config: &Config, tasks: &Tasks) {
+    let (condition, moved) = (leads_any(shards), Arc::clone(&app.engine.line_moved));
+    let (app, shards) = (Arc::clone(app), Arc::clone(shards));
+    Worker::every("milestones", config.admission.milestone_interval)
+        .backoff(RETRY)
+        .notified_by(moved)
+        .only_while(condition)
+        .start(tasks, move || {
+            let (app, shards) = (Arc::clone(&app), Arc::clone(&shards));
+            async move { app.push_milestones(&shards).await }
+        });
 }
 
-/// Tells Redis again what it seems to have lost.
-async fn heal(app: Arc<App>) {
-    let shutdown = app.tasks.token();
-    let mut backoff = Backoff::new(RETRY);
-    loop {
-        let wanted = tokio::select! {
-            () = shutdown.cancelled() => return,
-            wanted = app.reconcile_requests.wanted() => wanted,
-        };
-        for event_id in wanted {
-            let Err(error) = app.heal(event_id).await else {
-                backoff.reset();
-                continue;
-            };
-            tracing::warn!(%event_id, error = %Chain(&error), "failed to bring a line to redis, trying again");
-            app.reconcile_requests.want(event_id);
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                () = sleep(backoff.next_delay().unwrap_or(RETRY.max)) => {}
-            }
-        }
-    }
+/// Starts the jobs that every pod runs, whether it leads a shard or not.
+fn start_jobs_of_every_pod(app: &Arc<App>, tasks: &Tasks) {
+    let engine = Arc::clone(&app.engine);
+    Worker::every("carry signs of life", FLUSH_INTERVAL).backoff(RETRY).start(tasks, move || {
+        let engine = Arc::clone(&engine);
+        async move { engine.flush_heartbeats().await }
+    });
+    let engine = Arc::clone(&app.engine);
+    Worker::every("report viewers", VIEWERS_INTERVAL).backoff(RETRY).start(tasks, move || {
+        let engine = Arc::clone(&engine);
+        async move { engine.viewers.report().await }
+    });
+    let engine = Arc::clone(&app.engine);
+    let requested = Arc::clone(&engine.reconcile_requests.notify);
+    Worker::on_hints("heal").backoff(RETRY).notified_by(requested).start(tasks, move || {
+        let engine = Arc::clone(&engine);
+        async move { engine.reconcile_requested().await }
+    });
 }
 
-/// About `interval`, so that pods do not work in step.
-fn jittered(interval: Duration) -> Duration {
-    let tenth_micros = u64::try_from((interval / 10).as_micros()).unwrap_or(u64::MAX);
-    interval.saturating_add(Duration::from_micros(rand::rng().random_range(0..=tenth_micros)))
+fn leads_any(shards: &Arc<LeaderShards>) -> Condition {
+    let leading = Arc::clone(shards);
+    Condition::new(move || leading.leads_any(), shards.changes())
 }

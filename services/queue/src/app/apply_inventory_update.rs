@@ -1,79 +1,38 @@
-//! What Inventory reports about an event. Reports come in any order; each is kept, and the queue follows from all of them.
-
-use std::sync::Arc;
+//! `event.created`, `event.activated`, `event.ended`, `inventory.sold_out` and `inventory.available`: workers::consumers → app →
+//! store::lines (lock) → domain::event → store → engine::publish.
 
 use onsale_storage::postgres::Transaction;
-use onsale_types::{EventId, Timestamp};
+use onsale_types::{EventId, Named as _};
 
-use super::{App, tell::QueueChange};
+use super::App;
 use crate::{
-    domain::queue::{EventDetails, Queue},
+    domain::{event::InventoryUpdate, queue_change::QueueChange},
     error::Error,
-    store::queues,
+    store::{lines, queues},
 };
 
-/// A report of Inventory.
-#[derive(Clone, Debug)]
-pub(crate) enum InventoryUpdate {
-    /// The event was created, or its draft changed.
-    Created(EventDetails),
-    /// It was made public.
-    Activated {
-        /// Of the event.
-        revision: u64,
-        /// When it opens; none: now.
-        on_sale_time: Option<Timestamp>,
-    },
-    /// Its sale ended for good.
-    Ended {
-        /// Of the event.
-        revision: u64,
-    },
-    /// Nothing is free and nothing is held.
-    SoldOut {
-        /// Of what is free.
-        revision: u64,
-    },
-    /// Units came back.
-    Available {
-        /// Of what is free.
-        revision: u64,
-    },
-}
-
 impl App {
-    /// Keeps a report, and moves the queue as far as it allows.
-    pub(crate) async fn learn(
-        self: &Arc<Self>,
+    /// Stores an update and moves the queue as far as it allows. Updates may arrive in any order; an older one changes nothing.
+    pub(crate) async fn apply_inventory_update(
+        &self,
         transaction: &Transaction,
         event_id: EventId,
-        report: InventoryUpdate,
+        update: InventoryUpdate,
     ) -> Result<(), Error> {
         queues::ensure(transaction, event_id).await?;
-        let mut current = queues::lock_any(transaction, event_id, &self.defaults).await?;
+        let mut current = lines::lock_any(transaction, event_id, &self.engine.defaults).await?;
         let before = current.queue.state;
-        if !apply(&mut current.queue, report, current.now) {
+        if !current.queue.apply_inventory_update(update, current.now) {
             return Ok(());
         }
-        current.line.touch();
-        queues::save_queue(transaction, &current.queue).await?;
-        queues::save_line(transaction, event_id, &current.line).await?;
+        current.line.bump_revision();
+        queues::save(transaction, &current.queue).await?;
+        lines::save(transaction, event_id, &current.line).await?;
         if current.queue.state != before {
             let (from, to) = (before.name(), current.queue.state.name());
-            tracing::info!(%event_id, from, to, "queue moved by a report of inventory");
+            tracing::info!(%event_id, from, to, "queue state changed by an update of inventory");
         }
-        self.publish_after_commit(transaction, QueueChange::steered(&current));
+        self.engine.publish_after_commit(transaction, QueueChange::controlled(&current));
         Ok(())
-    }
-}
-
-/// Whether the report is news.
-fn apply(queue: &mut Queue, report: InventoryUpdate, now: Timestamp) -> bool {
-    match report {
-        InventoryUpdate::Created(created) => queue.created(created, now),
-        InventoryUpdate::Activated { revision, on_sale_time } => queue.activated(revision, on_sale_time, now),
-        InventoryUpdate::Ended { revision } => queue.ended(revision, now),
-        InventoryUpdate::SoldOut { revision } => queue.sold_out(revision, now),
-        InventoryUpdate::Available { revision } => queue.available(revision, now),
     }
 }

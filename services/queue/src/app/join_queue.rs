@@ -1,92 +1,67 @@
-//! Joining: those who arrive together get their places in one transaction, in the order in which they came.
+//! `JoinQueue`: grpc → app (batch per shard) → store::lines (lock, find) → domain::join → store::lines (append) → engine::publish →
+//! store::ranks.
+//!
+//! Joins that arrive together share the lock of the line and one transaction. An event belongs to one shard, whose batches run one
+//! after the other: the lock would serialize them anyway, and the order of arrival is kept.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
 
 use futures_util::{StreamExt, stream};
-use onsale_kit::{
-    batcher::{BatchOutcome, Batcher, BatcherConfig, Processor},
-    tasks::Tasks,
-};
+use onsale_kit::batcher::{BatchOutcome, Batcher, BatcherConfig, Processor};
 use onsale_storage::postgres::{self, Transaction};
-use onsale_types::{CustomerId, EntryId, EventId, RequestId};
-use uuid::Uuid;
+use onsale_types::{EntryId, EventId};
 
-use super::{App, standing::EntryView, tell::QueueChange};
+use super::App;
 use crate::{
     config::JoinConfig,
     domain::{
         entry::{Entry, EntryState},
+        entry_view::EntryView,
+        join::{self, JoinDecisions, JoinRequest, Joined},
         policy::QueueMode,
+        queue::QueueAndLine,
+        queue_change::QueueChange,
         refusal::Refusal,
     },
+    engine::Engine,
     error::Error,
     metrics,
-    store::{
-        blocked_customers,
-        entries::{self, NewEntry, StoredJoin},
-        queues::{self, QueueAndLine},
-    },
+    store::lines,
 };
 
-/// The index that knows which request made which entry.
+/// The unique index on customer and request id.
 const REQUEST_INDEX: &str = "entry_request";
 
-/// Events of one batch worked on at a time.
+/// Events of one batch that are joined at a time, so that a batch with many events does not take every connection.
 const EVENTS_CONCURRENCY: usize = 4;
 
-/// A customer who wants to join.
-#[derive(Clone, Debug)]
-pub(crate) struct Join {
-    /// Which queue.
-    pub(crate) event_id: EventId,
-    /// Who.
-    pub(crate) customer_id: CustomerId,
-    /// The customer's name for this wish.
-    pub(crate) request_id: RequestId,
-    /// What the request says.
-    pub(crate) fingerprint: Uuid,
-    /// What neighbours see as name.
-    pub(crate) display_name: String,
-    /// What neighbours see as picture.
-    pub(crate) avatar_url: String,
-}
-
-/// A customer's place.
-#[derive(Clone, Debug)]
-pub(crate) struct Joined {
-    /// Where they stand.
-    pub(crate) standing: EntryView,
-    /// The queue token.
-    pub(crate) queue_token: String,
-}
-
-/// Takes joins and hands them over in batches. An event has one lane, in which one batch is worked on at a time: that is
-/// what the line's lock would make of it anyway, and it keeps the order of arrival.
+/// The batchers of joins, one per shard.
 #[derive(Debug)]
 pub(crate) struct JoinBatcher {
-    app: Arc<App>,
-    shards: Vec<Batcher<Join, EntryView, Error>>,
+    shards: Vec<Batcher<JoinRequest, EntryView, Error>>,
 }
 
 struct JoinProcessor {
-    app: Arc<App>,
+    engine: Arc<Engine>,
 }
 
-/// What a transaction of joins came to.
-struct Outcome {
-    current: QueueAndLine,
-    /// Of each item, in order.
-    entries: Vec<Result<Entry, Error>>,
-    new: Vec<(EntryId, u64)>,
+impl App {
+    /// Puts the customer in line, or returns the entry they have.
+    pub(crate) async fn join_queue(&self, request: JoinRequest) -> Result<Joined, Error> {
+        let view = self.joins.submit(request).await?;
+        // Signed here, so that the shard can begin its next batch.
+        let queue_token = self.engine.tokens.queue_token(&view.entry)?;
+        Ok(Joined { view, queue_token })
+    }
 }
 
 impl JoinBatcher {
-    /// As many shards as `config` says.
-    pub(crate) fn new(app: &Arc<App>, config: &JoinConfig, tasks: &Tasks) -> Self {
+    /// Starts as many batchers as `config` has lanes.
+    pub(crate) fn new(engine: &Arc<Engine>, config: &JoinConfig) -> Self {
         let batcher = BatcherConfig {
             queue_max: config.queue_max,
             batch_max: config.batch_max,
@@ -94,42 +69,37 @@ impl JoinBatcher {
             concurrency: 1,
             ..BatcherConfig::default()
         };
-        let lane = || Batcher::new("join", batcher, JoinProcessor { app: Arc::clone(app) }, tasks);
-        Self {
-            app: Arc::clone(app),
-            shards: std::iter::repeat_with(lane).take(config.lanes.max(1)).collect(),
-        }
+        let shard = || {
+            let processor = JoinProcessor { engine: Arc::clone(engine) };
+            Batcher::new("join", batcher, processor, &engine.tasks)
+        };
+        Self { shards: std::iter::repeat_with(shard).take(config.lanes.max(1)).collect() }
     }
 
-    /// Puts a customer in line, or answers the place they have.
-    pub(crate) async fn join(&self, join: Join) -> Result<Joined, Error> {
+    async fn submit(&self, request: JoinRequest) -> Result<EntryView, Error> {
         let mut hasher = DefaultHasher::new();
-        join.event_id.hash(&mut hasher);
+        request.event_id.hash(&mut hasher);
         let shards = u64::try_from(self.shards.len()).unwrap_or(1).max(1);
         let index = usize::try_from(hasher.finish() % shards).unwrap_or(0);
-        let Some(lane) = self.shards.get(index) else { return Err(Error::Stored { what: "lane" }) };
-        let standing = lane.submit(join).await?;
-        // Each signs its own: the lane has the next batch to go on with.
-        let queue_token = self.app.tokens.place(&standing.entry)?;
-        Ok(Joined { standing, queue_token })
+        let Some(shard) = self.shards.get(index) else { return Err(Error::Unreadable { what: "shard" }) };
+        Ok(shard.submit(request).await?)
     }
 }
 
-impl Processor<Join> for JoinProcessor {
+impl Processor<JoinRequest> for JoinProcessor {
     type Output = EntryView;
     type Error = Error;
 
-    async fn process(&self, items: &[Join]) -> BatchOutcome<EntryView, Error> {
+    async fn process(&self, items: &[JoinRequest]) -> BatchOutcome<EntryView, Error> {
         let mut events: BTreeMap<EventId, Vec<usize>> = BTreeMap::new();
         for (index, item) in items.iter().enumerate() {
             events.entry(item.event_id).or_default().push(index);
         }
         let groups = events.into_iter().map(|(event_id, indexes)| async move {
-            let group: Vec<&Join> = indexes.iter().filter_map(|index| items.get(*index)).collect();
-            let answers = self.app.join_together(event_id, &group).await;
+            let group: Vec<&JoinRequest> = indexes.iter().filter_map(|index| items.get(*index)).collect();
+            let answers = self.join_event(event_id, &group).await;
             indexes.into_iter().zip(answers).collect::<Vec<_>>()
         });
-        // A few at a time: a batch that names many events, known or not, must not take every connection.
         let mut answers: Vec<_> =
             stream::iter(groups).buffer_unordered(EVENTS_CONCURRENCY).flat_map(stream::iter).collect().await;
         answers.sort_by_key(|(index, _)| *index);
@@ -137,201 +107,129 @@ impl Processor<Join> for JoinProcessor {
     }
 }
 
-impl App {
-    /// The answers to joins of one event, one for each.
-    async fn join_together(
-        self: &Arc<Self>,
+impl JoinProcessor {
+    /// Joins customers to one event in one transaction; returns an answer for each request.
+    async fn join_event(
+        &self,
         event_id: EventId,
-        items: &[&Join],
+        requests: &[&JoinRequest],
     ) -> Vec<Result<EntryView, Error>> {
-        let failure = match self.join_once(event_id, items).await {
-            Ok(outcome) => {
-                let answers = self.after_join(event_id, outcome).await;
-                // Everything is written: who asks again gets the same place.
-                return answers.unwrap_or_else(|error| share(error, items.len()));
+        let work =
+            |transaction: Transaction| async move { self.join_in(&transaction, event_id, requests).await };
+        let failure = match self.engine.stores.postgres.transaction("join", work).await {
+            Ok((current, decisions)) => {
+                let answers = self.publish_and_answer(&current, decisions).await;
+                // The entries are committed: a repeat of a request returns the same entry.
+                return answers.unwrap_or_else(|error| share(error, requests.len()));
             }
             Err(error) => error,
         };
-        // Nothing was written, and one of them may be to blame: the others must not suffer for it.
-        if let (true, Some((first, second))) = (is_suspect(&failure), halves(items)) {
-            let mut answers = Box::pin(self.join_together(event_id, first)).await;
-            answers.extend(Box::pin(self.join_together(event_id, second)).await);
+        // Nothing was committed, and a single request may be the cause: the others are tried without it.
+        if let (true, Some((first, second))) = (is_suspect(&failure), halves(requests)) {
+            let mut answers = Box::pin(self.join_event(event_id, first)).await;
+            answers.extend(Box::pin(self.join_event(event_id, second)).await);
             return answers;
         }
         if let Error::Postgres(error) = &failure
             && error.conflict() == Some(REQUEST_INDEX)
         {
-            return items.iter().map(|_| Err(Error::RequestIdReused)).collect();
+            return requests.iter().map(|_| Err(Refusal::RequestIdReused.into())).collect();
         }
-        share(failure, items.len())
-    }
-
-    async fn join_once(&self, event_id: EventId, items: &[&Join]) -> Result<Outcome, Error> {
-        let work =
-            |transaction: Transaction| async move { self.join_in(&transaction, event_id, items).await };
-        self.stores.postgres.transaction("join", work).await
+        share(failure, requests.len())
     }
 
     async fn join_in(
         &self,
         transaction: &Transaction,
         event_id: EventId,
-        items: &[&Join],
-    ) -> Result<Outcome, Error> {
-        let mut current = queues::lock(transaction, event_id, &self.defaults).await?;
-        let customers: Vec<Uuid> = items.iter().map(|item| item.customer_id.as_uuid()).collect();
-        if current.queue.policy.mode == QueueMode::Windowed {
-            let blocked = blocked_customers::among(transaction, event_id, &customers).await?;
-            let entries = self.assign_numbers(transaction, &mut current, items, &blocked).await?;
-            return Ok(Outcome { current, entries, new: Vec::new() });
-        }
-        let requests: Vec<Uuid> = items.iter().map(|item| item.request_id.as_uuid()).collect();
-        let (known, blocked) = futures_util::future::try_join(
-            entries::find_joins(transaction, event_id, &customers, &requests),
-            blocked_customers::among(transaction, event_id, &customers),
-        )
-        .await?;
+        requests: &[&JoinRequest],
+    ) -> Result<(QueueAndLine, JoinDecisions), Error> {
+        let mut current = lines::lock(transaction, event_id, &self.engine.defaults).await?;
+        let mode = current.queue.policy.mode;
+        let facts = lines::find_joins(transaction, event_id, mode, requests).await?;
         let before = current.line;
-        let (answers, new) = decide(&current, items, known, &blocked);
-        if !new.is_empty() {
-            current.line.joined(count(&new));
-            let line = &current.line;
-            futures_util::future::try_join(
-                entries::insert(transaction, event_id, &before, line.revision, current.now, &new),
-                queues::save_line(transaction, event_id, line),
-            )
-            .await?;
+        let decisions = join::decide(&mut current, requests, facts);
+        if decisions.joined_count > 0 {
+            let (after, now) = (&current.line, current.now);
+            lines::append(transaction, event_id, &before, after, &decisions.new_entries, now).await?;
         }
-        let new = new
-            .iter()
-            .zip(before.last_seq.saturating_add(1)..)
-            .map(|(new, seq)| (new.entry_id, seq))
-            .collect();
-        Ok(Outcome { current, entries: answers, new })
+        Ok((current, decisions))
     }
 
-    /// Everything is durable; Redis follows, and the answers are put together.
-    async fn after_join(
-        self: &Arc<Self>,
-        event_id: EventId,
-        outcome: Outcome,
+    /// Publishes the new entries after the commit, and returns the view of every entry.
+    async fn publish_and_answer(
+        &self,
+        current: &QueueAndLine,
+        decisions: JoinDecisions,
     ) -> Result<Vec<Result<EntryView, Error>>, Error> {
-        let Outcome { current, entries, new } = outcome;
-        if current.queue.policy.mode == QueueMode::Windowed {
-            return Ok(self.tickets_issued(&current, entries));
+        let JoinDecisions { answers, joined_count, new_entries } = decisions;
+        let (mode, line) = (current.queue.policy.mode, &current.line);
+        let first_seq = line.last_seq.saturating_sub(joined_count).saturating_add(1);
+        if joined_count > 0 {
+            metrics::joined(joined_count);
+            let joined = new_entries.iter().map(|entry| entry.entry_id).zip(first_seq..).collect();
+            self.engine.publish_in_background(QueueChange::joined(current, joined));
         }
-        // The new ones stand at the end of the line, in their order; nobody has to be asked.
-        let first_seq = current.line.last_seq.saturating_sub(count(&new)).saturating_add(1);
-        let first_position = current.line.waiting_count.saturating_sub(count(&new)).saturating_add(1);
-        let known: Vec<(EntryId, u64)> = entries
+        let known = match mode {
+            QueueMode::Tracked => self.known_positions(current, &answers, first_seq).await?,
+            QueueMode::Windowed => HashMap::new(),
+        };
+        let view = |entry: Entry| {
+            let is_new = entry.seq >= first_seq;
+            let position = match mode {
+                QueueMode::Windowed => Some(entry.seq.saturating_sub(line.last_admitted_seq)),
+                // New entries are at the end of the line, in the order of their numbers.
+                QueueMode::Tracked if is_new => {
+                    Some(line.waiting_count.saturating_sub(line.last_seq.saturating_sub(entry.seq)))
+                }
+                QueueMode::Tracked => known.get(&entry.seq).copied(),
+            };
+            // A new entry gets its first heartbeat when it is added to Redis.
+            if mode == QueueMode::Tracked && !is_new {
+                self.engine.heartbeats.record(&entry);
+            }
+            self.engine.entry_view(current, entry, position)
+        };
+        Ok(answers.into_iter().map(|answer| view(answer?)).collect())
+    }
+
+    /// Looks up the positions of entries that waited before this batch, by number in line.
+    async fn known_positions(
+        &self,
+        current: &QueueAndLine,
+        answers: &[Result<Entry, Refusal>],
+        first_seq: u64,
+    ) -> Result<HashMap<u64, u64>, Error> {
+        let known: Vec<(EntryId, u64)> = answers
             .iter()
             .flatten()
             .filter(|entry| entry.state == EntryState::Waiting && entry.seq < first_seq)
             .map(|entry| (entry.entry_id, entry.seq))
             .collect();
-        if !new.is_empty() {
-            metrics::joined(new.len());
-            self.publish_in_background(QueueChange::joined(&current, new));
+        if known.is_empty() {
+            return Ok(HashMap::new());
         }
-        let positions = self.places.of(event_id, &known, current.line.revision).await?;
-        let mut positions: HashMap<u64, u64> = known
+        let (event_id, revision) = (current.queue.event_id, current.line.revision);
+        let positions = self.engine.positions.find(event_id, &known, revision).await?;
+        Ok(known
             .into_iter()
             .zip(positions)
             .filter_map(|((_, seq), position)| Some((seq, position?)))
-            .collect();
-        positions.extend((first_seq..=current.line.last_seq).zip(first_position..));
-        let joined = |entry: Entry| {
-            // Who is new gets a sign of life with the place in Redis.
-            if entry.seq < first_seq {
-                self.record_heartbeat(&entry);
-            }
-            let position = positions.get(&entry.seq).copied();
-            self.standing(&current, entry, position)
-        };
-        Ok(entries.into_iter().map(|entry| entry.and_then(joined)).collect())
+            .collect())
     }
 }
 
-/// Who gets which place: the one they have, a new one at the end, or none.
-fn decide(
-    current: &QueueAndLine,
-    items: &[&Join],
-    known: Vec<StoredJoin>,
-    blocked: &HashSet<CustomerId>,
-) -> (Vec<Result<Entry, Error>>, Vec<NewEntry>) {
-    let is_open =
-        |known: &&StoredJoin| known.entry.event_id == current.queue.event_id && known.entry.state.is_open();
-    let mut open: HashMap<CustomerId, Entry> =
-        known.iter().filter(is_open).map(|known| (known.entry.customer_id, known.entry.clone())).collect();
-    let made: HashMap<(CustomerId, RequestId), StoredJoin> =
-        known.into_iter().map(|made| ((made.entry.customer_id, made.request_id), made)).collect();
-    let mut new: Vec<NewEntry> = Vec::new();
-    let mut answers = Vec::with_capacity(items.len());
-    for item in items {
-        let before = made.get(&(item.customer_id, item.request_id));
-        let joined_now = count(&new);
-        let answer = if let Some(before) = before {
-            let is_same = before.fingerprint == item.fingerprint;
-            if is_same { Ok(before.entry.clone()) } else { Err(Error::RequestIdReused) }
-        } else if let Some(entry) = open.get(&item.customer_id) {
-            Ok(entry.clone())
-        } else if blocked.contains(&item.customer_id) {
-            Err(Refusal::CustomerBlocked.into())
-        } else {
-            let waiting_count = current.line.waiting_count.saturating_add(joined_now);
-            match current.queue.check_join(current.now, waiting_count) {
-                Err(refusal) => Err(refusal.into()),
-                Ok(()) => {
-                    let entry = new_entry(current, item, joined_now);
-                    new.push(NewEntry {
-                        entry_id: entry.entry_id,
-                        customer_id: item.customer_id,
-                        display_name: item.display_name.clone(),
-                        avatar_url: item.avatar_url.clone(),
-                        request_id: item.request_id,
-                        fingerprint: item.fingerprint,
-                    });
-                    open.insert(item.customer_id, entry.clone());
-                    Ok(entry)
-                }
-            }
-        };
-        answers.push(answer);
-    }
-    (answers, new)
-}
-
-fn new_entry(current: &QueueAndLine, item: &Join, joined_before: u64) -> Entry {
-    Entry {
-        entry_id: EntryId::generate(),
-        event_id: item.event_id,
-        customer_id: item.customer_id,
-        seq: current.line.last_seq.saturating_add(joined_before).saturating_add(1),
-        state: EntryState::Waiting,
-        join_time: current.now,
-        display_name: item.display_name.clone(),
-        avatar_url: item.avatar_url.clone(),
-        turn: None,
-        end_time: None,
-        expire_reason: None,
-        claim_id: None,
-    }
-}
-
-fn count<T>(items: &[T]) -> u64 {
-    u64::try_from(items.len()).unwrap_or(u64::MAX)
-}
-
-/// Whether a row may be to blame, and nothing was written.
+/// Returns true if nothing was committed and a single request may be the cause.
 fn is_suspect(error: &Error) -> bool {
     matches!(error, Error::Postgres(postgres::Error::Query { .. } | postgres::Error::Conflict { .. }))
 }
 
-fn halves<'a, 'b>(items: &'a [&'b Join]) -> Option<(&'a [&'b Join], &'a [&'b Join])> {
-    (items.len() > 1).then(|| items.split_at(items.len() / 2))
+/// Splits a batch of at least two requests.
+fn halves<'a, 'b>(requests: &'a [&'b JoinRequest]) -> Option<(&'a [&'b JoinRequest], &'a [&'b JoinRequest])> {
+    (requests.len() > 1).then(|| requests.split_at(requests.len() / 2))
 }
 
-/// One failure as the answer to each of `count`.
+/// Answers each of `count` requests with the same failure.
 fn share(failure: Error, count: usize) -> Vec<Result<EntryView, Error>> {
     let failure = Arc::new(failure);
     std::iter::repeat_with(|| Err(Error::Shared(Arc::clone(&failure)))).take(count).collect()

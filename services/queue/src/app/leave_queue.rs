@@ -1,76 +1,49 @@
-//! Leaving, on all devices; and what every end without a purchase has in common.
+//! `LeaveQueue`: grpc → app → store::lines (lock) → store::entries → engine::end_entries → engine::publish.
 
-use onsale_storage::{idempotency, postgres::Transaction};
-use onsale_types::{CustomerId, EntryId, EventId};
+use onsale_storage::{
+    idempotency::{Answer, Request},
+    postgres::Transaction,
+};
+use onsale_types::{CustomerId, EventId};
 
-use super::{App, tell::QueueChange};
+use super::App;
 use crate::{
-    convert,
     domain::{
-        entry::{Entry, EntryState, ExpireReason},
+        entry::{Entry, ExpireReason},
         policy::QueueMode,
+        queue_change::QueueChange,
         refusal::Refusal,
     },
     error::Error,
-    store::{
-        entries,
-        queues::{self, QueueAndLine},
-    },
+    store::{entries, lines},
 };
 
 impl App {
-    /// Gives up the caller's place or turn. One that has ended is answered as it is.
-    pub(crate) async fn leave(
+    /// Ends the caller's place or turn, for all of their devices. Returns an entry that has ended as it is, and `None` in a WINDOWED
+    /// queue.
+    pub(crate) async fn leave_queue(
         &self,
         customer_id: CustomerId,
         event_id: EventId,
-        request: &idempotency::Request<'_>,
-    ) -> Result<onsale_proto::queue::v1::LeaveQueueResponse, Error> {
+        request: &Request<'_, Option<Entry>>,
+    ) -> Result<Answer<Option<Entry>>, Error> {
         let work = |transaction: Transaction| async move {
-            let mut current = queues::lock(&transaction, event_id, &self.defaults).await?;
+            let mut current = lines::lock(&transaction, event_id, &self.engine.defaults).await?;
             if current.queue.policy.mode == QueueMode::Windowed {
-                // Nothing is stored: forgetting the ticket is leaving.
-                return Ok((convert::responses::left(None), None));
+                // No entry is stored: the client leaves by dropping its queue token.
+                return Ok((None, None));
             }
             let entry = entries::newest_in(&transaction, event_id, customer_id).await?;
             let entry = entry.ok_or(Refusal::EntryNotFound { event_id })?;
             if !entry.state.is_open() {
-                return Ok((convert::responses::left(Some(&entry)), None));
+                return Ok((Some(entry), None));
             }
-            let ended = self.end(&transaction, &mut current, &[entry.entry_id], ExpireReason::Left).await?;
-            let answer = convert::responses::left(ended.first().or(Some(&entry)));
-            let news = (!ended.is_empty()).then(|| QueueChange::ended(&current, ended));
-            Ok((answer, news))
+            let (ids, reason) = ([entry.entry_id], ExpireReason::Left);
+            let ended = self.engine.end_entries(&transaction, &mut current, &ids, reason).await?;
+            let left = ended.first().cloned().unwrap_or(entry);
+            let change = (!ended.is_empty()).then(|| QueueChange::ended(&current, ended));
+            Ok((Some(left), change))
         };
         self.change_once("leave", request, work).await
-    }
-
-    /// Ends open entries of a locked line without a purchase: the rows, the counters, and the events that tell of it.
-    pub(crate) async fn end(
-        &self,
-        transaction: &Transaction,
-        current: &mut QueueAndLine,
-        entries: &[EntryId],
-        reason: ExpireReason,
-    ) -> Result<Vec<Entry>, Error> {
-        if entries.is_empty() {
-            return Ok(Vec::new());
-        }
-        let event_id = current.queue.event_id;
-        current.line.touch();
-        let ended = entries::end(transaction, entries, reason, current.line.revision, current.now).await?;
-        for entry in &ended {
-            match &entry.turn {
-                Some(turn) => current.line.turn_ended(turn, current.now),
-                None => current.line.waiting_ended(),
-            }
-            let before = if entry.turn.is_some() { EntryState::Admitted } else { EntryState::Waiting };
-            current.line.count_end(before, entry.state);
-        }
-        queues::save_line(transaction, event_id, &current.line).await?;
-        let events: Vec<_> =
-            ended.iter().map(|entry| convert::events::expired(&current.queue, entry)).collect();
-        self.stores.outbox.append(transaction, &events).await?;
-        Ok(ended)
     }
 }

@@ -1,42 +1,21 @@
-//! Who waits just before and just after a customer.
+//! `ListNeighbors`: grpc → app → store::neighbors → engine::positions → domain::neighborhood.
 
 use onsale_types::{CustomerId, EventId};
 
-use super::{App, places::PositionQuery};
+use super::App;
 use crate::{
-    domain::{entry::EntryState, refusal::Refusal},
+    domain::neighborhood::{EntryWithNeighbors, Neighborhood, OwnEntry},
+    engine::positions::PositionQuery,
     error::Error,
-    store::neighbors::{self, EntryWithNeighbors, NeighborsOwner, PublicProfile},
+    store::neighbors,
 };
 
-/// How often an entry that moved between two looks is looked at again.
+/// Attempts to read an entry that leaves the line between two reads.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// A window of the line around a customer.
-#[derive(Clone, Debug)]
-pub(crate) struct Neighborhood {
-    /// Of the queue.
-    pub(crate) revision: u64,
-    /// The customer's own position.
-    pub(crate) position: u64,
-    /// Those just before, in order of the line.
-    pub(crate) before: Vec<Neighbor>,
-    /// Those just after, in order of the line.
-    pub(crate) after: Vec<Neighbor>,
-}
-
-/// Somebody in line near the customer.
-#[derive(Clone, Debug)]
-pub(crate) struct Neighbor {
-    /// How many stand before, plus one.
-    pub(crate) position: u64,
-    /// What they chose to show.
-    pub(crate) shown: PublicProfile,
-}
-
 impl App {
-    /// Who waits around the customer, up to `neighbors_max` on either side. No sign of life: looking is not waiting.
-    pub(crate) async fn neighbors(
+    /// Returns up to `neighbors_max` waiting entries on either side of the customer. Does not count as a heartbeat.
+    pub(crate) async fn list_neighbors(
         &self,
         event_id: EventId,
         customer_id: CustomerId,
@@ -45,66 +24,38 @@ impl App {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let around =
-                neighbors::around(&self.stores.postgres, event_id, customer_id, neighbors_max).await?;
-            let own = waiting(event_id, &around)?;
-            match self.position_among(event_id, own, &around, neighbors_max).await? {
-                Some(position) => return Ok(neighborhood(around, position)),
-                // It left the line since we looked: why, the next look tells.
+            let postgres = &self.engine.stores.postgres;
+            let found = neighbors::read(postgres, event_id, customer_id, neighbors_max).await?;
+            let own = found.waiting_entry(event_id)?;
+            match self.own_position(event_id, own, &found, neighbors_max).await? {
+                Some(position) => return Ok(found.at_position(position)),
+                // The entry left the line after it was read; the next read returns its new state.
                 None if attempts < ATTEMPTS_MAX => {}
                 None => {
-                    let position = first_possible(&around);
-                    return Ok(neighborhood(around, position));
+                    let position = found.first_possible_position();
+                    return Ok(found.at_position(position));
                 }
             }
         }
     }
 
-    /// The own position; none when the entry does not wait any more.
-    async fn position_among(
+    /// Returns the customer's position, or `None` if the entry does not wait any more.
+    async fn own_position(
         &self,
         event_id: EventId,
-        own: NeighborsOwner,
-        around: &EntryWithNeighbors,
+        own: OwnEntry,
+        found: &EntryWithNeighbors,
         neighbors_max: u32,
     ) -> Result<Option<u64>, Error> {
-        let nearest = first_possible(around);
-        // Fewer before than were asked for: these are all.
+        let nearest = found.first_possible_position();
+        // Fewer entries before the customer than requested: these are all of them.
         if nearest <= u64::from(neighbors_max) {
             return Ok(Some(nearest));
         }
-        let asked =
-            PositionQuery { event_id, entry_id: own.entry_id, seq: own.seq, revision: around.revision };
-        let position = self.positions.submit(asked).await?;
-        // Asked a moment later, when some of those before may have gone.
+        let (entry_id, seq, revision) = (own.entry_id, own.seq, found.revision);
+        let query = PositionQuery { event_id, entry_id, seq, revision };
+        let position = self.engine.position_batcher.submit(query).await?;
+        // Some of the entries before the customer may have left since they were read.
         Ok(position.map(|position| position.max(nearest)))
-    }
-}
-
-/// The customer's entry, if it has neighbours.
-fn waiting(event_id: EventId, around: &EntryWithNeighbors) -> Result<NeighborsOwner, Refusal> {
-    if !around.is_tracked {
-        return Err(Refusal::NeighborsNotTracked);
-    }
-    match around.own {
-        Some(own) if own.state == EntryState::Waiting => Ok(own),
-        Some(own) => Err(Refusal::EntryNotWaiting { state: own.state }),
-        None => Err(Refusal::EntryNotFound { event_id }),
-    }
-}
-
-/// The position right behind those known to be before.
-fn first_possible(around: &EntryWithNeighbors) -> u64 {
-    u64::try_from(around.before.len()).unwrap_or(u64::MAX).saturating_add(1)
-}
-
-fn neighborhood(around: EntryWithNeighbors, position: u64) -> Neighborhood {
-    let first = position.saturating_sub(u64::try_from(around.before.len()).unwrap_or(u64::MAX));
-    let neighbor = |(shown, position): (PublicProfile, u64)| Neighbor { position, shown };
-    Neighborhood {
-        revision: around.revision,
-        position,
-        before: around.before.into_iter().zip(first..).map(neighbor).collect(),
-        after: around.after.into_iter().zip(position.saturating_add(1)..).map(neighbor).collect(),
     }
 }

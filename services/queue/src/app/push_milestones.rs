@@ -1,154 +1,159 @@
-//! Milestone pushes: who does not watch and came past a milestone is told, once. The cursor and the event that tells of it are
-//! written together, so a crash between them leaves nothing or both.
+//! Job `milestones`: workers → app → store::milestones → domain::milestone → store::presence → store::milestones (cursor) → outbox. Customers
+//! without an open stream who passed a milestone get one push. The cursor and the event are written in one transaction, so a crash
+//! loses no push and repeats none.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Mutex,
-};
+use std::collections::{HashMap, HashSet};
 
 use onsale_kit::error::Chain;
 use onsale_storage::{lease::Lease, postgres::Transaction};
 use onsale_types::{EntryId, EventId};
+use parking_lot::Mutex;
 
-use super::{App, lock, shards::LeaderShards};
+use super::App;
 use crate::{
-    convert,
-    domain::milestone::{MilestoneProgress, SeqRange, passes, spans},
+    domain::{
+        event::OutgoingQueueEvent,
+        milestone::{MilestoneCandidate, MilestoneProgress, PassedMilestone, SeqRange, passes, spans},
+        queue::QueueAndLine,
+    },
+    engine::leadership::LeaderShards,
     error::Error,
     metrics,
-    store::{
-        milestones::{self, MilestoneCandidate, PassedMilestone},
-        queues::{self, QueueAndLine},
-    },
+    store::{milestones, queues},
 };
 
-/// Customers in one event, as the contract has it.
+/// Largest number of customers in one event; the contract states it too.
 const BATCH_MAX: usize = 500;
 
-/// Transactions for one milestone in one round: what is left waits for the next.
+/// Transactions for one milestone in one round. The rest waits for the next round.
 const BATCHES_MAX: u32 = 64;
 
-/// A stream counts as open as long as it was confirmed within so many times of the usual.
+/// A stream counts as open for this many intervals between two confirmations.
 const CONFIRMATIONS: u32 = 3;
 
-/// The lines as they were when they were last looked at: who did not move passed nothing.
+/// Revisions of the lines at their last check. A line that has not changed since is skipped.
 #[derive(Debug, Default)]
-pub(crate) struct CheckedRevisions {
-    revisions: Mutex<HashMap<EventId, u64>>,
-}
+pub(crate) struct CheckedRevisions(Mutex<HashMap<EventId, u64>>);
 
 impl App {
-    /// Tells those who passed a milestone in a queue that this pod leads and that has moved.
+    /// Pushes the milestones passed in queues that this pod leads and that have changed.
     pub(crate) async fn push_milestones(&self, shards: &LeaderShards) -> Result<(), Error> {
+        let (postgres, defaults) = (&self.engine.stores.postgres, &self.engine.defaults);
+        let checked = &self.checked_revisions.0;
         let moving: HashMap<EventId, u64> =
-            milestones::moving(&self.stores.postgres, &self.defaults).await?.into_iter().collect();
-        let has_moved =
-            |event_id: &EventId| lock(&self.milestone_looks.revisions).get(event_id) != moving.get(event_id);
+            milestones::moving(postgres, defaults).await?.into_iter().collect();
+        let has_moved = |event_id: &EventId| checked.lock().get(event_id) != moving.get(event_id);
         let events: Vec<EventId> = moving.keys().copied().filter(has_moved).collect();
         for (event_id, lease) in shards.led(events) {
-            match self.tell_milestones(&lease, event_id).await {
+            match self.push_event(&lease, event_id).await {
                 Ok(true) => {
                     let revision = moving.get(&event_id).copied().unwrap_or(0);
-                    lock(&self.milestone_looks.revisions).insert(event_id, revision);
+                    checked.lock().insert(event_id, revision);
                 }
-                // What is left comes with the next round.
+                // The rest follows in the next round.
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(%event_id, error = %Chain(&error), "failed to tell milestones");
+                    tracing::warn!(%event_id, error = %Chain(&error), "failed to push milestones, retrying next round");
                 }
             }
         }
-        lock(&self.milestone_looks.revisions).retain(|event_id, _| moving.contains_key(event_id));
+        checked.lock().retain(|event_id, _| moving.contains_key(event_id));
         Ok(())
     }
 
-    /// Answers whether everybody has been told.
-    async fn tell_milestones(&self, lease: &Lease, event_id: EventId) -> Result<bool, Error> {
-        let current = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
-        let told = milestones::told(&self.stores.postgres, event_id).await?;
+    /// Pushes the milestones of one queue; returns true if none is left.
+    async fn push_event(&self, lease: &Lease, event_id: EventId) -> Result<bool, Error> {
+        let postgres = &self.engine.stores.postgres;
+        let current = queues::read(postgres, event_id, &self.engine.defaults).await?;
+        let cursors = milestones::cursors(postgres, event_id).await?;
         let mut reached = Vec::new();
         for milestone in current.queue.policy.milestones.falling() {
-            let told_seq = told.get(&milestone).copied().unwrap_or(0);
-            // In a line that is shorter everybody stands before the milestone.
-            let nth = milestones::nth_waiting(&self.stores.postgres, event_id, milestone).await?;
-            let upto_seq = nth.unwrap_or(current.line.last_seq).max(told_seq);
-            reached.push(MilestoneProgress { milestone, told_seq, upto_seq });
+            let pushed_seq = cursors.get(&milestone).copied().unwrap_or(0);
+            // In a shorter line every entry is before the milestone.
+            let nth = milestones::nth_waiting(postgres, event_id, milestone).await?;
+            let upto_seq = nth.unwrap_or(current.line.last_seq).max(pushed_seq);
+            reached.push(MilestoneProgress { milestone, pushed_seq, upto_seq });
         }
         let mut is_done = true;
-        for span in spans(&reached) {
-            is_done &= self.tell_span(lease, &current, span).await?;
+        for range in spans(&reached) {
+            is_done &= self.push_range(lease, &current, range).await?;
         }
         Ok(is_done)
     }
 
-    async fn tell_span(
+    async fn push_range(
         &self,
         lease: &Lease,
         current: &QueueAndLine,
-        mut span: SeqRange,
+        mut range: SeqRange,
     ) -> Result<bool, Error> {
         let event_id = current.queue.event_id;
         for _ in 0..BATCHES_MAX {
             if !lease.is_current() {
                 return Ok(false);
             }
-            let page = milestones::page(&self.stores.postgres, event_id, &span, BATCH_MAX).await?;
+            let postgres = &self.engine.stores.postgres;
+            let page = milestones::page(postgres, event_id, &range, BATCH_MAX).await?;
             let last = page.last().filter(|_| page.len() >= BATCH_MAX);
-            let upto_seq = last.map_or(span.upto_seq, |last| last.seq);
-            let passed = self.absent(event_id, passed(&page, span.milestone)).await;
-            if !self.tell_batch(lease, current, &span, upto_seq, &passed).await? {
+            let upto_seq = last.map_or(range.upto_seq, |last| last.seq);
+            let absent = self.without_stream(event_id, passed(&page, range.milestone)).await;
+            if !self.push_batch(lease, current, &range, upto_seq, &absent).await? {
                 return Ok(false);
             }
-            if upto_seq >= span.upto_seq {
+            if upto_seq >= range.upto_seq {
                 return Ok(true);
             }
-            span = SeqRange { told_seq: upto_seq, after_seq: upto_seq, ..span };
+            range = SeqRange { pushed_seq: upto_seq, after_seq: upto_seq, ..range };
         }
         Ok(false)
     }
 
-    /// Those without an open stream. Without Redis nobody knows, and a push too many is better than none.
-    async fn absent(&self, event_id: EventId, passed: Vec<PassedMilestone>) -> Vec<PassedMilestone> {
+    /// Returns the entries without an open stream; all of them if Redis is unavailable, because a superfluous push is better than a
+    /// missing one.
+    async fn without_stream(&self, event_id: EventId, passed: Vec<PassedMilestone>) -> Vec<PassedMilestone> {
+        let engine = &self.engine;
         let ids: Vec<EntryId> = passed.iter().map(|passed| passed.entry_id).collect();
-        let max_age = self.watching.seen_interval.saturating_mul(CONFIRMATIONS);
-        let watching = match self.presence.watching_among(event_id, &ids, max_age).await {
+        let max_age = engine.watch_config.seen_interval.saturating_mul(CONFIRMATIONS);
+        let watching = match engine.presence.watching_among(event_id, &ids, max_age).await {
             Ok(watching) => watching,
             Err(error) => {
-                tracing::debug!(%event_id, error = %Chain(&error), "failed to ask who is watching");
+                tracing::debug!(%event_id, error = %Chain(&error), "failed to read open streams, pushing to every customer");
                 HashSet::new()
             }
         };
         passed.into_iter().filter(|passed| !watching.contains(&passed.entry_id)).collect()
     }
 
-    /// Moves the cursor and tells of who passed, or neither. Answers false when another was quicker.
-    async fn tell_batch(
+    /// Moves the cursor and appends the event; returns false if another process moved the cursor.
+    async fn push_batch(
         &self,
         lease: &Lease,
         current: &QueueAndLine,
-        span: &SeqRange,
+        range: &SeqRange,
         upto_seq: u64,
         passed: &[PassedMilestone],
     ) -> Result<bool, Error> {
-        let (event_id, milestone) = (current.queue.event_id, span.milestone);
+        let (event_id, milestone) = (current.queue.event_id, range.milestone);
+        let stores = &self.engine.stores;
         let work = |transaction: Transaction| async move {
             lease.guard(&transaction).await?;
-            if !milestones::tell(&transaction, event_id, milestone, span.told_seq, upto_seq).await? {
+            let from = range.pushed_seq;
+            if !milestones::move_cursor(&transaction, event_id, milestone, from, upto_seq).await? {
                 return Ok(false);
             }
             if !passed.is_empty() {
-                let event = convert::events::position_update(current, milestone, passed);
-                self.stores.outbox.append(&transaction, &[event]).await?;
+                let event = OutgoingQueueEvent::PositionUpdate { current, milestone, passed };
+                stores.outbox.append(&transaction, &[event]).await?;
             }
             Ok::<_, Error>(true)
         };
-        let is_told = self.stores.postgres.transaction("tell milestone", work).await?;
-        if is_told && !passed.is_empty() {
-            self.stores.outbox.wake_relay();
+        let is_pushed = stores.postgres.transaction("tell milestone", work).await?;
+        if is_pushed && !passed.is_empty() {
+            stores.outbox.wake_relay();
             metrics::milestone_passed(passed.len());
             tracing::info!(%event_id, milestone, count = passed.len(), "customers passed a milestone");
         }
-        Ok(is_told)
+        Ok(is_pushed)
     }
 }
 

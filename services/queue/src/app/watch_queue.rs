@@ -1,5 +1,5 @@
-//! Watching: one customer's stream, fed by the follower of the queue. Nothing is buffered for a slow reader: when it reads
-//! again it gets the newest truth.
+//! `WatchQueue`: grpc → app → engine::replicas → engine::find_entries → engine::fanout → stream of messages. Nothing is buffered for a slow reader:
+//! when it reads again it gets the newest state.
 
 use std::{
     pin::Pin,
@@ -9,143 +9,126 @@ use std::{
 };
 
 use futures_util::Stream;
-use onsale_types::{CustomerId, EntryId};
 
-use super::{
-    App,
-    fanout::{Polled, Watcher},
-    finding::EntryKey,
-    follow::{LineReplica, PublicState, ReplicaHandle},
-    snapshot::PublicSnapshot,
-    standing::EntryQuery,
-    tokens::GrantedTurn,
-};
+use super::App;
 use crate::{
     domain::{
         entry::Entry,
+        entry_view::EntryQuery,
         policy::QueueMode,
         refusal::Refusal,
-        watcher::{Update, WatchedEntry, WatcherState},
+        watcher::{Update, WatchMessage, WatchedEntry, WatcherState},
+    },
+    engine::{
+        Engine,
+        fanout::{Polled, Watcher},
+        find_entries::EntryKey,
+        replicas::{LineReplica, PublicState, ReplicaHandle},
     },
     error::Error,
     metrics,
 };
 
-/// How long the copy of a line may take to be as new as the entry that is to be watched.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest wait until the replica of a line has reached the revision of the entry to watch.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often an entry that moved between two looks is looked at again.
+/// Attempts to read an entry that leaves the line between two reads.
 const ATTEMPTS_MAX: u32 = 3;
-
-/// One message of a watcher.
-#[derive(Clone, Debug)]
-pub(crate) struct WatchMessage {
-    /// Of the queue.
-    pub(crate) revision: u64,
-    /// The entry's number in line.
-    pub(crate) seq: u64,
-    /// What happened.
-    pub(crate) update: Update,
-    /// With a turn: what its customer needs to use it.
-    pub(crate) turn: Option<GrantedTurn>,
-    /// With the public facts: these.
-    pub(crate) snapshot: Option<Arc<PublicSnapshot>>,
-}
 
 /// An open stream. Dropping it ends the watch.
 pub(crate) struct WatchStream {
-    app: Arc<App>,
-    followed: ReplicaHandle,
+    engine: Arc<Engine>,
+    replica: ReplicaHandle,
     watcher: Arc<Watcher>,
 }
 
 impl App {
-    /// Streams what happens to the caller's entry and to its queue; the first message is the full truth.
-    pub(crate) async fn watch(
-        self: &Arc<Self>,
-        own: &EntryQuery,
+    /// Streams the changes of the caller's entry and queue. The first message is the full state of the entry.
+    pub(crate) async fn watch_queue(
+        &self,
+        query: &EntryQuery,
         last_revision: u64,
     ) -> Result<WatchStream, Error> {
-        let followed = self.follow(own.event_id).await?;
-        // Nothing can be told before there is something to tell of the queue.
-        followed.reach(0, PATIENCE).await;
-        let public = followed.public().ok_or(Error::Behind)?;
-        let (entry, place, revision) = match public.current.queue.policy.mode {
-            QueueMode::Tracked => self.stand_for(&followed, own).await?,
-            QueueMode::Windowed => self.stand_with_ticket(&followed, own).await?,
+        let engine = &self.engine;
+        let replica = engine.open_replica(query.event_id).await?;
+        // No message can be made before the updater's first round.
+        replica.reach(0, TIMEOUT).await;
+        let public = replica.public().ok_or(Error::ReplicaLagging)?;
+        let (entry, watched, revision) = match public.current.queue.policy.mode {
+            QueueMode::Tracked => self.find_tracked(&replica, query).await?,
+            QueueMode::Windowed => self.find_windowed(&replica, query).await?,
         };
-        if followed.is_tracked() {
-            self.seen.record_open(own.event_id, [entry.entry_id]);
+        if replica.is_tracked() {
+            engine.heartbeats.record_open(query.event_id, [entry.entry_id]);
         }
-        let heard = WatcherState::nothing(place, &public.current.line);
-        let who: (EntryId, CustomerId, u64) = (entry.entry_id, entry.customer_id, entry.seq);
-        let now = self.followers.ticks.now();
-        let watcher = Watcher::new(who, heard, revision.max(last_revision), now);
-        followed.enter(watcher.slot());
-        Ok(WatchStream { app: Arc::clone(self), followed, watcher })
+        let state = WatcherState::new(watched, &public.current.line);
+        let ids = (entry.entry_id, entry.customer_id, entry.seq);
+        let now = engine.replicas.ticks.now();
+        let watcher = Watcher::new(ids, state, revision.max(last_revision), now);
+        replica.enter(watcher.slot());
+        Ok(WatchStream { engine: Arc::clone(engine), replica, watcher })
     }
 
-    /// The caller's entry, where it is, and the revision at which it is there. The copy of the line is at least as new as
-    /// what Postgres says now, so nobody who comes back sees an older truth.
-    async fn stand_for(
-        self: &Arc<Self>,
-        followed: &LineReplica,
-        own: &EntryQuery,
+    /// Returns the caller's entry, its state, and the revision of that state. The replica is at least as new as the entry read from
+    /// Postgres, so a client that reconnects never sees an older state.
+    async fn find_tracked(
+        &self,
+        replica: &LineReplica,
+        query: &EntryQuery,
     ) -> Result<(Entry, WatchedEntry, u64), Error> {
-        let wanted = EntryKey { event_id: own.event_id, customer_id: own.customer_id };
+        let EntryQuery { event_id, customer_id, .. } = *query;
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let found = self.finding.submit(wanted).await?;
-            let found = found.ok_or(Refusal::EntryNotFound { event_id: own.event_id })?;
-            self.check_token(own, found.now)?;
-            if let Some(place) = WatchedEntry::of(&found.entry) {
-                return Ok((found.entry, place, found.revision));
+            let found = self.engine.entry_batcher.submit(EntryKey { event_id, customer_id }).await?;
+            let found = found.ok_or(Refusal::EntryNotFound { event_id })?;
+            self.engine.verify_queue_token(query, found.now)?;
+            if let Some(watched) = WatchedEntry::of(&found.entry) {
+                return Ok((found.entry, watched, found.revision));
             }
-            if !followed.reach(found.revision, PATIENCE).await {
-                return Err(Error::Behind);
+            if !replica.reach(found.revision, TIMEOUT).await {
+                return Err(Error::ReplicaLagging);
             }
-            let seq = found.entry.seq;
-            let position = followed.positions(&[seq], found.revision).and_then(|found| *found.first()?);
-            match position {
+            let positions = replica.positions(&[found.entry.seq], found.revision);
+            match positions.and_then(|positions| *positions.first()?) {
                 Some(position) => {
                     return Ok((found.entry, WatchedEntry::Waiting { position }, found.revision));
                 }
-                // It left the line since we looked.
+                // The entry left the line after it was read.
                 None if attempts < ATTEMPTS_MAX => {}
-                None => return Err(Error::Behind),
+                None => return Err(Error::ReplicaLagging),
             }
         }
     }
-}
 
-impl App {
-    /// The same in a WINDOWED queue, which knows the caller by the ticket only.
-    async fn stand_with_ticket(
+    /// Like [`Self::find_tracked`] for a WINDOWED queue, whose entry follows from the queue token.
+    async fn find_windowed(
         &self,
-        followed: &LineReplica,
-        own: &EntryQuery,
+        replica: &LineReplica,
+        query: &EntryQuery,
     ) -> Result<(Entry, WatchedEntry, u64), Error> {
-        let (current, ticket) = self.own_queue(own).await?;
-        let ticket = ticket.ok_or(Refusal::QueueTokenRequired)?;
+        let (current, windowed) = self.engine.queried_queue(query).await?;
+        let windowed = windowed.ok_or(Refusal::QueueTokenRequired)?;
         let revision = current.line.revision;
-        let (entry, position) = ticket.entry(&current.queue, &current.line, current.now);
-        let place =
-            position.map(|position| WatchedEntry::Waiting { position }).or_else(|| WatchedEntry::of(&entry));
-        if !followed.reach(revision, PATIENCE).await {
-            return Err(Error::Behind);
+        let (entry, position) = windowed.entry(&current.queue, &current.line, current.now);
+        let watched = match position {
+            Some(position) => Some(WatchedEntry::Waiting { position }),
+            None => WatchedEntry::of(&entry),
+        };
+        if !replica.reach(revision, TIMEOUT).await {
+            return Err(Error::ReplicaLagging);
         }
-        Ok((entry, place.ok_or(Error::Stored { what: "ticket" })?, revision))
+        Ok((entry, watched.ok_or(Error::Unreadable { what: "windowed entry" })?, revision))
     }
 }
 
 impl WatchStream {
-    fn told(&self, revision: u64, update: Update, public: &PublicState) -> Result<WatchMessage, Error> {
+    fn message(&self, revision: u64, update: Update, public: &PublicState) -> Result<WatchMessage, Error> {
         let watcher = &self.watcher;
         let turn = match &update {
             Update::Turn(turn) => {
-                let event_id = self.followed.event_id;
-                Some(self.app.tokens.turn_of(event_id, watcher.entry_id, watcher.customer_id, *turn)?)
+                let event_id = self.replica.event_id;
+                Some(self.engine.tokens.turn(event_id, watcher.entry_id, watcher.customer_id, *turn)?)
             }
             Update::Position { .. }
             | Update::Moved { .. }
@@ -164,21 +147,21 @@ impl Stream for WatchStream {
     type Item = Result<WatchMessage, Error>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let now = self.app.followers.ticks.now();
+        let now = self.engine.replicas.ticks.now();
         loop {
-            match self.watcher.poll(&self.followed, now, context.waker()) {
-                // It is not taken yet; the next ones come by themselves.
+            match self.watcher.poll(&self.replica, now, context.waker()) {
+                // No snapshot has been taken yet. The next one becomes due by itself.
                 Polled::Update(_, Update::Snapshot, public) if public.snapshot.is_none() => {}
                 Polled::Update(revision, update, public) => {
                     metrics::update_sent();
-                    return Poll::Ready(Some(self.told(revision, update, &public)));
+                    return Poll::Ready(Some(self.message(revision, update, &public)));
                 }
-                Polled::Nothing => return Poll::Pending,
+                Polled::Pending => return Poll::Pending,
                 Polled::TooSlow => {
-                    metrics::too_slow();
-                    return Poll::Ready(Some(Err(Error::TooSlow)));
+                    metrics::watcher_too_slow();
+                    return Poll::Ready(Some(Err(Error::WatcherTooSlow)));
                 }
-                Polled::Over => return Poll::Ready(None),
+                Polled::Ended => return Poll::Ready(None),
             }
         }
     }
@@ -186,14 +169,14 @@ impl Stream for WatchStream {
 
 impl Drop for WatchStream {
     fn drop(&mut self) {
-        if self.followed.is_tracked() {
-            self.app.seen.record_closed(self.followed.event_id, self.watcher.entry_id);
+        if self.replica.is_tracked() {
+            self.engine.heartbeats.record_closed(self.replica.event_id, self.watcher.entry_id);
         }
     }
 }
 
 impl std::fmt::Debug for WatchStream {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Watching").field("watcher", &self.watcher).finish_non_exhaustive()
+        formatter.debug_struct("WatchStream").field("watcher", &self.watcher).finish_non_exhaustive()
     }
 }

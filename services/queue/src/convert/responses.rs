@@ -1,70 +1,74 @@
-//! From the domain to the contract's answers.
+//! Responses to customers and to Claim.
 
-use onsale_proto::queue::v1 as pb;
+pub(crate) mod admin;
 
-pub(crate) mod stats;
+use onsale_proto::{
+    convert::{duration_to_pb, time_to_pb},
+    queue::v1 as pb,
+};
+use onsale_storage::idempotency::{Answer, Method};
+use prost::Message;
 
-use super::{duration, timestamp};
 use crate::{
-    app::{
-        get_position::EntryView,
-        join_queue::Joined,
-        list_neighbors::{Neighbor, Neighborhood},
-        watch_queue::WatchMessage,
-    },
     domain::{
-        block::Block,
-        entry::{Entry, EntryState, ExpireReason, Turn},
+        entry::{Entry, EntryState, ExpireReason},
+        entry_view::EntryView,
         estimate::Estimate,
-        policy::{Policy, QueueMode},
-        queue::{Close, CloseReason, QueueState, RemainingSector},
-        watcher::Update,
+        join::Joined,
+        neighborhood::{Neighbor, Neighborhood},
+        policy::QueueMode,
+        queue::{Close, CloseReason, QueueAndLine, QueueState, RemainingSector},
+        snapshot::PublicSnapshot,
+        turn::{GrantedTurn, ValidTurn},
+        watcher::{Update, WatchMessage},
     },
-    engine::{snapshots::PublicSnapshot, tokens::GrantedTurn},
-    store::queues::QueueAndLine,
+    error::Error,
 };
 
-/// Answer of `JoinQueue`.
-pub(crate) fn joined(joined: Joined) -> pb::JoinQueueResponse {
+pub(crate) const LEAVE_QUEUE: Method<Option<Entry>> =
+    Method::new("LeaveQueue", |left| left_entry(left).encode_to_vec());
+pub(crate) const COMPLETE_TURN: Method<Option<Entry>> =
+    Method::new("CompleteTurn", |completed| completed_entry(completed).encode_to_vec());
+
+/// Builds the response of `JoinQueue`.
+pub(crate) fn join_queue(joined: Joined) -> pb::JoinQueueResponse {
     pb::JoinQueueResponse {
-        standing: Some(standing(joined.standing)),
+        standing: Some(entry_view(joined.view)),
         queue_token: joined.queue_token,
         follow_method: pb::FollowMethod::Stream.into(),
     }
 }
 
-/// Answer of `LeaveQueue`; without an entry where none is stored.
-pub(crate) fn left(left: Option<&Entry>) -> pb::LeaveQueueResponse {
-    pb::LeaveQueueResponse { entry: left.map(entry) }
+/// Builds the response of `GetPosition`.
+pub(crate) fn get_position(view: EntryView) -> pb::GetPositionResponse {
+    pb::GetPositionResponse { standing: Some(entry_view(view)) }
 }
 
-/// Answer of `CompleteTurn`; without an entry where none is stored.
-pub(crate) fn completed(completed: Option<&Entry>) -> pb::CompleteTurnResponse {
-    pb::CompleteTurnResponse { entry: completed.map(entry) }
+/// Builds the response of `Heartbeat`.
+pub(crate) fn heartbeat(view: EntryView) -> pb::HeartbeatResponse {
+    pb::HeartbeatResponse { standing: Some(entry_view(view)) }
 }
 
-/// Answer of `ValidateTurn`.
-pub(crate) fn valid(entry_id: onsale_types::EntryId, turn: Turn) -> pb::ValidateTurnResponse {
+/// Builds the response of `LeaveQueue`. It has no entry if the queue stores none.
+pub(crate) fn leave_queue(answer: Answer<Option<Entry>>) -> Result<pb::LeaveQueueResponse, Error> {
+    respond(answer, left_entry)
+}
+
+/// Builds the response of `CompleteTurn`. It has no entry if the queue stores none.
+pub(crate) fn complete_turn(answer: Answer<Option<Entry>>) -> Result<pb::CompleteTurnResponse, Error> {
+    respond(answer, completed_entry)
+}
+
+/// Builds the response of `ValidateTurn`.
+pub(crate) fn validate_turn(valid: ValidTurn) -> pb::ValidateTurnResponse {
     pb::ValidateTurnResponse {
-        entry_id: entry_id.to_string(),
-        expire_time: Some(timestamp(turn.expire_time)),
+        entry_id: valid.entry_id.to_string(),
+        expire_time: Some(time_to_pb(valid.turn.expire_time)),
     }
 }
 
-/// Answer of `BlockCustomer`.
-pub(crate) fn blocked(block: Block, entry_removed: bool) -> pb::BlockCustomerResponse {
-    let Block { event_id, customer_id, note, block_time } = block;
-    let blocked_customer = pb::BlockedCustomer {
-        event_id: event_id.to_string(),
-        customer_id: customer_id.to_string(),
-        note,
-        block_time: Some(timestamp(block_time)),
-    };
-    pb::BlockCustomerResponse { blocked_customer: Some(blocked_customer), entry_removed }
-}
-
-/// Answer of `ListNeighbors`.
-pub(crate) fn neighbors(neighborhood: Neighborhood) -> pb::ListNeighborsResponse {
+/// Builds the response of `ListNeighbors`.
+pub(crate) fn list_neighbors(neighborhood: Neighborhood) -> pb::ListNeighborsResponse {
     let Neighborhood { revision, position, before, after } = neighborhood;
     pb::ListNeighborsResponse {
         revision,
@@ -74,113 +78,113 @@ pub(crate) fn neighbors(neighborhood: Neighborhood) -> pb::ListNeighborsResponse
     }
 }
 
-fn neighbor(neighbor: Neighbor) -> pb::Neighbor {
-    let Neighbor { position, shown } = neighbor;
-    pb::Neighbor { seq: shown.seq, position, display_name: shown.display_name, avatar_url: shown.avatar_url }
-}
-
-/// A standing.
-pub(crate) fn standing(standing: EntryView) -> pb::Standing {
-    pb::Standing {
-        revision: standing.revision,
-        entry: Some(entry(&standing.entry)),
-        position: standing.position,
-        estimate: standing.estimate.map(estimate),
-        turn: standing.turn.map(turn),
-        queue_state: queue_state(standing.queue_state).into(),
-        next_poll_after: Some(duration(standing.next_poll_after)),
-    }
-}
-
-/// Answer of `GetQueueSnapshot`.
-pub(crate) fn snapshot(snapshot: &PublicSnapshot) -> pb::GetQueueSnapshotResponse {
+/// Builds the response of `GetQueueSnapshot`.
+pub(crate) fn get_queue_snapshot(snapshot: &PublicSnapshot) -> pb::GetQueueSnapshotResponse {
     pb::GetQueueSnapshotResponse {
         revision: snapshot.current.line.revision,
-        snapshot: Some(public(snapshot)),
-        next_poll_after: Some(duration(snapshot.next_poll_after)),
+        snapshot: Some(queue_snapshot(snapshot)),
+        next_poll_after: Some(duration_to_pb(snapshot.next_poll_after)),
     }
 }
 
-fn public(snapshot: &PublicSnapshot) -> pb::QueueSnapshot {
-    let QueueAndLine { queue, line, now } = &snapshot.current;
-    // A draft's time is not public.
-    let open_time = queue.open_time.filter(|_| queue.is_active);
-    pb::QueueSnapshot {
-        event_id: queue.event_id.to_string(),
-        state: queue_state(queue.state).into(),
-        mode: queue_mode(queue.policy.mode).into(),
-        open_time: open_time.map(timestamp),
-        waiting_count: line.waiting_count,
-        viewer_count: snapshot.viewer_count,
-        average_service_time: line.service_time.map(duration),
-        admitted_last_minute: u32::try_from(snapshot.admitted_last_minute).unwrap_or(u32::MAX),
-        joins_paused: queue.joins_paused,
-        close_reason: queue.close_reason().map(close_reason).unwrap_or_default().into(),
-        remaining_sectors: remaining(queue.close.as_ref()),
-        notice: queue.notice.clone(),
-        snapshot_time: Some(timestamp(*now)),
-    }
-}
-
-/// A queue, as its organizer sees it.
-pub(crate) fn queue(current: &QueueAndLine) -> pb::Queue {
-    let QueueAndLine { queue, line, .. } = current;
-    pb::Queue {
-        event_id: queue.event_id.to_string(),
-        state: queue_state(queue.state).into(),
-        policy: Some(policy(&queue.policy)),
-        open_time: queue.open_time.map(timestamp),
-        joins_paused: queue.joins_paused,
-        close_reason: queue.close_reason().map(close_reason).unwrap_or_default().into(),
-        remaining_sectors: remaining(queue.close.as_ref()),
-        notice: queue.notice.clone(),
-        revision: line.revision,
-        update_time: Some(timestamp(queue.update_time)),
-    }
-}
-
-/// One message of `WatchQueue`.
-pub(crate) fn told(told: WatchMessage) -> pb::WatchQueueResponse {
-    use pb::queue_update::Update as Message;
-    let message = match told.update {
+/// Builds one message of `WatchQueue`.
+pub(crate) fn watch_queue(message: WatchMessage) -> pb::WatchQueueResponse {
+    use pb::queue_update::Update as Content;
+    let content = match message.update {
         Update::Position { position, estimate: range, state } => {
-            Message::PositionUpdate(pb::PositionUpdate {
-                seq: told.seq,
+            Content::PositionUpdate(pb::PositionUpdate {
+                seq: message.seq,
                 position,
                 estimate: range.map(estimate),
                 queue_state: queue_state(state).into(),
             })
         }
-        Update::Turn(_) => Message::TurnGranted(pb::TurnGranted { turn: told.turn.map(turn) }),
+        Update::Turn(_) => Content::TurnGranted(pb::TurnGranted { turn: message.turn.map(turn) }),
         Update::Moved { admitted_count, last_admitted_seq, waiting_count } => {
-            Message::QueueMoved(pb::QueueMoved {
-                admitted_count: u32::try_from(admitted_count).unwrap_or(u32::MAX),
+            Content::QueueMoved(pb::QueueMoved {
+                admitted_count: to_u32(admitted_count),
                 last_admitted_seq,
                 waiting_count,
             })
         }
-        Update::Snapshot => {
-            Message::QueueSnapshot(told.snapshot.map(|taken| public(&taken)).unwrap_or_default())
-        }
+        Update::Snapshot => Content::QueueSnapshot(
+            message.snapshot.map(|snapshot| queue_snapshot(&snapshot)).unwrap_or_default(),
+        ),
         Update::Paused { time, joins_paused, notice } => {
-            Message::QueuePaused(pb::QueuePaused { pause_time: Some(timestamp(time)), joins_paused, notice })
+            Content::QueuePaused(pb::QueuePaused { pause_time: Some(time_to_pb(time)), joins_paused, notice })
         }
         Update::Resumed { time } => {
-            Message::QueueResumed(pb::QueueResumed { resume_time: Some(timestamp(time)) })
+            Content::QueueResumed(pb::QueueResumed { resume_time: Some(time_to_pb(time)) })
         }
-        Update::Closed { close, notice } => Message::QueueClosed(pb::QueueClosed {
+        Update::Closed { close, notice } => Content::QueueClosed(pb::QueueClosed {
             reason: close_reason(close.reason).into(),
-            close_time: Some(timestamp(close.time)),
-            remaining_sectors: remaining(Some(&close)),
+            close_time: Some(time_to_pb(close.time)),
+            remaining_sectors: remaining_sectors(Some(&close)),
             notice,
         }),
-        Update::Expired { reason, time } => Message::EntryExpired(pb::EntryExpired {
+        Update::Expired { reason, time } => Content::EntryExpired(pb::EntryExpired {
             reason: expire_reason(reason).into(),
-            expire_time: Some(timestamp(time)),
+            expire_time: Some(time_to_pb(time)),
         }),
     };
     pb::WatchQueueResponse {
-        update: Some(pb::QueueUpdate { revision: told.revision, update: Some(message) }),
+        update: Some(pb::QueueUpdate { revision: message.revision, update: Some(content) }),
+    }
+}
+
+/// Builds the response to a new result, or decodes the stored response of a repeated request.
+fn respond<R, M: Message + Default>(answer: Answer<R>, encode: fn(&R) -> M) -> Result<M, Error> {
+    Ok(answer.into_response(encode, |bytes| M::decode(bytes))?)
+}
+
+fn left_entry(left: &Option<Entry>) -> pb::LeaveQueueResponse {
+    pb::LeaveQueueResponse { entry: left.as_ref().map(entry) }
+}
+
+fn completed_entry(completed: &Option<Entry>) -> pb::CompleteTurnResponse {
+    pb::CompleteTurnResponse { entry: completed.as_ref().map(entry) }
+}
+
+fn neighbor(neighbor: Neighbor) -> pb::Neighbor {
+    let Neighbor { position, profile } = neighbor;
+    pb::Neighbor {
+        seq: profile.seq,
+        position,
+        display_name: profile.display_name,
+        avatar_url: profile.avatar_url,
+    }
+}
+
+fn entry_view(view: EntryView) -> pb::Standing {
+    pb::Standing {
+        revision: view.revision,
+        entry: Some(entry(&view.entry)),
+        position: view.position,
+        estimate: view.estimate.map(estimate),
+        turn: view.turn.map(turn),
+        queue_state: queue_state(view.queue_state).into(),
+        next_poll_after: Some(duration_to_pb(view.next_poll_after)),
+    }
+}
+
+fn queue_snapshot(snapshot: &PublicSnapshot) -> pb::QueueSnapshot {
+    let QueueAndLine { queue, line, now } = &snapshot.current;
+    // The opening time of a draft is not public.
+    let open_time = queue.open_time.filter(|_| queue.is_active);
+    pb::QueueSnapshot {
+        event_id: queue.event_id.to_string(),
+        state: queue_state(queue.state).into(),
+        mode: queue_mode(queue.policy.mode).into(),
+        open_time: open_time.map(time_to_pb),
+        waiting_count: line.waiting_count,
+        viewer_count: snapshot.viewer_count,
+        average_service_time: line.service_time.map(duration_to_pb),
+        admitted_last_minute: to_u32(snapshot.admitted_last_minute),
+        joins_paused: queue.joins_paused,
+        close_reason: queue.close_reason().map(close_reason).unwrap_or_default().into(),
+        remaining_sectors: remaining_sectors(queue.close.as_ref()),
+        notice: queue.notice.clone(),
+        snapshot_time: Some(time_to_pb(*now)),
     }
 }
 
@@ -190,11 +194,11 @@ fn entry(entry: &Entry) -> pb::Entry {
         event_id: entry.event_id.to_string(),
         seq: entry.seq,
         state: entry_state(entry.state).into(),
-        join_time: Some(timestamp(entry.join_time)),
+        join_time: Some(time_to_pb(entry.join_time)),
         display_name: entry.display_name.clone(),
         avatar_url: entry.avatar_url.clone(),
         expire_reason: entry.expire_reason.map(expire_reason).unwrap_or_default().into(),
-        end_time: entry.end_time.map(timestamp),
+        end_time: entry.end_time.map(time_to_pb),
     }
 }
 
@@ -203,32 +207,20 @@ fn turn(granted: GrantedTurn) -> pb::Turn {
     pb::Turn {
         token,
         fencing_number: turn.fencing_number,
-        grant_time: Some(timestamp(turn.grant_time)),
-        expire_time: Some(timestamp(turn.expire_time)),
+        grant_time: Some(time_to_pb(turn.grant_time)),
+        expire_time: Some(time_to_pb(turn.expire_time)),
         checkout_url,
     }
 }
 
-pub(crate) fn estimate(estimate: Estimate) -> pb::Estimate {
-    pb::Estimate { wait_min: Some(duration(estimate.wait_min)), wait_max: Some(duration(estimate.wait_max)) }
-}
-
-fn policy(policy: &Policy) -> pb::QueuePolicy {
-    pb::QueuePolicy {
-        mode: queue_mode(policy.mode).into(),
-        admissions_per_minute: policy.admissions_per_minute,
-        open_turns_max: policy.open_turns_max,
-        turn_duration: Some(duration(policy.turn_duration)),
-        idle_timeout: Some(duration(policy.idle_timeout)),
-        waiting_max: policy.waiting_max,
-        milestones: policy.milestones.falling().collect(),
-        window_size: policy.window_size,
-        active_windows: policy.active_windows,
-        slide_interval: Some(duration(policy.slide_interval)),
+pub(super) fn estimate(estimate: Estimate) -> pb::Estimate {
+    pb::Estimate {
+        wait_min: Some(duration_to_pb(estimate.wait_min)),
+        wait_max: Some(duration_to_pb(estimate.wait_max)),
     }
 }
 
-fn remaining(close: Option<&Close>) -> Vec<pb::RemainingSector> {
+fn remaining_sectors(close: Option<&Close>) -> Vec<pb::RemainingSector> {
     let sector = |sector: &RemainingSector| pb::RemainingSector {
         sector_id: sector.sector_id.to_string(),
         name: sector.name.clone(),
@@ -237,7 +229,12 @@ fn remaining(close: Option<&Close>) -> Vec<pb::RemainingSector> {
     close.map(|close| close.remaining.iter().map(sector).collect()).unwrap_or_default()
 }
 
-pub(crate) const fn expire_reason(reason: ExpireReason) -> pb::ExpireReason {
+/// Returns a count for a 32-bit field; a larger one becomes `u32::MAX`.
+fn to_u32(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+pub(super) const fn expire_reason(reason: ExpireReason) -> pb::ExpireReason {
     match reason {
         ExpireReason::NotSeen => pb::ExpireReason::NotSeen,
         ExpireReason::TurnExpired => pb::ExpireReason::TurnExpired,
@@ -257,7 +254,7 @@ const fn entry_state(state: EntryState) -> pb::EntryState {
     }
 }
 
-pub(crate) const fn queue_state(state: QueueState) -> pb::QueueState {
+const fn queue_state(state: QueueState) -> pb::QueueState {
     match state {
         QueueState::Scheduled => pb::QueueState::Scheduled,
         QueueState::Open => pb::QueueState::Open,

@@ -1,15 +1,15 @@
-//! How many get their turn now.
+//! The number of turns to grant now.
 
 use super::{line::Line, policy::Policy, queue::QueueState};
 
-/// How many of those who wait are to be admitted: no more than the rate, the open turns and what is free allow.
-/// `line.bucket` must be filled up to now.
+/// Returns how many waiting customers to admit: as many as the rate, the cap on open turns, the free units and `batch_max`
+/// allow, and 0 unless the queue is OPEN. `line.bucket` must be filled up to now.
 pub(crate) fn count(state: QueueState, policy: &Policy, line: &Line, free_units: u64, batch_max: u64) -> u64 {
     match state {
         QueueState::Open => {}
         QueueState::Scheduled | QueueState::Paused | QueueState::Closed => return 0,
     }
-    // What is left in the bucket of a rate that was turned down to nothing is not admitted either.
+    // A rate of 0 stops admission even if the bucket still holds admissions from a higher rate.
     if policy.admissions_per_minute == 0 {
         return 0;
     }
@@ -27,7 +27,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_limit_is_passed(
+        fn admission_stays_within_every_limit(
             waiting_count in 0_u64..5_000, open_turn_count in 0_u64..2_000, open_turns_max in 0_u32..2_000,
             rate in 0_u32..100_000, free in 0_u64..3_000, seconds in 0_i64..100,
         ) {

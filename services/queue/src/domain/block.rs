@@ -1,16 +1,21 @@
-//! A customer kept out of an event's queue.
+//! A customer whom the organizer keeps out of an event's queue.
 
 use onsale_types::{CustomerId, EventId, Timestamp};
 
-/// A customer kept out of an event's queue.
+/// A customer whom the organizer keeps out of an event's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Of which event.
     pub(crate) event_id: EventId,
-    /// Who.
     pub(crate) customer_id: CustomerId,
-    /// Why, for organizers only; empty: not said.
+    /// The organizer's reason, shown to organizers only; may be empty.
     pub(crate) note: String,
-    /// Since when.
     pub(crate) block_time: Timestamp,
+}
+
+/// Outcome of `BlockCustomer`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Blocked {
+    pub(crate) block: Block,
+    /// True if the block ended an open entry.
+    pub(crate) entry_removed: bool,
 }

@@ -1,50 +1,50 @@
-//! The admission rate as a token bucket, in whole numbers: exact, and the same whoever leads.
+//! The admission rate as a token bucket in whole numbers, so that every leader computes the same admissions.
 
 use std::time::Duration;
 
 use onsale_types::Timestamp;
 
-/// What one admission costs. A level grows by the rate (per minute) with every microsecond, so a minute at rate r makes
-/// exactly r admissions.
+/// Cost of one admission. The level grows by the rate per minute with every microsecond, so one minute at rate r yields exactly r
+/// admissions.
 const COST: u64 = 60_000_000;
 
-/// How many microseconds of admissions may come at once: a little more than the time between two rounds, so that a late
-/// round loses nothing, and little enough that a queue that was idle does not burst.
+/// Microseconds of admissions that may be saved up: more than the 1 s between two rounds, so that a late round loses nothing, and
+/// little enough that an idle queue does not burst.
 const BURST_MICROS: u64 = 2_000_000;
 
-/// What has been saved up.
+/// The admissions saved up at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
-    /// How much, in shares of an admission.
+    /// Saved admissions, in units of 1/60,000,000 of an admission.
     pub(crate) level: u64,
-    /// As of when.
+    /// Time at which `level` was computed.
     pub(crate) time: Timestamp,
 }
 
 impl Bucket {
-    /// As it is at `now`, at this rate. A clock that went back adds nothing.
+    /// Returns the bucket at `now`, filled at this rate. A clock that moved back adds nothing.
     pub(crate) fn filled(self, rate_per_minute: u32, now: Timestamp) -> Self {
         self.filled_over(rate_per_minute, Duration::ZERO, now)
     }
 
-    /// The same where rounds are `interval` apart: as much more may come at once.
+    /// Like [`Self::filled`] for rounds that are `interval` apart, which adds that much to the burst.
     pub(crate) fn filled_over(self, rate_per_minute: u32, interval: Duration, now: Timestamp) -> Self {
         let burst_micros =
             u64::try_from(interval.as_micros()).unwrap_or(u64::MAX).saturating_add(BURST_MICROS);
         let elapsed = u64::try_from(now.saturating_since(self.time).as_micros()).unwrap_or(u64::MAX);
         let rate = u64::from(rate_per_minute);
-        // Room for one more, or a slow rate would never get there.
+        // One admission of headroom: without it a slow rate would never reach a whole one.
         let level_max = rate.saturating_mul(burst_micros).saturating_add(COST);
         let level = self.level.saturating_add(elapsed.saturating_mul(rate)).min(level_max);
         Self { level, time: now.max(self.time) }
     }
 
-    /// How many admissions are saved up.
+    /// Returns the number of whole admissions saved up.
     pub(crate) fn whole(self) -> u64 {
         self.level / COST
     }
 
-    /// After `count` admissions, which must not be more than are saved up.
+    /// Returns the bucket after `count` admissions, of which there must be no more than [`Self::whole`].
     pub(crate) fn spent(self, count: u64) -> Self {
         Self { level: self.level.saturating_sub(count.saturating_mul(COST)), ..self }
     }
@@ -61,24 +61,24 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_rate_gets_there() {
+    fn slow_rate_reaches_a_whole_admission() {
         let bucket = Bucket { level: 0, time: at(0) }.filled(1, at(59_999_999));
         assert_eq!(bucket.whole(), 0);
         assert_eq!(bucket.filled(1, at(60_000_000)).whole(), 1);
     }
 
     #[test]
-    fn a_rate_of_zero_admits_nobody_but_what_was_saved_up() {
+    fn rate_of_zero_saves_nothing_up() {
         assert_eq!(Bucket { level: 0, time: at(0) }.filled(0, at(i64::MAX)).whole(), 0);
     }
 
     #[test]
-    fn an_idle_queue_does_not_burst() {
+    fn idle_queue_saves_up_two_seconds() {
         let bucket = Bucket { level: 0, time: at(0) }.filled(3_000, at(3_600_000_000));
         assert_eq!(bucket.whole(), 101);
     }
 
-    /// How many are admitted when everything that is saved up is spent after each of these steps, and how long that takes.
+    /// Returns the admissions if the bucket is emptied after each step, and the microseconds that the steps take.
     fn admitted(rate: u32, steps: &[i64]) -> (u128, u128) {
         let (mut bucket, mut now, mut granted) = (Bucket { level: 0, time: at(0) }, 0_i64, 0_u128);
         for step in steps {
@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_than_the_rate(
+        fn admissions_never_exceed_the_rate(
             rate in 0_u32..1_000_000,
             steps in proptest::collection::vec(0_i64..5_000_000, 1..50),
         ) {
@@ -101,7 +101,7 @@ mod tests {
         }
 
         #[test]
-        fn rounds_that_come_in_time_lose_nothing(
+        fn rounds_in_time_lose_no_admission(
             rate in 1_u32..1_000_000,
             steps in proptest::collection::vec(1_i64..1_900_000, 1..50),
         ) {

@@ -1,4 +1,4 @@
-//! How long somebody will probably wait.
+//! The estimated waiting time at a position.
 
 use std::time::Duration;
 
@@ -7,17 +7,15 @@ use super::{
     queue::QueueState,
 };
 
-/// A range of waiting times.
+/// Shortest and longest likely waiting time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Estimate {
-    /// Shortest likely wait.
     pub(crate) wait_min: Duration,
-    /// Longest likely wait.
     pub(crate) wait_max: Duration,
 }
 
-/// What the rate allows at best, and what the open turns allow when each takes as long as lately; in a WINDOWED queue, what its
-/// slides allow. None when nobody is being admitted.
+/// Estimates the wait at `position`. In a TRACKED queue the shortest wait follows from the admission rate, and the longest from the
+/// cap on open turns if each takes `service_time`; in a WINDOWED queue both follow from its slides. `None` while nobody is admitted.
 pub(crate) fn estimate(
     position: u64,
     state: QueueState,
@@ -34,7 +32,7 @@ pub(crate) fn estimate(
             let by_turns = service_time.map_or(by_rate, |span| share(span, position, policy.open_turns_max));
             (by_rate, by_rate.max(by_turns))
         }
-        // The next slide may come at once, or an interval from now.
+        // The next slide happens between now and one interval from now.
         QueueMode::Windowed => {
             let slides = position.div_ceil(u64::from(policy.window_size).max(1));
             let slides = u32::try_from(slides).unwrap_or(u32::MAX);
@@ -42,12 +40,12 @@ pub(crate) fn estimate(
             (by_rate.max(by_slides(slides.saturating_sub(1))), by_rate.max(by_slides(slides)))
         }
     };
-    // A quarter on top: others leave, and others take longer.
+    // A quarter is added because some turns take longer than the average.
     let wait_max = longest.saturating_add(longest / 4).max(Duration::from_secs(1));
     Some(Estimate { wait_min, wait_max })
 }
 
-/// `span` × `position` ÷ `per_span`, in whole seconds.
+/// Returns `span` × `position` ÷ `per_span` in whole seconds.
 fn share(span: Duration, position: u64, per_span: u32) -> Duration {
     let millis = span.as_millis().saturating_mul(u128::from(position)) / u128::from(per_span.max(1));
     Duration::from_secs(u64::try_from(millis / 1_000).unwrap_or(u64::MAX))
@@ -65,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn at_sixty_a_minute_the_hundredth_waits_a_hundred_seconds_or_a_little_more() {
+    fn hundredth_waits_100_to_125_seconds_at_60_per_minute() {
         let range = estimate(100, QueueState::Open, &policy(60, 1_000), None).unwrap();
         assert_eq!(
             range,
@@ -74,8 +72,8 @@ mod tests {
     }
 
     #[test]
-    fn in_a_windowed_queue_the_slides_count_and_the_rate_bounds_them() {
-        // Windows of ten, a slide every ten seconds: the 25th comes with the third slide.
+    fn windowed_estimate_follows_slides_bounded_by_the_rate() {
+        // With windows of ten and a slide every ten seconds, the 25th is admitted by the third slide.
         let fast = Policy { mode: QueueMode::Windowed, ..policy(60_000, 0) };
         let range = |policy: &Policy| estimate(25, QueueState::Open, policy, None).unwrap();
         let seconds =
@@ -85,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_a_time_while_nobody_is_admitted() {
+    fn no_estimate_while_nobody_is_admitted() {
         assert_eq!(estimate(1, QueueState::Paused, &policy(60, 1), None), None);
         assert_eq!(estimate(1, QueueState::Open, &policy(0, 1), None), None);
     }
 
     proptest! {
         #[test]
-        fn a_range_is_a_range_and_grows_with_the_position(
+        fn estimate_is_ordered_and_grows_with_the_position(
             position in 1_u64..10_000_000, rate in 1_u32..1_000_000, turns in 1_u32..1_000_000, service in 0_u64..7_200,
             is_windowed in any::<bool>(),
         ) {
@@ -108,7 +106,7 @@ mod tests {
         }
 
         #[test]
-        fn while_the_facts_stay_neither_end_of_the_range_grows_as_the_line_moves(
+        fn estimate_never_grows_while_only_the_line_moves(
             start in 1_u64..1_000_000, steps in proptest::collection::vec(0_u64..5_000, 1..50),
             rate in 1_u32..1_000_000, turns in 1_u32..1_000_000, service in proptest::option::of(0_u64..7_200_000),
         ) {

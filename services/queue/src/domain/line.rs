@@ -1,64 +1,54 @@
-//! The counters of an event's line, and how each move changes them.
+//! The counters of an event's line, and how each change moves them.
 
 use std::time::Duration;
 
 use onsale_types::Timestamp;
 
-use super::{
-    bucket::Bucket,
-    entry::{EntryState, Turn},
-};
+use super::{bucket::Bucket, entry::EntryState, turn::Turn};
 
-/// The shown average follows the true one when they are further apart than one part in this many.
+/// The shown average service time is updated once it differs from the true one by more than 1/8 of itself.
 const SHOWN_PART: u32 = 8;
 
-/// The counters of a line. Changed only by whoever holds its lock.
+/// The counters of a line. Only the holder of the line's lock changes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// Rises with every change.
+    /// Rises by 1 with every committed change.
     pub(crate) revision: u64,
-    /// The last number given out.
+    /// Last number given out; 0 before the first.
     pub(crate) last_seq: u64,
-    /// The highest number admitted. Everybody up to it has been admitted or has gone.
+    /// Highest number admitted. Every entry up to it was admitted or has ended.
     pub(crate) last_admitted_seq: u64,
-    /// The last fencing number given out.
+    /// Last fencing number given out, which is also the number of turns ever granted.
     pub(crate) last_fencing_number: u64,
-    /// Entries WAITING.
+    /// Number of WAITING entries.
     pub(crate) waiting_count: u64,
-    /// Entries ADMITTED.
+    /// Number of ADMITTED entries.
     pub(crate) open_turn_count: u64,
-    /// The admission rate's bucket.
+    /// Admissions saved up at the admission rate.
     pub(crate) bucket: Bucket,
-    /// Rolling average of the time from a turn's grant to its end.
+    /// Rolling average of the time from a turn's grant to its end. `None` until a turn has ended.
     pub(crate) service_time: Option<Duration>,
-    /// The average that estimates are made with: it follows `service_time` in steps, so that nobody sees a number tremble.
+    /// Average that estimates use. It follows `service_time` in steps, so that shown estimates do not flicker.
     pub(crate) shown_service_time: Option<Duration>,
-    /// Entries that ended in a purchase.
+    /// Number of entries that ended in a purchase.
     pub(crate) completed_count: u64,
-    /// Entries that expired, waiting or in their turn.
+    /// Number of EXPIRED entries, whether they waited or had a turn.
     pub(crate) expired_count: u64,
-    /// Entries that left.
+    /// Number of LEFT entries.
     pub(crate) left_count: u64,
-    /// When the window of a WINDOWED queue last slid.
+    /// Time of the last slide of a WINDOWED queue; `None` before the first.
     pub(crate) slide_time: Option<Timestamp>,
 }
 
 impl Line {
-    /// The queue changed.
-    pub(crate) fn touch(&mut self) {
+    /// Counts a change that moves no other counter.
+    pub(crate) fn bump_revision(&mut self) {
         self.revision = self.revision.saturating_add(1);
     }
 
-    /// `count` joined.
-    pub(crate) fn joined(&mut self, count: u64) {
-        self.touch();
-        self.last_seq = self.last_seq.saturating_add(count);
-        self.waiting_count = self.waiting_count.saturating_add(count);
-    }
-
-    /// `count` were admitted, the last of them with this seq.
-    pub(crate) fn admitted(&mut self, count: u64, last_seq: u64) {
-        self.touch();
+    /// Admits `count` waiting entries, the last of which has number `last_seq`.
+    pub(crate) fn admit(&mut self, count: u64, last_seq: u64) {
+        self.bump_revision();
         self.last_admitted_seq = self.last_admitted_seq.max(last_seq);
         self.last_fencing_number = self.last_fencing_number.saturating_add(count);
         self.waiting_count = self.waiting_count.saturating_sub(count);
@@ -66,12 +56,12 @@ impl Line {
         self.bucket = self.bucket.spent(count);
     }
 
-    /// Somebody went who waited.
-    pub(crate) fn waiting_ended(&mut self) {
+    /// Removes one waiting entry.
+    pub(crate) fn remove_waiting(&mut self) {
         self.waiting_count = self.waiting_count.saturating_sub(1);
     }
 
-    /// An entry went over from one state to its last one. A late payment completes what had expired.
+    /// Counts an entry that moved from state `from` to its final state `to`. A late payment completes an EXPIRED entry.
     pub(crate) fn count_end(&mut self, from: EntryState, to: EntryState) {
         if from == EntryState::Expired {
             self.expired_count = self.expired_count.saturating_sub(1);
@@ -85,11 +75,11 @@ impl Line {
         *count = count.saturating_add(1);
     }
 
-    /// An open turn ended.
-    pub(crate) fn turn_ended(&mut self, turn: &Turn, now: Timestamp) {
+    /// Ends an open turn and adds its length to the average service time.
+    pub(crate) fn end_turn(&mut self, turn: &Turn, now: Timestamp) {
         self.open_turn_count = self.open_turn_count.saturating_sub(1);
         let span = now.saturating_since(turn.grant_time);
-        // Nine parts of what was, one part of what is new.
+        // Nine parts of the old average, one part of the new value.
         let average = match self.service_time {
             Some(average) => average.saturating_mul(9).saturating_add(span) / 10,
             None => span,
@@ -108,7 +98,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A line in which nothing has happened.
+    /// Returns a line without entries or changes.
     pub(in crate::domain) fn empty() -> Line {
         Line {
             revision: 0,
@@ -129,7 +119,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn the_shown_average_stays_near_the_true_one_and_moves_only_when_it_must(
+        fn shown_average_changes_only_when_it_is_off_by_an_eighth(
             spans in proptest::collection::vec(1_u64..2_000, 1..200),
         ) {
             let mut line = empty();
@@ -137,7 +127,7 @@ pub(crate) mod tests {
                 let before = line.shown_service_time;
                 let now = Timestamp::EPOCH.checked_add(Duration::from_secs(span)).unwrap();
                 let turn = Turn { fencing_number: 1, grant_time: Timestamp::EPOCH, expire_time: now };
-                line.turn_ended(&turn, now);
+                line.end_turn(&turn, now);
                 let (shown, average) = (line.shown_service_time.unwrap(), line.service_time.unwrap());
                 prop_assert!(shown.abs_diff(average) <= shown / SHOWN_PART);
                 prop_assert!(before.is_none_or(|before| before == shown || before.abs_diff(average) > before / SHOWN_PART));
@@ -146,7 +136,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_late_payment_turns_an_expired_entry_into_a_completed_one() {
+    fn late_payment_moves_an_entry_from_expired_to_completed() {
         let mut line = empty();
         line.count_end(EntryState::Admitted, EntryState::Expired);
         line.count_end(EntryState::Waiting, EntryState::Left);

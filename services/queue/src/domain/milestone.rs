@@ -1,42 +1,40 @@
-//! Milestones: positions at which a customer who does not watch is told where they stand.
+//! Milestones: positions at which customers without an open stream get a push message.
 
+use onsale_types::{CustomerId, EntryId};
 use serde::Deserialize;
 
-/// Most milestones of a queue.
+/// Largest number of milestones of a queue.
 const COUNT_MAX: usize = 10;
 
-/// The furthest one: finding who stands there costs as much as it is far.
+/// Largest milestone. Finding the entry at a position costs as much as the position is high.
 const MILESTONE_MAX: u64 = 1_000_000;
 
-/// The milestones of a queue, falling. Small and of one size, so that a policy can be copied.
+/// The milestones of a queue in falling order: at most 10, in an array, so that a policy is `Copy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<u64>")]
 pub(crate) struct Milestones {
-    /// Those behind the last one are 0.
+    /// Unused places at the end are 0.
     values: [u64; COUNT_MAX],
 }
 
-/// Why a list is not one of milestones.
+/// Violation of the rules for a list of milestones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MilestonesError {
-    /// There are too many.
     #[error("must be at most {COUNT_MAX}")]
     TooMany,
-    /// One is nobody's position.
     #[error("must be from 1 to {MILESTONE_MAX}")]
     OutOfRange,
-    /// One is not below the one before.
     #[error("must fall strictly")]
     NotFalling,
 }
 
 impl Milestones {
-    /// All of them, the furthest first.
+    /// Returns all milestones, the highest first.
     pub(crate) fn falling(&self) -> impl DoubleEndedIterator<Item = u64> {
         self.values.into_iter().filter(|value| *value > 0)
     }
 
-    /// Whether there are none.
+    /// Returns true if the queue sends no milestone pushes.
     pub(crate) fn is_empty(&self) -> bool {
         self.falling().next().is_none()
     }
@@ -56,8 +54,8 @@ impl TryFrom<&[u64]> for Milestones {
             return Err(MilestonesError::NotFalling);
         }
         let mut values = [0; COUNT_MAX];
-        for (place, value) in values.iter_mut().zip(list) {
-            *place = *value;
+        for (slot, value) in values.iter_mut().zip(list) {
+            *slot = *value;
         }
         Ok(Self { values })
     }
@@ -71,46 +69,62 @@ impl TryFrom<Vec<u64>> for Milestones {
     }
 }
 
-/// How far a milestone has come.
+/// Progress of the pushes for one milestone along the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MilestoneProgress {
-    /// The milestone.
     pub(crate) milestone: u64,
-    /// Everybody up to this number in line has been dealt with.
-    pub(crate) told_seq: u64,
-    /// Everybody up to this number in line who waits stands at the milestone or before it.
+    /// Every entry up to this number has been handled.
+    pub(crate) pushed_seq: u64,
+    /// Every waiting entry up to this number is at the milestone or before it.
     pub(crate) upto_seq: u64,
 }
 
-/// A part of the line in which a milestone may have been passed.
+/// A range of numbers in which entries may have passed a milestone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeqRange {
-    /// The milestone.
     pub(crate) milestone: u64,
-    /// How far it had come.
-    pub(crate) told_seq: u64,
-    /// Behind this number in line.
+    /// Every entry up to this number was handled before.
+    pub(crate) pushed_seq: u64,
+    /// Exclusive lower bound.
     pub(crate) after_seq: u64,
-    /// Up to this number in line.
+    /// Inclusive upper bound.
     pub(crate) upto_seq: u64,
 }
 
-/// Where to look for those who passed a milestone, the lowest milestone first. `reached` is falling, as milestones are. Who
-/// passed several at once is told the lowest only: whoever stands at a lower one is left to that.
+/// An entry that passed a milestone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PassedMilestone {
+    pub(crate) entry_id: EntryId,
+    pub(crate) customer_id: CustomerId,
+    /// Position now.
+    pub(crate) position: u64,
+}
+
+/// A waiting entry at a milestone or before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MilestoneCandidate {
+    pub(crate) passed: PassedMilestone,
+    pub(crate) seq: u64,
+    /// Position at which the entry joined.
+    pub(crate) start_position: u64,
+}
+
+/// Returns the ranges to search for entries that passed a milestone, the lowest milestone first. `reached` is in falling order. An
+/// entry that passed several milestones at once belongs to the lowest only, so ranges of higher milestones begin behind it.
 pub(crate) fn spans(reached: &[MilestoneProgress]) -> Vec<SeqRange> {
     let mut lower_upto_seq = 0;
     let mut spans = Vec::with_capacity(reached.len());
-    for MilestoneProgress { milestone, told_seq, upto_seq } in reached.iter().rev().copied() {
-        if told_seq < upto_seq {
-            let after_seq = told_seq.max(lower_upto_seq).min(upto_seq);
-            spans.push(SeqRange { milestone, told_seq, after_seq, upto_seq });
+    for MilestoneProgress { milestone, pushed_seq, upto_seq } in reached.iter().rev().copied() {
+        if pushed_seq < upto_seq {
+            let after_seq = pushed_seq.max(lower_upto_seq).min(upto_seq);
+            spans.push(SeqRange { milestone, pushed_seq, after_seq, upto_seq });
         }
         lower_upto_seq = lower_upto_seq.max(upto_seq);
     }
     spans
 }
 
-/// Whether somebody who began at `start_position` passes the milestone at all: who began at it, or before it, never does.
+/// Returns true if an entry that joined at `start_position` can pass the milestone. One that joined at or before it cannot.
 pub(crate) const fn passes(start_position: u64, milestone: u64) -> bool {
     start_position > milestone
 }
@@ -124,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn milestones_are_few_fall_and_are_positions() {
+    fn milestones_are_at_most_ten_falling_positions() {
         let good = Milestones::try_from([1_000, 100, 10].as_slice()).unwrap();
         assert_eq!(good.falling().collect::<Vec<_>>(), [1_000, 100, 10]);
         assert!(Milestones::try_from([].as_slice()).unwrap().is_empty());
@@ -138,12 +152,12 @@ mod tests {
         }
     }
 
-    /// A line that is looked at after each step, and what its customers were told.
+    /// A line with a milestone round after each change, and the pushes sent so far.
     struct Model {
-        /// Who waits: number in line and the position they began with.
+        /// Number in line and start position of each waiting entry.
         waiting: Vec<(u64, u64)>,
         last_seq: u64,
-        told_seqs: HashMap<u64, u64>,
+        pushed_seqs: HashMap<u64, u64>,
         pushes: Vec<(u64, u64)>,
     }
 
@@ -156,13 +170,13 @@ mod tests {
             }
         }
 
-        fn look(&mut self, milestones: Milestones) {
-            let nth = |place: u64| self.waiting.get(usize::try_from(place).unwrap() - 1);
+        fn run_round(&mut self, milestones: Milestones) {
+            let nth = |position: u64| self.waiting.get(usize::try_from(position).unwrap() - 1);
             let reached: Vec<MilestoneProgress> = milestones
                 .falling()
                 .map(|milestone| MilestoneProgress {
                     milestone,
-                    told_seq: self.told_seqs.get(&milestone).copied().unwrap_or(0),
+                    pushed_seq: self.pushed_seqs.get(&milestone).copied().unwrap_or(0),
                     upto_seq: nth(milestone).map_or(self.last_seq, |(seq, _)| *seq),
                 })
                 .collect();
@@ -171,21 +185,21 @@ mod tests {
                 let passed =
                     self.waiting.iter().filter(|(seq, start)| inside(*seq) && passes(*start, span.milestone));
                 self.pushes.extend(passed.map(|(seq, _)| (*seq, span.milestone)));
-                self.told_seqs.insert(span.milestone, span.upto_seq);
+                self.pushed_seqs.insert(span.milestone, span.upto_seq);
             }
         }
     }
 
     proptest! {
         #[test]
-        fn everybody_is_told_the_lowest_milestone_they_passed_once_and_no_other_twice(
+        fn every_entry_gets_one_push_for_the_lowest_milestone_it_passed(
             steps in proptest::collection::vec((0_u64..8, 0_usize..12, any::<prop::sample::Index>()), 1..40),
         ) {
             let milestones = Milestones::try_from([9, 4, 1].as_slice()).unwrap();
-            let mut line = Model { waiting: Vec::new(), last_seq: 0, told_seqs: HashMap::new(), pushes: Vec::new() };
+            let mut line = Model { waiting: Vec::new(), last_seq: 0, pushed_seqs: HashMap::new(), pushes: Vec::new() };
             line.join(30);
-            line.look(milestones);
-            prop_assert!(line.pushes.is_empty(), "nobody has moved");
+            line.run_round(milestones);
+            prop_assert!(line.pushes.is_empty(), "no entry has moved");
             for (joined, admitted, leaver) in steps {
                 line.join(joined);
                 line.waiting.drain(..admitted.min(line.waiting.len()));
@@ -193,13 +207,13 @@ mod tests {
                     line.waiting.remove(leaver.index(line.waiting.len()));
                 }
                 let before = line.pushes.len();
-                line.look(milestones);
+                line.run_round(milestones);
                 let new = &line.pushes[before..];
-                for (place, (seq, start)) in (1_u64..).zip(&line.waiting) {
-                    // What they should have heard by now, and were not told in this look more than once.
-                    let lowest = milestones.falling().rfind(|milestone| place <= *milestone && start > milestone);
-                    let told: Vec<u64> = new.iter().filter(|(told, _)| told == seq).map(|(_, at)| *at).collect();
-                    prop_assert!(told.len() <= 1);
+                for (position, (seq, start)) in (1_u64..).zip(&line.waiting) {
+                    // The push that is due by now; one round sends at most one push per entry.
+                    let lowest = milestones.falling().rfind(|milestone| position <= *milestone && start > milestone);
+                    let pushed: Vec<u64> = new.iter().filter(|(pushed, _)| pushed == seq).map(|(_, at)| *at).collect();
+                    prop_assert!(pushed.len() <= 1);
                     if let Some(lowest) = lowest {
                         prop_assert!(line.pushes.contains(&(*seq, lowest)));
                     }

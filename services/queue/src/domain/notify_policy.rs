@@ -1,28 +1,28 @@
-//! How often somebody is told, or should ask, where they stand.
+//! How often watchers get a new position, and how often other customers should poll.
 
 use std::time::Duration;
 
-/// Far from the front, a change counts when it is one part of this many.
+/// Above position 100, a watcher gets a new position once it has moved by this part (1/100) of the last one sent.
 const FAR_SHARE: u64 = 100;
 
-/// Polls per second that a pod answers with ease; beyond, everybody is asked to come back later.
+/// Polls per second per pod above which the time between polls is stretched.
 const EASY_POLLS_PER_SECOND: u64 = 1_000;
 
-/// Nobody is asked to wait more than this many times longer than on a quiet day.
+/// Largest factor by which the time between polls is stretched.
 const STRETCH_MAX: u64 = 10;
 
-/// The position at which somebody who was told `told` is told again: every step near the front, about 1 % when far.
+/// Returns the highest position that is worth a message after `told`: every step near the front, about 1 % far from it.
 pub(crate) fn next_notice(told: u64) -> u64 {
     told.saturating_sub((told / FAR_SHARE).max(1))
 }
 
-/// Whether a move from one position to another is worth a message. A worse one always is: it corrects a mistake.
+/// Returns true if a move from position `told` to `now` is worth a message. A higher position always is: it corrects an error.
 pub(crate) fn is_noticeable(told: u64, now: u64) -> bool {
     now <= next_notice(told) || now > told
 }
 
-/// When to ask again: soon near the front, rarely far from it, later when many ask; often enough that the place is never
-/// lost for silence.
+/// Returns the time to wait before the next poll: 2 s near the front to 30 s far from it, up to ten times longer under load, and
+/// at most a third of the idle timeout, so that a customer who polls as told never counts as idle.
 pub(crate) fn next_poll_after(position: u64, idle_timeout: Duration, polls_per_second: u64) -> Duration {
     let seconds: u64 = match position {
         0..=10 => 2,
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_the_front_every_step_counts_and_far_away_one_in_a_hundred() {
+    fn every_step_counts_up_to_100_and_one_percent_beyond() {
         assert!(is_noticeable(100, 99));
         assert!(is_noticeable(2, 1));
         assert!(!is_noticeable(5, 5));
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_when_told_to_is_always_seen_in_time() {
+    fn customer_who_polls_as_told_is_never_idle() {
         for position in [0, 1, 50, 5_000, 10_000_000] {
             for polls in [0, 500, 1_000_000] {
                 let idle = Duration::from_secs(60);
@@ -64,7 +64,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn many_who_ask_are_asked_to_come_back_later_and_the_front_is_always_soonest(
+        fn poll_wait_grows_with_load_and_position(
             position in 0_u64..1_000_000, polls in 0_u64..1_000_000,
         ) {
             let idle = Duration::from_secs(1_800);
@@ -75,7 +75,7 @@ mod tests {
         }
 
         #[test]
-        fn a_line_that_only_moves_up_is_told_in_few_messages(start in 1_u64..1_000_000) {
+        fn steady_move_to_the_front_takes_at_most_1100_messages(start in 1_u64..1_000_000) {
             let (mut told, mut messages) = (start, 0);
             for now in (1..=start).rev() {
                 if is_noticeable(told, now) {

@@ -1,98 +1,86 @@
-//! How a queue admits.
+//! The policy of a queue: the service's defaults, and the values that an organizer set over them.
 
 use std::time::Duration;
 
 use super::{milestone::Milestones, refusal::Refusal};
 
-onsale_types::named! {
-    /// How a queue keeps its line.
-    #[derive(Default)]
-    QueueMode {
-        /// Every entry is stored; turns are granted one by one.
-        #[default]
-        Tracked = "TRACKED",
-        /// Tickets with a sequence number; whose turn it is follows from a sliding window.
-        Windowed = "WINDOWED",
-    }
+/// The way in which a queue keeps its line. Fixed once an entry exists.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum QueueMode {
+    /// Every entry is stored, and turns are granted one by one.
+    #[default]
+    Tracked,
+    /// No entry is stored: customers hold numbered tokens, and a window that slides over the numbers decides who may buy.
+    Windowed,
 }
 
-/// How a queue admits; every field has a value.
+/// The policy in force: every field has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// How the line is kept.
     pub(crate) mode: QueueMode,
-    /// Turns to grant per minute.
+    /// Turns to grant per minute; 0 stops admission.
     pub(crate) admissions_per_minute: u32,
-    /// Most turns open at a time.
+    /// Largest number of turns that are open at a time; 0 stops admission.
     pub(crate) open_turns_max: u32,
-    /// Length of a turn.
     pub(crate) turn_duration: Duration,
-    /// How long a customer may be neither seen nor heard.
+    /// Time without a heartbeat after which a waiting entry expires.
     pub(crate) idle_timeout: Duration,
-    /// Most entries WAITING at a time.
+    /// Largest number of waiting entries; one more join is refused.
     pub(crate) waiting_max: u64,
-    /// Positions at which a customer who does not watch is told. TRACKED only.
+    /// Positions at which a customer without an open stream gets a push. TRACKED only.
     pub(crate) milestones: Milestones,
     /// Sequence numbers per window. WINDOWED only.
     pub(crate) window_size: u32,
-    /// How many of the newest windows are active at a time. WINDOWED only.
+    /// Number of the newest windows that are active at a time. WINDOWED only.
     pub(crate) active_windows: u32,
-    /// How often the window slides. WINDOWED only.
+    /// Time between two slides of the window. WINDOWED only.
     pub(crate) slide_interval: Duration,
 }
 
-/// What an organizer has set; the rest has the service's defaults.
+/// Policy values that an organizer set; `None` leaves the service's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PolicyOverrides {
-    /// How the line is kept.
     pub(crate) mode: QueueMode,
-    /// Turns to grant per minute.
     pub(crate) admissions_per_minute: Option<u32>,
-    /// Most turns open at a time.
     pub(crate) open_turns_max: Option<u32>,
-    /// Length of a turn.
     pub(crate) turn_duration: Option<Duration>,
-    /// How long a customer may be neither seen nor heard.
     pub(crate) idle_timeout: Option<Duration>,
-    /// Most entries WAITING at a time.
     pub(crate) waiting_max: Option<u64>,
-    /// Positions at which a customer who does not watch is told. TRACKED only.
     pub(crate) milestones: Option<Milestones>,
-    /// Sequence numbers per window. WINDOWED only.
     pub(crate) window_size: Option<u32>,
-    /// How many of the newest windows are active at a time. WINDOWED only.
     pub(crate) active_windows: Option<u32>,
-    /// How often the window slides. WINDOWED only.
     pub(crate) slide_interval: Option<Duration>,
 }
 
-/// A change of what an organizer has set: outer none leaves a field, inner none gives it back to the defaults.
+/// A change of the values that an organizer set: outer `None` leaves a field as it is, inner `None` resets it to the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PolicyChange {
-    /// How the line is kept.
     pub(crate) mode: Option<QueueMode>,
-    /// Turns to grant per minute.
     pub(crate) admissions_per_minute: Option<Option<u32>>,
-    /// Most turns open at a time.
     pub(crate) open_turns_max: Option<Option<u32>>,
-    /// Length of a turn.
     pub(crate) turn_duration: Option<Option<Duration>>,
-    /// How long a customer may be neither seen nor heard.
     pub(crate) idle_timeout: Option<Option<Duration>>,
-    /// Most entries WAITING at a time.
     pub(crate) waiting_max: Option<Option<u64>>,
-    /// Positions at which a customer who does not watch is told. TRACKED only.
     pub(crate) milestones: Option<Option<Milestones>>,
-    /// Sequence numbers per window. WINDOWED only.
     pub(crate) window_size: Option<Option<u32>>,
-    /// How many of the newest windows are active at a time. WINDOWED only.
     pub(crate) active_windows: Option<Option<u32>>,
-    /// How often the window slides. WINDOWED only.
     pub(crate) slide_interval: Option<Option<Duration>>,
 }
 
 impl PolicyOverrides {
-    /// The policy that follows, with `defaults` for what is not set.
+    /// Returns the policy in force, with `defaults` for the values that are not set.
     pub(crate) fn over(&self, defaults: &Policy) -> Policy {
         Policy {
             mode: self.mode,
@@ -108,7 +96,8 @@ impl PolicyOverrides {
         }
     }
 
-    /// What is set after `change`. The mode stays once somebody joined: the two keep their lines differently.
+    /// Returns the values after `change`. Refuses a change of the mode once there are entries, because the two modes store their
+    /// lines differently.
     pub(crate) fn changed(self, change: &PolicyChange, has_entries: bool) -> Result<Self, Refusal> {
         if has_entries && change.mode.is_some_and(|mode| mode != self.mode) {
             return Err(Refusal::ModeFixed { mode: self.mode });
@@ -132,7 +121,7 @@ impl PolicyOverrides {
 pub(crate) mod tests {
     use super::*;
 
-    /// A policy with which something happens.
+    /// Returns a policy that admits customers.
     pub(in crate::domain) fn some() -> Policy {
         Policy {
             mode: QueueMode::Tracked,
@@ -149,7 +138,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_mode_is_fixed_once_somebody_joined_and_saying_it_again_changes_nothing() {
+    fn mode_is_fixed_once_there_are_entries() {
         let set = PolicyOverrides::default();
         let change = |mode| PolicyChange { mode: Some(mode), ..PolicyChange::default() };
         let windowed = set.changed(&change(QueueMode::Windowed), false).unwrap();

@@ -1,46 +1,51 @@
-//! A queue and its life: what Inventory reports, what its organizer wants, and what follows from both.
+//! A queue and its life: the updates of Inventory, the organizer's controls, and the state that follows from both.
 //!
-//! Reports come from several topics and in any order, so each is kept as a fact, and the state is moved only as far as the
-//! facts known by then allow.
+//! Updates come from several topics and in any order. Each is stored as a fact, and the state moves only as far as the facts
+//! known so far allow.
 
 use onsale_types::{EventId, OrganizerId, SectorId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    policy::{Policy, PolicyOverrides},
+    line::Line,
+    policy::{Policy, PolicyChange, PolicyOverrides},
     refusal::Refusal,
 };
 
-onsale_types::named! {
-    /// Life of a queue.
-    QueueState {
-        /// Not open yet.
-        Scheduled = "SCHEDULED",
-        /// Customers join and are admitted.
-        Open = "OPEN",
-        /// Nobody is admitted; places are kept.
-        Paused = "PAUSED",
-        /// Nobody joins and nobody is admitted.
-        Closed = "CLOSED",
-    }
+/// Life of a queue.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumString, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum QueueState {
+    /// The queue has not opened yet.
+    Scheduled,
+    /// Customers join and are admitted.
+    Open,
+    /// Nobody is admitted; entries keep their places.
+    Paused,
+    /// Nobody joins and nobody is admitted.
+    Closed,
 }
 
-onsale_types::named! {
-    /// Why a queue closed.
-    CloseReason {
-        /// Nothing is left. Opens again when units come back.
-        SoldOut = "SOLD_OUT",
-        /// The sale is over. Final.
-        Ended = "ENDED",
-        /// The event does not take place. Final.
-        Canceled = "CANCELED",
-        /// The organizer closed it for another reason.
-        Organizer = "ORGANIZER",
-    }
+/// Cause of a closed queue.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumString, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum CloseReason {
+    /// No unit is free or held. The queue opens again when units become free.
+    SoldOut,
+    /// The sale ended. Final.
+    Ended,
+    /// The event was canceled. Final.
+    Canceled,
+    /// The organizer closed the queue for another reason.
+    Organizer,
 }
 
 impl CloseReason {
-    /// Whether the queue can never open again.
+    /// Returns true if the queue can never open again.
     pub(crate) const fn is_final(self) -> bool {
         match self {
             Self::Ended | Self::Canceled => true,
@@ -49,114 +54,101 @@ impl CloseReason {
     }
 }
 
-/// What a message says about the event: a copy, so that nobody has to ask back.
+/// A copy of the event's public description, which Queue's messages carry along.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct EventSummary {
-    /// Name of the event.
     pub(crate) name: String,
-    /// Name of the venue.
     pub(crate) venue_name: String,
-    /// Street address of the venue; empty: not given.
+    /// Street address of the venue; may be empty.
     pub(crate) venue_address: String,
     /// IANA name of the venue's time zone.
     pub(crate) time_zone: String,
-    /// When the event starts.
     pub(crate) start_time: Option<Timestamp>,
 }
 
 /// A sector of the event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Sector {
-    /// Its id.
     pub(crate) sector_id: SectorId,
-    /// Its name.
     pub(crate) name: String,
 }
 
-/// A sector that still had units when the queue closed.
+/// A sector that still had free units when the queue closed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RemainingSector {
-    /// Its id.
     pub(crate) sector_id: SectorId,
-    /// Its name.
     pub(crate) name: String,
-    /// Units free then.
+    /// Units free when the queue closed.
     pub(crate) free_count: u32,
 }
 
-/// How and when a queue closed.
+/// Cause and time of a close.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Close {
-    /// Why.
     pub(crate) reason: CloseReason,
-    /// When.
     pub(crate) time: Timestamp,
-    /// Sectors that still had units.
     pub(crate) remaining: Vec<RemainingSector>,
 }
 
-/// What Inventory said when it created the event.
+/// An event as Inventory described it at its creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventDetails {
-    /// Of the event.
+    /// Revision of the event; an older one changes nothing.
     pub(crate) revision: u64,
-    /// Whose it is.
     pub(crate) organizer_id: OrganizerId,
-    /// Name, venue, time.
     pub(crate) summary: EventSummary,
-    /// Its sectors.
     pub(crate) sectors: Vec<Sector>,
 }
 
 /// The queue of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
-    /// The event.
     pub(crate) event_id: EventId,
-    /// Who steers it; none until the event is known.
+    /// `None` until Inventory has reported the creation of the event; until then the queue is not found.
     pub(crate) organizer_id: Option<OrganizerId>,
     /// Revision of the newest creation seen.
     pub(crate) created_revision: u64,
-    /// Name, venue, time.
     pub(crate) summary: EventSummary,
-    /// The event's sectors.
     pub(crate) sectors: Vec<Sector>,
     /// Revision of the newest activation or end seen.
     pub(crate) life_revision: u64,
-    /// Whether the event is public.
+    /// True once the event is public.
     pub(crate) is_active: bool,
-    /// Revision of the newest report about what is free.
+    /// Revision of the newest update of the stock seen.
     pub(crate) stock_revision: u64,
-    /// Whether that report said that nothing is.
+    /// True if that update said that no unit is left.
     pub(crate) is_sold_out: bool,
-    /// Where it is in its life.
     pub(crate) state: QueueState,
-    /// When it opens or opened.
+    /// Planned or past opening time; `None` until it is known.
     pub(crate) open_time: Option<Timestamp>,
-    /// Since when the organizer keeps it paused.
+    /// Begin of the organizer's pause. It outlives a sell-out.
     pub(crate) pause_time: Option<Timestamp>,
-    /// Whether joining is refused while it is paused.
+    /// Refuses joins while the queue is paused.
     pub(crate) joins_paused: bool,
-    /// How it closed, while it is closed.
+    /// `None` unless the queue is CLOSED.
     pub(crate) close: Option<Close>,
-    /// Words for the waiting customers; empty: none.
+    /// Text shown to waiting customers; may be empty.
     pub(crate) notice: String,
-    /// What the organizer has set.
+    /// Policy values that the organizer set.
     pub(crate) overrides: PolicyOverrides,
-    /// How it admits: what is set over the service's defaults.
+    /// `overrides` over the service's defaults.
     pub(crate) policy: Policy,
-    /// When state or policy last changed.
+    /// Time of the last change of state or policy.
     pub(crate) update_time: Timestamp,
 }
 
-impl Queue {
-    /// The queue, if anybody may know of it: the event was reported.
-    pub(crate) fn known(self) -> Result<Self, Refusal> {
-        if self.organizer_id.is_some() { Ok(self) } else { Err(self.not_found()) }
-    }
+/// A queue, its line, and the database time at which they were read.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueAndLine {
+    /// The queue as of `now`.
+    pub(crate) queue: Queue,
+    pub(crate) line: Line,
+    pub(crate) now: Timestamp,
+}
 
-    /// Whether `organizer_id` may steer it. Another's draft does not exist for them.
+impl Queue {
+    /// Refuses an organizer who does not own the event. A draft of another organizer is not found.
     pub(crate) fn check_owner(&self, organizer_id: OrganizerId) -> Result<(), Refusal> {
         match self.organizer_id {
             Some(owner) if owner == organizer_id => Ok(()),
@@ -165,31 +157,13 @@ impl Queue {
         }
     }
 
-    /// As it is at `now`: an opening time that has come counts, whether or not somebody has written it down yet.
-    pub(crate) fn at(mut self, now: Timestamp) -> Self {
-        self.settle(now);
+    /// Returns the queue as of `now`: it is open once its opening time has passed, even if that is not stored yet.
+    pub(crate) fn settled_at(mut self, now: Timestamp) -> Self {
+        self.apply_due_transitions(now);
         self
     }
 
-    /// Whether somebody new may join at `now`.
-    pub(crate) fn check_join(&self, now: Timestamp, waiting_count: u64) -> Result<(), Refusal> {
-        match self.state {
-            QueueState::Scheduled => {
-                // A draft's time is not public.
-                let open_time = self.open_time.filter(|_| self.is_active);
-                return Err(Refusal::QueueNotOpen { open_time, now });
-            }
-            QueueState::Paused if self.joins_paused => return Err(Refusal::QueuePaused),
-            QueueState::Closed => return Err(self.closed_refusal()),
-            QueueState::Open | QueueState::Paused => {}
-        }
-        if waiting_count >= self.policy.waiting_max {
-            return Err(Refusal::QueueFull { waiting_max: self.policy.waiting_max });
-        }
-        Ok(())
-    }
-
-    /// Inventory created the event, or changed its draft. Answers whether that is news.
+    /// Applies the creation of the event or a change of its draft; returns true if it is newer than the known one.
     pub(crate) fn created(&mut self, created: EventDetails, now: Timestamp) -> bool {
         if created.revision <= self.created_revision {
             return false;
@@ -198,12 +172,13 @@ impl Queue {
         self.organizer_id = Some(created.organizer_id);
         self.summary = created.summary;
         self.sectors = created.sectors;
-        // The activation may have come before.
-        self.settle(now);
+        // The activation may have arrived before the creation.
+        self.apply_due_transitions(now);
         true
     }
 
-    /// Inventory made the event public: it opens at `on_sale_time`, or now. Answers whether that is news.
+    /// Applies the activation of the event, by which the queue opens at `on_sale_time` or now; returns true if it is newer than
+    /// the known one.
     pub(crate) fn activated(
         &mut self,
         revision: u64,
@@ -215,36 +190,36 @@ impl Queue {
         }
         self.life_revision = revision;
         let was_active = std::mem::replace(&mut self.is_active, true);
-        // A halted sale that goes on keeps the time it has; the organizer may have moved it.
+        // A sale that resumes keeps its opening time, which the organizer may have changed.
         if !was_active || self.open_time.is_none() {
             self.open_time = Some(on_sale_time.unwrap_or(now));
         }
-        self.settle(now);
+        self.apply_due_transitions(now);
         true
     }
 
-    /// Inventory ended the sale for good. Answers whether that is news.
+    /// Closes the queue for good at the end of the sale; returns true if the update is newer than the known one.
     pub(crate) fn ended(&mut self, revision: u64, now: Timestamp) -> bool {
         if revision <= self.life_revision {
             return false;
         }
         self.life_revision = revision;
-        self.shut(CloseReason::Ended, Vec::new(), now);
+        self.set_closed(CloseReason::Ended, Vec::new(), now);
         true
     }
 
-    /// Inventory has nothing free and nothing held. Answers whether that is news.
+    /// Closes the queue because no unit is free or held; returns true if the update is newer than the known one.
     pub(crate) fn sold_out(&mut self, revision: u64, now: Timestamp) -> bool {
         if revision <= self.stock_revision {
             return false;
         }
         self.stock_revision = revision;
         self.is_sold_out = true;
-        self.settle(now);
+        self.apply_due_transitions(now);
         true
     }
 
-    /// Units came back. Answers whether that is news.
+    /// Ends a sell-out because units became free; returns true if the update is newer than the known one.
     pub(crate) fn available(&mut self, revision: u64, now: Timestamp) -> bool {
         if revision <= self.stock_revision {
             return false;
@@ -256,11 +231,11 @@ impl Queue {
             self.state = QueueState::Scheduled;
             self.update_time = now;
         }
-        self.settle(now);
+        self.apply_due_transitions(now);
         true
     }
 
-    /// The organizer opens it now or at `open_time`.
+    /// Opens the queue for its organizer, now or at `open_time`.
     pub(crate) fn open(&mut self, open_time: Option<Timestamp>, now: Timestamp) -> Result<(), Refusal> {
         let may = match self.state {
             QueueState::Scheduled => true,
@@ -275,15 +250,15 @@ impl Queue {
         self.pause_time = None;
         self.joins_paused = false;
         self.notice.clear();
-        // The organizer knows better; whether there is something to sell is asked before anybody is admitted.
+        // The organizer overrides a sell-out. Admission checks the free units anyway.
         self.is_sold_out = false;
         self.open_time = Some(open_time.map_or(now, |time| time.max(now)));
         self.update_time = now;
-        self.settle(now);
+        self.apply_due_transitions(now);
         Ok(())
     }
 
-    /// The organizer stops admission.
+    /// Stops admission; `joins_paused` also refuses joins.
     pub(crate) fn pause(
         &mut self,
         joins_paused: bool,
@@ -304,7 +279,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The organizer lets admission go on.
+    /// Resumes admission; does nothing if the queue is open.
     pub(crate) fn resume(&mut self, now: Timestamp) -> Result<(), Refusal> {
         match self.state {
             QueueState::Open => return Ok(()),
@@ -321,7 +296,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The organizer closes it.
+    /// Closes the queue for its organizer. A closed queue may be closed again for the same reason only.
     pub(crate) fn close(
         &mut self,
         reason: CloseReason,
@@ -332,18 +307,32 @@ impl Queue {
         if self.close_reason().is_some_and(|closed| closed != reason) {
             return Err(Refusal::TransitionInvalid { state: self.state });
         }
-        self.shut(reason, remaining, now);
+        self.set_closed(reason, remaining, now);
         self.notice = notice;
         Ok(())
     }
 
-    /// Why it is closed, if it is.
+    /// Changes the policy values that the organizer set. The mode is fixed once `has_entries`.
+    pub(crate) fn change_policy(
+        &mut self,
+        change: &PolicyChange,
+        has_entries: bool,
+        defaults: &Policy,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        self.overrides = self.overrides.changed(change, has_entries)?;
+        self.policy = self.overrides.over(defaults);
+        self.update_time = now;
+        Ok(())
+    }
+
+    /// Returns the reason of the close; `None` unless the queue is CLOSED.
     pub(crate) fn close_reason(&self) -> Option<CloseReason> {
         self.close.as_ref().map(|close| close.reason)
     }
 
-    /// Moves the state as far as the facts allow: opens what is due, closes what has nothing to sell.
-    fn settle(&mut self, now: Timestamp) {
+    /// Moves the state as far as the facts allow: opens a queue that is due, and closes one that is sold out.
+    fn apply_due_transitions(&mut self, now: Timestamp) {
         let is_due = self.state == QueueState::Scheduled
             && self.is_active
             && self.organizer_id.is_some()
@@ -355,26 +344,15 @@ impl Queue {
             self.update_time = now;
         }
         if self.is_sold_out && matches!(self.state, QueueState::Open | QueueState::Paused) {
-            self.shut(CloseReason::SoldOut, Vec::new(), now);
+            self.set_closed(CloseReason::SoldOut, Vec::new(), now);
         }
     }
 
-    fn shut(&mut self, reason: CloseReason, remaining: Vec<RemainingSector>, now: Timestamp) {
+    fn set_closed(&mut self, reason: CloseReason, remaining: Vec<RemainingSector>, now: Timestamp) {
         let time = self.close.as_ref().filter(|close| close.reason == reason).map_or(now, |close| close.time);
         self.state = QueueState::Closed;
         self.close = Some(Close { reason, time, remaining });
         self.update_time = now;
-    }
-
-    fn closed_refusal(&self) -> Refusal {
-        match &self.close {
-            Some(close) if close.reason == CloseReason::SoldOut => Refusal::SoldOut {
-                remaining: close.remaining.iter().map(|sector| sector.sector_id).collect(),
-            },
-            close => Refusal::QueueClosed {
-                reason: close.as_ref().map_or(CloseReason::Organizer, |close| close.reason),
-            },
-        }
     }
 
     fn not_found(&self) -> Refusal {

@@ -1,6 +1,6 @@
-//! Everything a queue can say no with.
+//! Every reason for which a queue refuses a request.
 
-use onsale_types::{EventId, SectorId, Timestamp};
+use onsale_types::{EventId, Named as _, SectorId, Timestamp};
 
 use super::{
     entry::EntryState,
@@ -8,99 +8,74 @@ use super::{
     queue::{CloseReason, QueueState},
 };
 
-/// Why something may not happen. `error.rs` says how a caller hears of it.
+/// A request that the rules do not allow. `error.rs` maps it to a status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// No such event, as far as this caller may know.
+    #[error("the request id was used before with another body")]
+    RequestIdReused,
+    /// The event does not exist, or this caller may not know of it.
     #[error("there is no such event")]
-    EventNotFound {
-        /// The event asked for.
-        event_id: EventId,
-    },
-    /// The event is another organizer's.
+    EventNotFound { event_id: EventId },
     #[error("the event belongs to another organizer")]
-    EventNotOwned {
-        /// The event.
-        event_id: EventId,
-    },
-    /// The queue is not open yet.
+    EventNotOwned { event_id: EventId },
     #[error("the queue is not open yet")]
     QueueNotOpen {
-        /// When it opens, if that is known.
+        /// `None` if the opening time is unknown or not public.
         open_time: Option<Timestamp>,
-        /// The time of the question.
+        /// Time of the refused request.
         now: Timestamp,
     },
-    /// Joining is paused.
     #[error("joining is paused")]
     QueuePaused,
-    /// The queue is closed, and not because of a sell-out.
+    /// The queue is closed for another reason than a sell-out.
     #[error("the queue is closed")]
-    QueueClosed {
-        /// Why.
-        reason: CloseReason,
-    },
-    /// Nothing is left to wait for.
+    QueueClosed { reason: CloseReason },
     #[error("the event is sold out")]
     SoldOut {
-        /// Sectors named as still available.
+        /// Sectors that the organizer named as still available.
         remaining: Vec<SectorId>,
     },
-    /// As many wait as may.
     #[error("the queue is full")]
     QueueFull {
-        /// How many may.
+        /// Largest number of waiting entries.
         waiting_max: u64,
     },
-    /// The organizer keeps the customer out.
-    #[error("the organizer keeps the customer out of this event")]
+    #[error("the organizer has blocked the customer from this event")]
     CustomerBlocked,
-    /// The customer never joined, or never had such a turn.
+    /// The customer never joined, or never had this turn.
     #[error("the customer has no such entry in this queue")]
-    EntryNotFound {
-        /// The event.
-        event_id: EventId,
-    },
-    /// The entry is no longer in line.
+    EntryNotFound { event_id: EventId },
     #[error("the entry is no longer in line")]
     EntryNotWaiting {
-        /// What it is now.
+        /// Present state of the entry.
         state: EntryState,
     },
-    /// The queue does not know who is next to whom.
-    #[error("the queue does not know who is next to whom")]
+    #[error("a WINDOWED queue has no neighbors")]
     NeighborsNotTracked,
-    /// The queue token is not this customer's for this event.
-    #[error("the queue token is not valid here")]
+    /// The token belongs to another customer or event, is not genuine or has expired.
+    #[error("the queue token is not valid for this customer and event")]
     QueueTokenInvalid,
-    /// The queue knows its customers by their token only.
-    #[error("a queue token is required here")]
+    /// A WINDOWED queue identifies its entries by their tokens only.
+    #[error("a WINDOWED queue requires a queue token")]
     QueueTokenRequired,
-    /// The turn ran out.
-    #[error("the turn ran out")]
-    TurnExpired {
-        /// When.
-        expire_time: Timestamp,
-    },
-    /// The customer has a newer turn.
+    #[error("the turn has expired")]
+    TurnExpired { expire_time: Timestamp },
     #[error("the customer has a newer turn")]
     TurnStale,
-    /// The turn was completed or given up.
+    /// The turn was completed or abandoned.
     #[error("the turn has ended")]
     TurnEnded {
-        /// What the entry is now.
+        /// Present state of the entry.
         state: EntryState,
     },
-    /// The queue's state does not allow the move.
-    #[error("a queue that is {} does not allow this", state.name())]
+    #[error("a queue in state {} does not allow this transition", state.name())]
     TransitionInvalid {
-        /// The state.
+        /// Present state of the queue.
         state: QueueState,
     },
-    /// Somebody joined, so the mode stays.
-    #[error("the mode of a queue that somebody joined stays {}", mode.name())]
+    #[error("the mode of a queue that has entries stays {}", mode.name())]
     ModeFixed {
-        /// The mode it has.
+        /// Present mode of the queue.
         mode: QueueMode,
     },
 }

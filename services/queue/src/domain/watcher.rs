@@ -1,40 +1,37 @@
-//! What a watcher is told, given what it has heard and what is true now. A step that was missed is not told late: the
-//! newest truth takes its place, so a slow reader costs no more than a quick one.
-//!
-//! There is one [`Heard`] per open stream, and there may be a million of them: every byte counts.
+//! Messages to one watcher: decides the next one from what the watcher already got and from the present state of its entry and
+//! queue. A change that the watcher missed is never sent late; the newest state replaces it, so a slow reader costs no more than
+//! a fast one.
+
+use std::sync::Arc;
 
 use onsale_types::Timestamp;
 
 use super::{
-    entry::{Entry, EntryState, ExpireReason, Turn},
+    entry::{Entry, EntryState, ExpireReason},
     estimate::{Estimate, estimate},
     line::Line,
     queue::{Close, CloseReason, Queue, QueueState},
+    snapshot::PublicSnapshot,
+    turn::{GrantedTurn, Turn},
 };
 
-/// Where a watched entry is.
+/// State of a watched entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchedEntry {
-    /// In line.
     Waiting {
-        /// How many stand before it, plus one.
+        /// Number of waiting entries before this one, plus one.
         position: u64,
     },
-    /// Has a turn.
+    /// The entry has an open turn.
     Turn(Turn),
-    /// Ended without a purchase.
-    Expired {
-        /// Why.
-        reason: ExpireReason,
-        /// When.
-        time: Timestamp,
-    },
-    /// Bought.
+    /// The entry ended without a purchase.
+    Expired { reason: ExpireReason, time: Timestamp },
+    /// The turn ended in a purchase.
     Completed,
 }
 
 impl WatchedEntry {
-    /// Where an entry is that does not wait; none when it does.
+    /// Returns the state of an entry that does not wait; `None` for one that does.
     pub(crate) fn of(entry: &Entry) -> Option<Self> {
         match (entry.state, entry.turn, entry.expire_reason) {
             (EntryState::Admitted, Some(turn), _) => Some(Self::Turn(turn)),
@@ -42,7 +39,7 @@ impl WatchedEntry {
                 Some(Self::Expired { reason, time: entry.end_time.unwrap_or(entry.join_time) })
             }
             (EntryState::Completed, _, _) => Some(Self::Completed),
-            // Waiting; or not in line, not ended, and without a turn, which no stored entry can be.
+            // Besides WAITING these are impossible: a stored entry has a turn if it is ADMITTED, and a reason if it ended.
             (EntryState::Waiting | EntryState::Admitted | EntryState::Expired | EntryState::Left, _, _) => {
                 None
             }
@@ -50,145 +47,138 @@ impl WatchedEntry {
     }
 }
 
-/// What is true of a queue, for all who watch it.
+/// The present state of a queue, shared by all of its watchers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueView<'a> {
-    /// How it is set.
     pub(crate) queue: &'a Queue,
-    /// Its counters.
     pub(crate) line: &'a Line,
 }
 
-/// One message to a watcher.
+/// The content of one message to a watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Update {
-    /// The caller waits.
+    /// The watcher's entry waits.
     Position {
-        /// How many stand before, plus one.
+        /// Number of waiting entries before it, plus one.
         position: u64,
-        /// How long it will probably take.
         estimate: Option<Estimate>,
-        /// State of the queue.
         state: QueueState,
     },
-    /// The caller's turn has come, or is still running.
+    /// The watcher's entry has an open turn.
     Turn(Turn),
-    /// Others were admitted.
+    /// Other customers were admitted.
     Moved {
-        /// How many since the caller last heard of it.
+        /// Turns granted since the last message of this kind.
         admitted_count: u64,
-        /// Highest seq admitted.
         last_admitted_seq: u64,
-        /// Entries that wait.
         waiting_count: u64,
     },
-    /// It is time for the public facts.
+    /// The public snapshot is due.
     Snapshot,
     /// Admission stopped.
     Paused {
-        /// When.
         time: Timestamp,
-        /// Whether joining is refused as well.
+        /// True if joins are refused as well.
         joins_paused: bool,
-        /// Words of the organizer.
+        /// Text of the organizer; may be empty.
         notice: String,
     },
-    /// Admission goes on.
-    Resumed {
-        /// When.
-        time: Timestamp,
-    },
+    /// Admission resumed.
+    Resumed { time: Timestamp },
     /// The queue closed.
     Closed {
-        /// How.
         close: Close,
-        /// Words of the organizer.
+        /// Text of the organizer; may be empty.
         notice: String,
     },
-    /// The entry ended without a purchase.
-    Expired {
-        /// Why.
-        reason: ExpireReason,
-        /// When.
-        time: Timestamp,
-    },
+    /// The watcher's entry ended without a purchase.
+    Expired { reason: ExpireReason, time: Timestamp },
 }
 
-/// Whether a queue goes on: what all its watchers are told of at once.
+/// One `WatchQueue` message before `convert` encodes it.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchMessage {
+    /// Revision of the queue.
+    pub(crate) revision: u64,
+    /// The entry's number in line.
+    pub(crate) seq: u64,
+    pub(crate) update: Update,
+    /// Set with [`Update::Turn`].
+    pub(crate) turn: Option<GrantedTurn>,
+    /// Set with [`Update::Snapshot`].
+    pub(crate) snapshot: Option<Arc<PublicSnapshot>>,
+}
+
+/// Whether a queue admits customers. All of its watchers get a change of it at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdmissionStatus {
-    /// It does.
-    Going,
-    /// It is paused.
+    /// Also before the queue opens.
+    Running,
     Paused {
-        /// For joins, too.
         joins_paused: bool,
-        /// Since when.
         since: Timestamp,
     },
-    /// It is closed.
     Closed {
-        /// Why.
         reason: CloseReason,
-        /// Since when.
         since: Timestamp,
     },
 }
 
 impl AdmissionStatus {
-    /// Of this queue.
+    /// Returns the status of a queue.
     pub(crate) fn of(queue: &Queue) -> Self {
         match (queue.state, queue.pause_time, &queue.close) {
             (QueueState::Closed, _, Some(close)) => Self::Closed { reason: close.reason, since: close.time },
             (QueueState::Paused, Some(since), _) => Self::Paused { joins_paused: queue.joins_paused, since },
             (QueueState::Scheduled | QueueState::Open | QueueState::Paused | QueueState::Closed, _, _) => {
-                Self::Going
+                Self::Running
             }
         }
     }
 }
 
-/// What one watcher has heard, and what it is still to be told.
+/// Delivery state of one open stream: the last state sent and the pending updates. There may be a million of them, so keep it small.
 #[derive(Clone, Debug)]
 pub(crate) struct WatcherState {
-    place: WatchedEntry,
-    /// Turns granted when it last heard of a move.
+    entry: WatchedEntry,
+    /// Turns ever granted, as of the last [`Update::Moved`].
     admitted_count: u64,
-    mood: AdmissionStatus,
-    is_place_new: bool,
+    /// Status in the last message about it.
+    status: AdmissionStatus,
+    is_entry_pending: bool,
     is_move_due: bool,
     is_snapshot_due: bool,
-    /// There is nothing more to come.
+    /// No further message will follow.
     is_over: bool,
 }
 
 impl WatcherState {
-    /// A watcher who has heard nothing; its place is the first thing it is told.
-    pub(crate) fn nothing(place: WatchedEntry, line: &Line) -> Self {
+    /// Returns the state of a new stream: its first message is the state of the entry.
+    pub(crate) fn new(entry: WatchedEntry, line: &Line) -> Self {
         Self {
-            place,
+            entry,
             admitted_count: line.last_fencing_number,
-            mood: AdmissionStatus::Going,
-            is_place_new: true,
+            status: AdmissionStatus::Running,
+            is_entry_pending: true,
             is_move_due: false,
             is_snapshot_due: false,
             is_over: false,
         }
     }
 
-    /// Where it is, as far as is known.
-    pub(crate) fn place(&self) -> WatchedEntry {
-        self.place
+    /// Returns the last known state of the entry.
+    pub(crate) fn entry(&self) -> WatchedEntry {
+        self.entry
     }
 
-    /// Whether there is nothing more to come.
+    /// Returns true if no further message will follow.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// It is here now, and is to be told so. One who had a turn never waits again.
-    pub(crate) fn stand(&mut self, place: WatchedEntry) {
-        let is_news = match (self.place, place) {
+    /// Sets the state of the entry, which the next message reports. An entry that had a turn never waits again.
+    pub(crate) fn set_entry(&mut self, entry: WatchedEntry) {
+        let is_news = match (self.entry, entry) {
             (WatchedEntry::Turn(known), WatchedEntry::Turn(turn)) => {
                 known.fencing_number != turn.fencing_number
             }
@@ -200,39 +190,39 @@ impl WatcherState {
             (WatchedEntry::Waiting { .. } | WatchedEntry::Turn(_), _) => true,
         };
         if is_news {
-            self.place = place;
-            self.is_place_new = true;
+            self.entry = entry;
+            self.is_entry_pending = true;
         }
     }
 
-    /// It is time to say how many others were admitted, if any were.
-    pub(crate) fn move_due(&mut self, admitted_count: u64) {
+    /// Makes a message about other customers' admissions due if there were any since the last one.
+    pub(crate) fn set_move_due(&mut self, admitted_count: u64) {
         self.is_move_due = admitted_count > self.admitted_count;
     }
 
-    /// It is time for the public facts.
-    pub(crate) fn snapshot_due(&mut self) {
+    /// Makes the public snapshot due.
+    pub(crate) fn set_snapshot_due(&mut self) {
         self.is_snapshot_due = true;
     }
 
-    /// Whether there is something to tell.
-    pub(crate) fn has_news(&self, queue: &Queue) -> bool {
+    /// Returns true if there is a message to send, or if the stream is to end.
+    pub(crate) fn has_pending(&self, queue: &Queue) -> bool {
         !self.is_over
-            && (self.is_place_new
+            && (self.is_entry_pending
                 || self.is_move_due
                 || self.is_snapshot_due
-                || self.mood != AdmissionStatus::of(queue)
-                || self.is_last_word(queue))
+                || self.status != AdmissionStatus::of(queue)
+                || self.ends_with(queue))
     }
 
-    /// The next thing to tell, the caller's own place first. None: nothing now, or nothing ever again.
-    pub(crate) fn next(&mut self, scene: QueueView<'_>) -> Option<Update> {
+    /// Returns the next message, the state of the watcher's own entry first. `None`: none is pending, or the stream is over.
+    pub(crate) fn next(&mut self, view: QueueView<'_>) -> Option<Update> {
         if self.is_over {
             return None;
         }
-        if std::mem::take(&mut self.is_place_new) {
-            match self.place {
-                WatchedEntry::Waiting { position } => return Some(position_update(position, scene)),
+        if std::mem::take(&mut self.is_entry_pending) {
+            match self.entry {
+                WatchedEntry::Waiting { position } => return Some(position_update(position, view)),
                 WatchedEntry::Turn(turn) => return Some(Update::Turn(turn)),
                 WatchedEntry::Expired { reason, time } => {
                     self.is_over = true;
@@ -245,20 +235,21 @@ impl WatcherState {
             }
         }
         let update = self
-            .mood_changed(scene.queue)
-            .or_else(|| self.moved(scene.line))
+            .next_status(view.queue)
+            .or_else(|| self.next_move(view.line))
             .or_else(|| std::mem::take(&mut self.is_snapshot_due).then_some(Update::Snapshot));
-        // Who has a turn goes on to hear of it: turns run on when a queue closes.
-        self.is_over = update.is_none() && self.is_last_word(scene.queue);
+        // The stream of an entry with a turn goes on: turns outlive a close.
+        self.is_over = update.is_none() && self.ends_with(view.queue);
         update
     }
 
-    fn is_last_word(&self, queue: &Queue) -> bool {
-        matches!(self.place, WatchedEntry::Waiting { .. })
+    /// Returns true if the entry waits in a queue that closed for good.
+    fn ends_with(&self, queue: &Queue) -> bool {
+        matches!(self.entry, WatchedEntry::Waiting { .. })
             && queue.close_reason().is_some_and(CloseReason::is_final)
     }
 
-    fn moved(&mut self, line: &Line) -> Option<Update> {
+    fn next_move(&mut self, line: &Line) -> Option<Update> {
         let before = self.admitted_count;
         if !std::mem::take(&mut self.is_move_due) || line.last_fencing_number <= before {
             return None;
@@ -271,28 +262,28 @@ impl WatcherState {
         })
     }
 
-    fn mood_changed(&mut self, queue: &Queue) -> Option<Update> {
-        let mood = AdmissionStatus::of(queue);
-        if mood == std::mem::replace(&mut self.mood, mood) {
+    fn next_status(&mut self, queue: &Queue) -> Option<Update> {
+        let status = AdmissionStatus::of(queue);
+        if status == std::mem::replace(&mut self.status, status) {
             return None;
         }
         let notice = queue.notice.clone();
-        match (mood, &queue.close) {
+        match (status, &queue.close) {
             (AdmissionStatus::Closed { .. }, Some(close)) => {
                 Some(Update::Closed { close: close.clone(), notice })
             }
             (AdmissionStatus::Paused { joins_paused, since }, _) => {
                 Some(Update::Paused { time: since, joins_paused, notice })
             }
-            (AdmissionStatus::Going | AdmissionStatus::Closed { .. }, _) => {
+            (AdmissionStatus::Running | AdmissionStatus::Closed { .. }, _) => {
                 Some(Update::Resumed { time: queue.update_time })
             }
         }
     }
 }
 
-fn position_update(position: u64, scene: QueueView<'_>) -> Update {
-    let QueueView { queue, line } = scene;
+fn position_update(position: u64, view: QueueView<'_>) -> Update {
+    let QueueView { queue, line } = view;
     let estimate = estimate(position, queue.state, &queue.policy, line.shown_service_time);
     Update::Position { position, estimate, state: queue.state }
 }
@@ -316,103 +307,103 @@ mod tests {
         WatchedEntry::Waiting { position }
     }
 
-    /// Everything there is to tell.
-    fn all(heard: &mut WatcherState, queue: &Queue, line: &Line) -> Vec<Update> {
-        std::iter::from_fn(|| heard.next(QueueView { queue, line })).collect()
+    /// Returns all pending messages.
+    fn all(state: &mut WatcherState, queue: &Queue, line: &Line) -> Vec<Update> {
+        std::iter::from_fn(|| state.next(QueueView { queue, line })).collect()
     }
 
     #[test]
-    fn the_first_word_is_the_place_and_of_several_the_newest_is_told() {
+    fn first_message_is_the_newest_position() {
         let (queue, line) = (open(), line());
-        let mut heard = WatcherState::nothing(at(300), &line);
-        heard.stand(at(250));
-        heard.stand(at(200));
-        assert!(heard.has_news(&queue));
+        let mut state = WatcherState::new(at(300), &line);
+        state.set_entry(at(250));
+        state.set_entry(at(200));
+        assert!(state.has_pending(&queue));
         assert!(matches!(
-            all(&mut heard, &queue, &line).as_slice(),
+            all(&mut state, &queue, &line).as_slice(),
             [Update::Position { position: 200, .. }]
         ));
-        assert!(!heard.has_news(&queue));
+        assert!(!state.has_pending(&queue));
     }
 
     #[test]
-    fn a_turn_is_told_once_however_often_it_is_seen_and_nobody_goes_back_in_line() {
+    fn turn_is_sent_once_and_the_entry_never_waits_again() {
         let (queue, line) = (open(), line());
-        let mut heard = WatcherState::nothing(at(1), &line);
-        heard.stand(TURN);
-        assert!(matches!(all(&mut heard, &queue, &line).as_slice(), [Update::Turn(_)]));
-        heard.stand(TURN);
-        heard.stand(at(1));
-        assert!(all(&mut heard, &queue, &line).is_empty() && heard.place() == TURN);
+        let mut state = WatcherState::new(at(1), &line);
+        state.set_entry(TURN);
+        assert!(matches!(all(&mut state, &queue, &line).as_slice(), [Update::Turn(_)]));
+        state.set_entry(TURN);
+        state.set_entry(at(1));
+        assert!(all(&mut state, &queue, &line).is_empty() && state.entry() == TURN);
     }
 
     #[test]
-    fn a_sell_out_and_its_end_are_told_and_the_stream_goes_on() {
+    fn sell_out_and_its_end_are_sent_and_the_stream_goes_on() {
         let line = line();
         let mut queue = open();
-        let mut heard = WatcherState::nothing(at(300), &line);
-        all(&mut heard, &queue, &line);
+        let mut state = WatcherState::new(at(300), &line);
+        all(&mut state, &queue, &line);
         queue.sold_out(5, NOW);
-        assert!(matches!(all(&mut heard, &queue, &line).as_slice(), [Update::Closed { .. }]));
-        assert!(all(&mut heard, &queue, &line).is_empty() && !heard.is_over());
+        assert!(matches!(all(&mut state, &queue, &line).as_slice(), [Update::Closed { .. }]));
+        assert!(all(&mut state, &queue, &line).is_empty() && !state.is_over());
         queue.available(6, NOW);
-        assert!(matches!(all(&mut heard, &queue, &line).as_slice(), [Update::Resumed { .. }]));
+        assert!(matches!(all(&mut state, &queue, &line).as_slice(), [Update::Resumed { .. }]));
     }
 
     #[test]
-    fn a_final_close_is_the_last_word_for_who_waits_and_not_for_who_has_a_turn() {
+    fn final_close_ends_the_stream_of_a_waiting_entry_only() {
         let line = line();
         let mut queue = open();
         queue.ended(9, NOW);
-        let mut waits = WatcherState::nothing(at(300), &line);
+        let mut waits = WatcherState::new(at(300), &line);
         assert_eq!(all(&mut waits, &queue, &line).len(), 2);
         assert!(waits.is_over());
-        let mut has_turn = WatcherState::nothing(TURN, &line);
+        let mut has_turn = WatcherState::new(TURN, &line);
         assert_eq!(all(&mut has_turn, &queue, &line).len(), 2);
         assert!(!has_turn.is_over());
-        has_turn.stand(WatchedEntry::Completed);
+        has_turn.set_entry(WatchedEntry::Completed);
         assert!(all(&mut has_turn, &queue, &line).is_empty() && has_turn.is_over());
     }
 
     #[test]
-    fn who_hears_of_moves_hears_of_each_admission_once() {
+    fn each_admission_is_counted_in_one_message() {
         let (queue, mut line) = (open(), line());
-        let mut heard = WatcherState::nothing(at(300), &line);
-        all(&mut heard, &queue, &line);
-        heard.move_due(line.last_fencing_number);
-        assert!(!heard.has_news(&queue));
+        let mut state = WatcherState::new(at(300), &line);
+        all(&mut state, &queue, &line);
+        state.set_move_due(line.last_fencing_number);
+        assert!(!state.has_pending(&queue));
         for granted in [3, 5] {
-            line.admitted(granted, 10);
-            heard.move_due(line.last_fencing_number);
-            let told = all(&mut heard, &queue, &line);
+            line.admit(granted, 10);
+            state.set_move_due(line.last_fencing_number);
+            let sent = all(&mut state, &queue, &line);
             assert!(
-                matches!(told.as_slice(), [Update::Moved { admitted_count, .. }] if *admitted_count == granted)
+                matches!(sent.as_slice(), [Update::Moved { admitted_count, .. }] if *admitted_count == granted)
             );
         }
     }
 
     proptest! {
         #[test]
-        fn however_seldom_it_reads_a_watcher_ends_up_with_the_truth_in_a_few_messages(
+        fn slow_watcher_gets_the_latest_position_in_at_most_two_messages(
             steps in proptest::collection::vec((1_u64..1_000, any::<bool>()), 1..50),
         ) {
             let (queue, line) = (open(), line());
-            let mut heard = WatcherState::nothing(at(1_000), &line);
+            let mut state = WatcherState::new(at(1_000), &line);
             let mut last = None;
             for (position, reads) in &steps {
-                heard.stand(at(*position));
-                heard.snapshot_due();
+                state.set_entry(at(*position));
+                state.set_snapshot_due();
                 if *reads {
-                    let told = all(&mut heard, &queue, &line);
-                    prop_assert!(told.len() <= 2);
-                    last = told.first().cloned();
+                    let sent = all(&mut state, &queue, &line);
+                    prop_assert!(sent.len() <= 2);
+                    last = sent.first().cloned();
                 }
             }
-            let told = all(&mut heard, &queue, &line);
-            prop_assert!(told.len() <= 2);
+            let sent = all(&mut state, &queue, &line);
+            prop_assert!(sent.len() <= 2);
             let truth = steps.last().map(|(position, _)| *position);
-            let Some(Update::Position { position, .. }) = told.first().cloned().or(last) else {
-                return Err(TestCaseError::fail("a position is told"));
+            let Some(Update::Position { position, .. }) = sent.first().cloned().or(last) else {
+                return Err(TestCaseError::fail("a position is sent"));
             };
             prop_assert_eq!(Some(position), truth);
         }

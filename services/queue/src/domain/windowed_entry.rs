@@ -1,66 +1,63 @@
-//! The sliding window of a WINDOWED queue: what a ticket is worth follows from the last active number, the size of a window
-//! and how many are active. Nothing is known of a ticket but what it says itself.
+//! Entries of a WINDOWED queue. No entry is stored: its state follows from its number and the sliding window, that is from the
+//! last active number, the window size and the number of active windows (ADR 0010).
 
 use onsale_types::{ClaimId, CustomerId, EntryId, EventId, Timestamp};
 use uuid::Uuid;
 
 use super::{
-    entry::{Entry, EntryState, ExpireReason, Turn},
+    entry::{Entry, EntryState, ExpireReason},
     line::Line,
     policy::{Policy, QueueMode},
     queue::{Queue, QueueState},
     refusal::Refusal,
+    turn::{Turn, TurnKey, ValidTurn},
 };
 
-/// Which tickets are active now.
+/// The range of numbers that are active now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// The last active number.
+    /// Highest active number; 0 before the first slide.
     pub(crate) last_active_seq: u64,
-    /// Numbers per window.
     pub(crate) window_size: u32,
-    /// How many of the newest windows are active.
+    /// Number of the newest windows that are active.
     pub(crate) active_windows: u32,
 }
 
-/// What a ticket is worth.
+/// State of a number relative to the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WindowedEntryState {
-    /// Its number has not come.
+    /// The number is behind the window.
     Waiting {
-        /// How many stand before it, plus one.
+        /// Number of waiting entries before it, plus one.
         position: u64,
     },
-    /// It may buy.
+    /// The entry may be used for a purchase.
     Active,
-    /// Its window is over.
+    /// The window has passed the number.
     Expired,
 }
 
-/// A customer's place in a WINDOWED queue, as the queue token says it.
+/// A customer's entry in a WINDOWED queue, as the queue token records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowedEntry {
-    /// In which queue.
     pub(crate) event_id: EventId,
-    /// Whose.
     pub(crate) customer_id: CustomerId,
-    /// Its number, and its fencing number: they rise alike.
+    /// Number in line, which is also its fencing number.
     pub(crate) seq: u64,
-    /// When the customer joined.
     pub(crate) join_time: Timestamp,
 }
 
-/// What completing a ticket's turn means.
+/// Effect of completing the turn of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WindowedCompletion {
-    /// It was used for this claim already.
+    /// The turn was completed for this claim earlier.
     Done,
-    /// It is to be used now.
-    Use,
+    /// The entry is to be marked as used.
+    MarkUsed,
 }
 
 impl Window {
-    /// The window of a line.
+    /// Returns the window of a line.
     pub(crate) fn of(policy: &Policy, line: &Line) -> Self {
         Self {
             last_active_seq: line.last_admitted_seq,
@@ -69,7 +66,7 @@ impl Window {
         }
     }
 
-    /// What the ticket with this number is worth.
+    /// Returns the state of a number.
     pub(crate) fn state(&self, seq: u64) -> WindowedEntryState {
         if seq > self.last_active_seq {
             WindowedEntryState::Waiting { position: seq.saturating_sub(self.last_active_seq) }
@@ -80,27 +77,26 @@ impl Window {
         }
     }
 
-    /// How many slides an active ticket lives for at least: each goes on by a window at most.
+    /// Returns the number of slides for which an active number stays active at least: each slide is at most one window.
     pub(crate) fn slides_left(&self, seq: u64) -> u64 {
         let numbers_left = seq.saturating_add(self.span()).saturating_sub(self.last_active_seq);
         numbers_left.div_ceil(u64::from(self.window_size).max(1))
     }
 
-    /// Numbers active at a time.
+    /// Returns how many numbers are active at a time.
     fn span(&self) -> u64 {
         u64::from(self.window_size).saturating_mul(u64::from(self.active_windows))
     }
 }
 
 impl Line {
-    /// Whether enough time has passed for the window to slide.
+    /// Returns true if one slide interval has passed since the last slide.
     pub(crate) fn slide_is_due(&self, policy: &Policy, now: Timestamp) -> bool {
         self.slide_time.is_none_or(|last| now.saturating_since(last) >= policy.slide_interval)
     }
 
-    /// By how much the window is to slide now: a window at most, no more than the rate allows, and never past the last
-    /// ticket issued. Up to that one it goes, or the last who joined would wait for a window that never fills.
-    /// `bucket` must be filled up to now.
+    /// Returns by how many numbers the window slides now: at most one window, at most what the rate allows, and up to the last
+    /// number given out, so that the last entries do not wait for a window that never fills. `bucket` must be filled up to now.
     pub(crate) fn slide_count(
         &self,
         state: QueueState,
@@ -120,14 +116,14 @@ impl Line {
         self.waiting_count.min(self.bucket.whole()).min(u64::from(policy.window_size))
     }
 
-    /// The window slid by `count` numbers.
-    pub(crate) fn slid(&mut self, count: u64, policy: &Policy, now: Timestamp) {
-        self.touch();
+    /// Slides the window by `count` numbers.
+    pub(crate) fn slide(&mut self, count: u64, policy: &Policy, now: Timestamp) {
+        self.bump_revision();
         self.last_admitted_seq = self.last_admitted_seq.saturating_add(count).min(self.last_seq);
         self.last_fencing_number = self.last_admitted_seq;
         self.waiting_count = self.last_seq.saturating_sub(self.last_admitted_seq);
         self.bucket = self.bucket.spent(count);
-        // A slide that came a little late does not put off the next one.
+        // A slide that is less than one interval late does not delay the next one.
         let planned = self.slide_time.and_then(|last| last.checked_add(policy.slide_interval));
         let is_near = |planned: &Timestamp| now.saturating_since(*planned) < policy.slide_interval;
         self.slide_time = Some(planned.filter(is_near).unwrap_or(now));
@@ -135,15 +131,21 @@ impl Line {
 }
 
 impl WindowedEntry {
-    /// The entry's id, made of event and number, as nothing is stored.
+    /// Returns the entry of a turn. Claim has verified the token that names its customer.
+    pub(crate) fn of_turn(turn: TurnKey, now: Timestamp) -> Self {
+        let TurnKey { event_id, customer_id, fencing_number } = turn;
+        Self { event_id, customer_id, seq: fencing_number, join_time: now }
+    }
+
+    /// Returns the id of the entry, which is derived from its event and number.
     pub(crate) fn entry_id(&self) -> EntryId {
         EntryId::from_uuid(Uuid::new_v5(&self.event_id.as_uuid(), &self.seq.to_be_bytes()))
     }
 
-    /// The ticket as an entry at `now`, with its position while it waits.
+    /// Returns the entry at `now`, with its position while it waits.
     pub(crate) fn entry(&self, queue: &Queue, line: &Line, now: Timestamp) -> (Entry, Option<u64>) {
         let mut entry = self.waiting_entry();
-        // When exactly it ended nobody has written down: no later than the last slide.
+        // The exact end is not stored; it was at the last slide or earlier.
         let slide_time = line.slide_time.unwrap_or(now);
         match Window::of(&queue.policy, line).state(self.seq) {
             WindowedEntryState::Waiting { position } => {
@@ -160,14 +162,15 @@ impl WindowedEntry {
         (entry, None)
     }
 
-    /// The turn of an active ticket. It ends when enough others have had theirs; that it lasts this long is certain.
+    /// Returns the turn of an active entry. It ends once the window has passed its number; `expire_time` is the earliest time at
+    /// which that can happen.
     fn turn(&self, policy: &Policy, line: &Line, now: Timestamp) -> Turn {
         let slide_time = line.slide_time.unwrap_or(now);
         let slides = Window::of(policy, line).slides_left(self.seq);
         let slides = u32::try_from(slides).unwrap_or(u32::MAX);
         let later = |from: Timestamp, span| from.checked_add(span).unwrap_or(from);
         let certain = later(slide_time, policy.slide_interval.saturating_mul(slides));
-        // Where nobody new comes nothing slides, and the ticket outlives what is certain.
+        // Without new customers nothing slides, and the turn outlives the computed time by at least one interval.
         let expire_time = certain.max(later(now, policy.slide_interval));
         Turn { fencing_number: self.seq, grant_time: slide_time.min(now), expire_time }
     }
@@ -189,15 +192,14 @@ impl WindowedEntry {
         }
     }
 
-    /// Whether the ticket may buy something at `now`, and until when what it begins must be done. `used_by`: the claim that it
-    /// was used for.
-    pub(crate) fn holds(
+    /// Returns the turn if it may be used for a purchase at `now`. `used_by` is the claim that already used it.
+    pub(crate) fn validate(
         &self,
         queue: &Queue,
         line: &Line,
         used_by: Option<ClaimId>,
         now: Timestamp,
-    ) -> Result<Turn, Refusal> {
+    ) -> Result<ValidTurn, Refusal> {
         if used_by.is_some() {
             return Err(Refusal::TurnEnded { state: EntryState::Completed });
         }
@@ -208,16 +210,17 @@ impl WindowedEntry {
             }
             WindowedEntryState::Active => {
                 let turn = self.turn(&queue.policy, line, now);
-                // What was begun in time may take as long as a turn does, however fast the window slides meanwhile.
+                // A purchase that begins now may take a whole turn, however fast the window slides meanwhile.
                 let begun = now.checked_add(queue.policy.turn_duration).unwrap_or(now);
-                Ok(Turn { expire_time: turn.expire_time.max(begun), ..turn })
+                let turn = Turn { expire_time: turn.expire_time.max(begun), ..turn };
+                Ok(ValidTurn { entry_id: self.entry_id(), turn })
             }
         }
     }
 
-    /// What using the ticket for `claim_id` means. One whose window is over by now was active when the claim was made: paid
-    /// means served.
-    pub(crate) fn completes(
+    /// Decides the effect of completing the turn for `claim_id`. An entry that the window has passed was active when the claim
+    /// was made, and a paid order is served.
+    pub(crate) fn complete(
         &self,
         policy: &Policy,
         line: &Line,
@@ -230,7 +233,9 @@ impl WindowedEntry {
             (None, WindowedEntryState::Waiting { .. }) => {
                 Err(Refusal::EntryNotFound { event_id: self.event_id })
             }
-            (None, WindowedEntryState::Active | WindowedEntryState::Expired) => Ok(WindowedCompletion::Use),
+            (None, WindowedEntryState::Active | WindowedEntryState::Expired) => {
+                Ok(WindowedCompletion::MarkUsed)
+            }
         }
     }
 }

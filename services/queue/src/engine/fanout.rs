@@ -1,21 +1,15 @@
-//! Who watches a line on this pod, and the one pass over all of them that finds whom a change concerns.
+//! The watchers of a line on this pod, and the pass over all of them that finds those whom a change concerns.
 //!
-//! A pass reads a few bytes in a row per watcher and asks the copy of the line for its position; it goes to the watcher
-//! itself only when there is something to tell. A message is made when the stream is read, from what is true then.
+//! A pass reads 32 bytes per watcher in sequence and looks up the position in the copy of the line. It touches the watcher itself only
+//! if a message is due. Messages are made when the stream is polled, from the state at that time.
 
-use std::{
-    sync::{Arc, Mutex},
-    task::Waker,
-    time::Duration,
-};
+use std::{sync::Arc, task::Waker, time::Duration};
 
 use onsale_types::{CustomerId, EntryId};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{
-    follow::{LineReplica, PublicState},
-    lock,
-};
+use super::replicas::{LineReplica, PublicState};
 use crate::{
     config::WatchConfig,
     domain::{
@@ -27,16 +21,16 @@ use crate::{
     metrics::{self, UpdateSaved},
 };
 
-/// Watchers looked at in a row before others get their turn on the processor.
+/// Watchers visited in a row before other tasks of the thread run.
 pub(crate) const CHUNK: usize = 16_384;
 
-/// What a tick lasts. Four bytes of ticks are thirteen years.
+/// Length of a tick. Ticks fit into four bytes for 13 years.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A moment in ticks, from 1.
+/// A time in ticks since the start of the process, from 1.
 pub(crate) type Tick = u32;
 
-/// Counts ticks.
+/// The clock of ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticks(Instant);
 
@@ -54,7 +48,7 @@ fn ticks(span: Duration) -> Tick {
     u32::try_from(span.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-/// How often what is told, in ticks.
+/// Intervals between messages of each kind, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intervals {
     position: Tick,
@@ -65,7 +59,7 @@ pub(crate) struct Intervals {
 }
 
 impl Intervals {
-    /// As configured; signs of life come four times within `idle_timeout` at least.
+    /// Returns the configured intervals. Heartbeats come at least four times within `idle_timeout`.
     pub(crate) fn new(config: &WatchConfig, idle_timeout: Duration) -> Self {
         Self {
             position: ticks(config.position_interval),
@@ -77,13 +71,13 @@ impl Intervals {
     }
 }
 
-/// A watcher, as the pass sees it.
+/// The part of a watcher that a pass reads. Keep it at 32 bytes.
 #[derive(Debug)]
 pub(crate) struct WatcherSlot {
     seq: u64,
-    /// The position it was told last; 0: it does not wait.
-    told: u64,
-    /// When it is to be looked at whatever happens.
+    /// Position in the last message; 0 if the entry does not wait.
+    sent_position: u64,
+    /// Time at which the watcher is visited even without a change.
     due: Tick,
     watcher: Arc<Watcher>,
 }
@@ -94,85 +88,85 @@ pub(crate) struct Watcher {
     pub(crate) entry_id: EntryId,
     pub(crate) customer_id: CustomerId,
     pub(crate) seq: u64,
-    state: Mutex<State>,
+    delivery: Mutex<Delivery>,
 }
 
 #[derive(Debug)]
-struct State {
-    heard: WatcherState,
-    /// The highest revision it was told, or is about to be.
+struct Delivery {
+    state: WatcherState,
+    /// Highest revision in a sent or pending message.
     revision: u64,
-    /// Of the stream, while it waits for something to tell.
+    /// Waker of the stream while no message is pending.
     waker: Option<Waker>,
     position_at: Tick,
     moved_at: Tick,
     snapshot_at: Tick,
     seen_at: Tick,
-    /// Since when something is there that it does not read; 0: nothing is.
+    /// Time since which the client leaves a pending message unread; 0 if none is pending.
     unread_since: Tick,
-    pace: ReaderState,
+    reader: ReaderState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReaderState {
     Reading,
     TooSlow,
-    /// It was told that it is, or need not be.
+    /// The stream has ended; a slow reader was told so.
     Ended,
 }
 
-/// What a stream finds when it is polled.
+/// Outcome of polling a watcher.
 #[derive(Debug)]
 pub(crate) enum Polled {
-    /// Something to tell, at a revision, and what is true of the queue.
+    /// A message, its revision, and the state of the queue from which it is made.
     Update(u64, Update, Arc<PublicState>),
-    /// Nothing now; the waker is kept.
-    Nothing,
-    /// It did not read for too long.
+    /// No message is pending; the waker is stored.
+    Pending,
+    /// The client did not read for too long.
     TooSlow,
-    /// There is nothing more to come.
-    Over,
+    /// No further message will follow.
+    Ended,
 }
 
-/// What a pass found out besides.
+/// Findings of a pass.
 #[derive(Debug, Default)]
 pub(crate) struct PassResult {
-    /// Not in line any more, or their turn ended: what became of them has to be looked up.
-    pub(crate) moved: Vec<Arc<Watcher>>,
-    /// Entries whose watchers are there: signs of life.
+    /// Watchers whose entries left the line or whose turns ended. Their new state must be looked up.
+    pub(crate) unsettled: Vec<Arc<Watcher>>,
+    /// Waiting entries whose heartbeat is due.
     pub(crate) seen: Vec<EntryId>,
-    /// Whether anybody was told anything.
-    pub(crate) has_told: bool,
+    /// True if a message became pending.
+    pub(crate) has_pending: bool,
     significance_saved: u64,
     coalescing_saved: u64,
 }
 
-/// What a pass looks with.
+/// The state that a pass compares the watchers with.
 pub(crate) struct FanoutPass<'a> {
     pub(crate) copy: &'a LineCopy,
     pub(crate) queue: &'a Queue,
-    pub(crate) rhythm: Intervals,
+    pub(crate) intervals: Intervals,
     pub(crate) now: Tick,
-    /// The line moved since the last pass.
-    pub(crate) is_moved: bool,
-    /// The queue was paused, resumed, closed or opened since the last pass.
-    pub(crate) is_controlled: bool,
-    /// Whether the turn of this seq may have ended.
+    /// True if the line changed since the last pass.
+    pub(crate) has_moved: bool,
+    /// True if the queue was paused, resumed, closed or opened since the last pass.
+    pub(crate) has_status_changed: bool,
+    /// Returns true if the turn of this number may have ended.
     pub(crate) is_ended: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
 impl Watcher {
-    /// A watcher of an entry who has heard nothing.
+    /// Returns the watcher of a new stream.
     pub(crate) fn new(
         (entry_id, customer_id, seq): (EntryId, CustomerId, u64),
-        heard: WatcherState,
+        state: WatcherState,
         revision: u64,
         now: Tick,
     ) -> Arc<Self> {
-        // The first signs of those who come together do not come together: spread by their numbers in line.
+        // Spread by number in line, so that the periodic messages of customers who arrive together are not due together.
         let spread = u32::try_from(seq % 64).unwrap_or(0);
-        let state = State {
-            heard,
+        let delivery = Delivery {
+            state,
             revision,
             waker: None,
             position_at: now,
@@ -180,68 +174,68 @@ impl Watcher {
             snapshot_at: now.saturating_sub(spread),
             seen_at: now.saturating_add(spread),
             unread_since: now,
-            pace: ReaderState::Reading,
+            reader: ReaderState::Reading,
         };
-        Arc::new(Self { entry_id, customer_id, seq, state: Mutex::new(state) })
+        Arc::new(Self { entry_id, customer_id, seq, delivery: Mutex::new(delivery) })
     }
 
-    /// Its slot: to be looked at by the next pass.
+    /// Returns the watcher's slot, which the next pass visits.
     pub(crate) fn slot(self: &Arc<Self>) -> WatcherSlot {
-        let told = match lock(&self.state).heard.place() {
+        let sent_position = match self.delivery.lock().state.entry() {
             WatchedEntry::Waiting { position } => position,
             WatchedEntry::Turn(_) | WatchedEntry::Expired { .. } | WatchedEntry::Completed => 0,
         };
-        WatcherSlot { seq: self.seq, told, due: 0, watcher: Arc::clone(self) }
+        WatcherSlot { seq: self.seq, sent_position, due: 0, watcher: Arc::clone(self) }
     }
 
-    /// It is here, at this revision.
-    pub(crate) fn stand(&self, place: WatchedEntry, revision: u64, now: Tick) {
-        let mut state = lock(&self.state);
-        state.heard.stand(place);
-        state.revision = state.revision.max(revision);
-        state.wake(now);
+    /// Records the entry's new state and wakes its stream.
+    pub(crate) fn set_entry(&self, entry: WatchedEntry, revision: u64, now: Tick) {
+        let mut delivery = self.delivery.lock();
+        delivery.state.set_entry(entry);
+        delivery.revision = delivery.revision.max(revision);
+        delivery.wake(now);
     }
 
-    /// The next thing to tell.
-    pub(crate) fn poll(&self, followed: &LineReplica, now: Tick, waker: &Waker) -> Polled {
-        let mut state = lock(&self.state);
-        // Looked at under the lock: a pass that shows something newer finds the waker, or was here before.
-        let Some(public) = followed.public() else {
-            state.keep(waker);
-            return Polled::Nothing;
+    /// Returns the next message, or stores the waker.
+    pub(crate) fn poll(&self, replica: &LineReplica, now: Tick, waker: &Waker) -> Polled {
+        let mut delivery = self.delivery.lock();
+        // Read under the lock: a pass that publishes a newer state afterwards finds the waker.
+        let Some(public) = replica.public() else {
+            delivery.store_waker(waker);
+            return Polled::Pending;
         };
-        match state.pace {
+        match delivery.reader {
             ReaderState::Reading => {}
             ReaderState::TooSlow => {
-                state.pace = ReaderState::Ended;
+                delivery.reader = ReaderState::Ended;
                 return Polled::TooSlow;
             }
-            ReaderState::Ended => return Polled::Over,
+            ReaderState::Ended => return Polled::Ended,
         }
-        match state.heard.next(public.scene()) {
+        match delivery.state.next(public.view()) {
             Some(update) => {
                 if matches!(update, Update::Position { .. }) {
-                    state.position_at = now;
+                    delivery.position_at = now;
                 }
-                state.unread_since = now;
-                state.revision = state.revision.max(public.current.line.revision);
-                Polled::Update(state.revision, update, public)
+                delivery.unread_since = now;
+                delivery.revision = delivery.revision.max(public.current.line.revision);
+                Polled::Update(delivery.revision, update, public)
             }
-            None if state.heard.is_over() => {
-                state.pace = ReaderState::Ended;
-                Polled::Over
+            None if delivery.state.is_over() => {
+                delivery.reader = ReaderState::Ended;
+                Polled::Ended
             }
             None => {
-                state.unread_since = 0;
-                state.keep(waker);
-                Polled::Nothing
+                delivery.unread_since = 0;
+                delivery.store_waker(waker);
+                Polled::Pending
             }
         }
     }
 }
 
-impl State {
-    fn keep(&mut self, waker: &Waker) {
+impl Delivery {
+    fn store_waker(&mut self, waker: &Waker) {
         if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.waker = Some(waker.clone());
         }
@@ -256,41 +250,46 @@ impl State {
         }
     }
 
-    /// When it is to be looked at next.
-    fn due(&self, rhythm: &Intervals) -> Tick {
-        let unread =
-            if self.unread_since == 0 { Tick::MAX } else { self.unread_since.saturating_add(rhythm.slow) };
-        let told = [(self.position_at, rhythm.position), (self.moved_at, rhythm.moved)];
-        let rest = [(self.snapshot_at, rhythm.snapshot), (self.seen_at, rhythm.seen)];
-        told.into_iter().chain(rest).map(|(at, every)| at.saturating_add(every)).fold(unread, Tick::min)
+    /// Returns the time of the next visit without a change.
+    fn due(&self, intervals: &Intervals) -> Tick {
+        let unread = match self.unread_since {
+            0 => Tick::MAX,
+            since => since.saturating_add(intervals.slow),
+        };
+        let times = [
+            (self.position_at, intervals.position),
+            (self.moved_at, intervals.moved),
+            (self.snapshot_at, intervals.snapshot),
+            (self.seen_at, intervals.seen),
+        ];
+        times.into_iter().map(|(at, every)| at.saturating_add(every)).fold(unread, Tick::min)
     }
 }
 
 impl WatcherSlot {
-    /// Whose it is.
     pub(crate) fn watcher(&self) -> &Arc<Watcher> {
         &self.watcher
     }
 
-    /// Whether the entry waited when it was last looked at.
+    /// Returns true if the entry waited at the last visit.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.told != 0
+        self.sent_position != 0
     }
 }
 
 impl FanoutPass<'_> {
-    /// Looks at some watchers; drops those who have gone.
-    pub(crate) fn over(
+    /// Visits a range of watchers and removes those whose stream has closed.
+    pub(crate) fn run(
         &self,
         slots: &mut Vec<WatcherSlot>,
         range: std::ops::Range<usize>,
-        findings: &mut PassResult,
+        result: &mut PassResult,
     ) {
         let mut next = range.start;
         let mut end = range.end.min(slots.len());
         while next < end {
             let Some(slot) = slots.get_mut(next) else { return };
-            if self.look(slot, findings) {
+            if self.visit(slot, result) {
                 next += 1;
             } else {
                 slots.swap_remove(next);
@@ -299,113 +298,127 @@ impl FanoutPass<'_> {
         }
     }
 
-    /// Whether the watcher is still there.
-    fn look(&self, slot: &mut WatcherSlot, findings: &mut PassResult) -> bool {
+    /// Visits one watcher; returns false if its stream has closed.
+    fn visit(&self, slot: &mut WatcherSlot, result: &mut PassResult) -> bool {
         let position = if slot.is_waiting() { self.copy.index().position(slot.seq) } else { None };
         let is_noticed = match position {
             Some(position) => {
-                let is_noticed = is_noticeable(slot.told, position);
-                if !is_noticed && self.is_moved && position != slot.told {
-                    findings.significance_saved += 1;
+                let is_noticed = is_noticeable(slot.sent_position, position);
+                if !is_noticed && self.has_moved && position != slot.sent_position {
+                    result.significance_saved += 1;
                 }
                 is_noticed
             }
             None if slot.is_waiting() => slot.seq <= self.copy.last_seq(),
             None => (self.is_ended)(slot.seq),
         };
-        if !is_noticed && !self.is_controlled && slot.due > self.now {
+        if !is_noticed && !self.has_status_changed && slot.due > self.now {
             return true;
         }
-        // Who reads the stream has one, too.
+        // The stream holds the other reference.
         if Arc::strong_count(&slot.watcher) == 1 {
             return false;
         }
-        self.tell(slot, position, is_noticed, findings);
+        self.update(slot, position, is_noticed, result);
         true
     }
 
-    fn tell(
+    fn update(
         &self,
         slot: &mut WatcherSlot,
         position: Option<u64>,
         is_noticed: bool,
-        findings: &mut PassResult,
+        result: &mut PassResult,
     ) {
         let watcher = Arc::clone(&slot.watcher);
-        let mut state = lock(&watcher.state);
-        let rhythm = &self.rhythm;
+        let mut delivery = watcher.delivery.lock();
+        let intervals = &self.intervals;
         let is_due = |at: Tick, every: Tick| at.saturating_add(every) <= self.now;
-        if state.unread_since != 0
-            && is_due(state.unread_since, rhythm.slow)
-            && state.pace == ReaderState::Reading
+        let is_unread = delivery.unread_since != 0;
+        if is_unread
+            && is_due(delivery.unread_since, intervals.slow)
+            && delivery.reader == ReaderState::Reading
         {
-            state.pace = ReaderState::TooSlow;
+            delivery.reader = ReaderState::TooSlow;
         }
-        if state.pace != ReaderState::Reading {
-            // Its stream is told when it reads again; until then we only look whether it is still there.
-            slot.due = self.now.saturating_add(rhythm.position);
-            state.wake(self.now);
+        if delivery.reader != ReaderState::Reading {
+            // The stream learns of it when the client reads again. Until then only its closing matters.
+            slot.due = self.now.saturating_add(intervals.position);
+            delivery.wake(self.now);
             return;
         }
         match position {
-            Some(position) if is_noticed || is_due(state.position_at, rhythm.position) => {
-                if state.unread_since != 0 && state.heard.has_news(self.queue) {
-                    findings.coalescing_saved += 1;
+            Some(position) if is_noticed || is_due(delivery.position_at, intervals.position) => {
+                if is_unread && delivery.state.has_pending(self.queue) {
+                    result.coalescing_saved += 1;
                 }
-                slot.told = position;
-                state.position_at = self.now;
-                state.heard.stand(WatchedEntry::Waiting { position });
-                state.revision = state.revision.max(self.copy.revision());
+                slot.sent_position = position;
+                delivery.position_at = self.now;
+                delivery.state.set_entry(WatchedEntry::Waiting { position });
+                delivery.revision = delivery.revision.max(self.copy.revision());
             }
             Some(_) => {}
             None if is_noticed => {
-                slot.told = 0;
-                findings.moved.push(Arc::clone(&watcher));
+                slot.sent_position = 0;
+                result.unsettled.push(Arc::clone(&watcher));
             }
-            None => self.find_again(slot, &state.heard),
+            None => self.restore_waiting(slot, &delivery.state),
         }
-        // Who does not wait hears no positions, and need not be looked at for one.
+        // An entry that does not wait gets no positions and needs no visit for one.
         if !slot.is_waiting() {
-            state.position_at = self.now;
+            delivery.position_at = self.now;
         }
-        if is_due(state.moved_at, rhythm.moved) {
-            state.moved_at = self.now;
-            if slot.is_waiting() {
-                state.heard.move_due(self.copy.admitted_count());
-            }
+        self.make_due(slot, &watcher, &mut delivery, result);
+        if delivery.state.has_pending(self.queue) {
+            delivery.wake(self.now);
+            result.has_pending = true;
         }
-        if is_due(state.snapshot_at, rhythm.snapshot) {
-            state.snapshot_at = self.now;
-            state.heard.snapshot_due();
-        }
-        if is_due(state.seen_at, rhythm.seen) {
-            state.seen_at = self.now;
-            if slot.is_waiting() {
-                findings.seen.push(watcher.entry_id);
-            }
-        }
-        if state.heard.has_news(self.queue) {
-            state.wake(self.now);
-            findings.has_told = true;
-        }
-        slot.due = state.due(rhythm);
+        slot.due = delivery.due(intervals);
     }
 
-    /// One who was not in the copy, and waits: the copy was wrong, and is not any more.
-    fn find_again(&self, slot: &mut WatcherSlot, heard: &WatcherState) {
+    /// Makes periodic messages and the heartbeat due.
+    fn make_due(
+        &self,
+        slot: &WatcherSlot,
+        watcher: &Watcher,
+        delivery: &mut Delivery,
+        result: &mut PassResult,
+    ) {
+        let intervals = &self.intervals;
+        let is_due = |at: Tick, every: Tick| at.saturating_add(every) <= self.now;
+        if is_due(delivery.moved_at, intervals.moved) {
+            delivery.moved_at = self.now;
+            if slot.is_waiting() {
+                delivery.state.set_move_due(self.copy.admitted_count());
+            }
+        }
+        if is_due(delivery.snapshot_at, intervals.snapshot) {
+            delivery.snapshot_at = self.now;
+            delivery.state.set_snapshot_due();
+        }
+        if is_due(delivery.seen_at, intervals.seen) {
+            delivery.seen_at = self.now;
+            if slot.is_waiting() {
+                result.seen.push(watcher.entry_id);
+            }
+        }
+    }
+
+    /// Treats an entry as waiting again that the copy lacked and has now: the copy was wrong and has been loaded again.
+    fn restore_waiting(&self, slot: &mut WatcherSlot, state: &WatcherState) {
         if !slot.is_waiting()
-            && matches!(heard.place(), WatchedEntry::Waiting { .. })
+            && matches!(state.entry(), WatchedEntry::Waiting { .. })
             && self.copy.index().contains(slot.seq)
         {
-            slot.told = u64::MAX;
+            slot.sent_position = u64::MAX;
         }
     }
 }
 
 impl PassResult {
-    /// Counts what was not sent.
+    /// Counts the messages that were not sent.
     pub(crate) fn count(&self) {
-        metrics::saved(UpdateSaved::Significance, self.significance_saved);
-        metrics::saved(UpdateSaved::Coalescing, self.coalescing_saved);
+        metrics::update_saved(UpdateSaved::Significance, self.significance_saved);
+        metrics::update_saved(UpdateSaved::Coalescing, self.coalescing_saved);
     }
 }

@@ -1,132 +1,135 @@
-//! Signs of life and open streams: gathered here, carried to Redis together.
+//! Buffers heartbeats and open-stream notices (at most 200,000) and flushes them to Redis about once a second.
 
-use std::{collections::HashMap, sync::Mutex, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use onsale_types::{EntryId, EventId};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{App, lock};
-use crate::{error::Error, store::ranks::MarkMode};
+use super::Engine;
+use crate::{
+    domain::entry::{Entry, EntryState},
+    error::Error,
+    store::ranks::MarkMode,
+};
 
-/// Signs that wait to be carried; further ones are dropped, and come again with the next sign.
-const WAITING_MAX: usize = 200_000;
+/// Largest number of buffered heartbeats. Further ones are dropped; each customer sends another one soon enough not to count as idle.
+const BUFFERED_MAX: usize = 200_000;
 
-/// Signs carried in one call.
+/// Heartbeats flushed by one call.
 const CHUNK: usize = 1_000;
 
-/// Signs of life that are not in Redis yet.
+/// Heartbeats that are not in Redis yet.
 #[derive(Debug, Default)]
 pub(crate) struct HeartbeatBuffer {
-    waiting: Mutex<Waiting>,
-    /// Since when no sign is known to have been missed.
+    buffered: Mutex<Buffered>,
+    /// Begin of the time without a known loss of heartbeats. `None` until the next flush succeeds.
     complete_since: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Buffered {
     count: usize,
     events: HashMap<EventId, HashMap<EntryId, HeartbeatKind>>,
 }
 
-/// What is known of an entry's customer. The last word counts.
+/// Kind of a heartbeat. The last one of an entry counts, except that a poll does not replace an open stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeartbeatKind {
-    /// Asked about it.
-    PositionQuery,
-    /// Has an open stream.
-    Open,
-    /// Closed one.
-    Closed,
+    /// The customer called a method about the entry.
+    Poll,
+    /// The customer has an open stream.
+    StreamOpen,
+    /// The customer closed a stream.
+    StreamClosed,
 }
 
 impl HeartbeatBuffer {
-    /// This entry's customer is there.
-    pub(crate) fn note(&self, event_id: EventId, entry_id: EntryId) {
-        self.add(event_id, [entry_id], HeartbeatKind::PositionQuery);
+    /// Records a heartbeat of the entry's customer if the entry waits.
+    pub(crate) fn record(&self, entry: &Entry) {
+        if entry.state == EntryState::Waiting {
+            self.add(entry.event_id, [entry.entry_id], HeartbeatKind::Poll);
+        }
     }
 
-    /// These entries have open streams.
+    /// Records that these entries have open streams.
     pub(crate) fn record_open(&self, event_id: EventId, entries: impl IntoIterator<Item = EntryId>) {
-        self.add(event_id, entries, HeartbeatKind::Open);
+        self.add(event_id, entries, HeartbeatKind::StreamOpen);
     }
 
-    /// A stream of this entry was closed.
+    /// Records that a stream of this entry was closed.
     pub(crate) fn record_closed(&self, event_id: EventId, entry_id: EntryId) {
-        self.add(event_id, [entry_id], HeartbeatKind::Closed);
+        self.add(event_id, [entry_id], HeartbeatKind::StreamClosed);
     }
 
-    fn add(&self, event_id: EventId, entries: impl IntoIterator<Item = EntryId>, sign: HeartbeatKind) {
-        let mut waiting = lock(&self.waiting);
+    fn add(&self, event_id: EventId, entries: impl IntoIterator<Item = EntryId>, kind: HeartbeatKind) {
+        let mut buffered = self.buffered.lock();
         for entry_id in entries {
-            if waiting.count >= WAITING_MAX {
+            if buffered.count >= BUFFERED_MAX {
                 return;
             }
-            let signs = waiting.events.entry(event_id).or_default();
-            let before = signs.insert(entry_id, sign);
+            let kinds = buffered.events.entry(event_id).or_default();
+            let before = kinds.insert(entry_id, kind);
             match before {
-                // Asking closes no stream.
-                Some(HeartbeatKind::Open) if sign == HeartbeatKind::PositionQuery => {
-                    signs.insert(entry_id, HeartbeatKind::Open);
+                // A poll does not close a stream.
+                Some(HeartbeatKind::StreamOpen) if kind == HeartbeatKind::Poll => {
+                    kinds.insert(entry_id, HeartbeatKind::StreamOpen);
                 }
                 Some(_) => {}
-                None => waiting.count = waiting.count.saturating_add(1),
+                None => buffered.count = buffered.count.saturating_add(1),
             }
         }
     }
 
-    /// Whether silence for `idle` is silence: had Redis been away meanwhile, it would have missed the signs.
+    /// Returns true if heartbeats have reached Redis without a gap for at least `idle`. Only then does a missing heartbeat show that
+    /// a customer is idle.
     pub(crate) fn is_complete_for(&self, idle: Duration) -> bool {
-        lock(&self.complete_since).is_some_and(|since| since.elapsed() >= idle)
+        self.complete_since.lock().is_some_and(|since| since.elapsed() >= idle)
     }
 
-    /// Signs may have been missed until now.
+    /// Records that heartbeats may have been lost until now.
     pub(crate) fn interrupt(&self) {
-        *lock(&self.complete_since) = None;
+        *self.complete_since.lock() = None;
     }
 
-    fn flushed(&self) {
-        lock(&self.complete_since).get_or_insert_with(Instant::now);
+    fn record_flush(&self) {
+        self.complete_since.lock().get_or_insert_with(Instant::now);
     }
 }
 
-impl App {
-    /// Carries what was noted to Redis. What cannot be carried waits for the next time.
+impl Engine {
+    /// Flushes the buffer to Redis. Heartbeats that fail stay in the buffer.
     pub(crate) async fn flush_heartbeats(&self) -> Result<(), Error> {
-        let waiting = std::mem::take(&mut *lock(&self.seen.waiting));
-        let mut flushed = Ok(());
-        for (event_id, signs) in waiting.events {
-            let signs: Vec<(EntryId, HeartbeatKind)> = signs.into_iter().collect();
-            for chunk in signs.chunks(CHUNK) {
-                // One line that cannot be told of keeps no other from it.
-                if let Err(error) = self.carry(event_id, chunk).await {
-                    for (entry_id, sign) in chunk {
-                        self.seen.add(event_id, [*entry_id], *sign);
+        let buffered = std::mem::take(&mut *self.heartbeats.buffered.lock());
+        let mut result = Ok(());
+        for (event_id, kinds) in buffered.events {
+            let kinds: Vec<(EntryId, HeartbeatKind)> = kinds.into_iter().collect();
+            for chunk in kinds.chunks(CHUNK) {
+                // A failure in one line must not stop the others.
+                if let Err(error) = self.flush_chunk(event_id, chunk).await {
+                    for (entry_id, kind) in chunk {
+                        self.heartbeats.add(event_id, [*entry_id], *kind);
                     }
-                    flushed = Err(error);
+                    result = Err(error);
                 }
             }
         }
-        match &flushed {
-            Ok(()) => self.seen.flushed(),
-            Err(_) => self.seen.interrupt(),
+        match &result {
+            Ok(()) => self.heartbeats.record_flush(),
+            Err(_) => self.heartbeats.interrupt(),
         }
-        flushed
+        result
     }
 
-    async fn carry(&self, event_id: EventId, signs: &[(EntryId, HeartbeatKind)]) -> Result<(), Error> {
-        let of = |wanted: &[HeartbeatKind]| -> Vec<EntryId> {
-            signs.iter().filter(|(_, sign)| wanted.contains(sign)).map(|(entry_id, _)| *entry_id).collect()
+    async fn flush_chunk(&self, event_id: EventId, kinds: &[(EntryId, HeartbeatKind)]) -> Result<(), Error> {
+        let of = |wanted: HeartbeatKind| -> Vec<EntryId> {
+            kinds.iter().filter(|(_, kind)| *kind == wanted).map(|(entry_id, _)| *entry_id).collect()
         };
-        // Who closed a stream was there until then.
-        self.ranks
-            .mark(
-                event_id,
-                MarkMode::All,
-                &of(&[HeartbeatKind::PositionQuery, HeartbeatKind::Open, HeartbeatKind::Closed]),
-            )
-            .await?;
-        self.presence.opened(event_id, &of(&[HeartbeatKind::Open])).await?;
-        self.presence.closed(event_id, &of(&[HeartbeatKind::Closed])).await?;
+        // A closed stream counts as a heartbeat too: the customer was there until then.
+        let all: Vec<EntryId> = kinds.iter().map(|(entry_id, _)| *entry_id).collect();
+        self.ranks.mark(event_id, MarkMode::All, &all).await?;
+        self.presence.opened(event_id, &of(HeartbeatKind::StreamOpen)).await?;
+        self.presence.closed(event_id, &of(HeartbeatKind::StreamClosed)).await?;
         Ok(())
     }
 }

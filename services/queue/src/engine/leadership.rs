@@ -1,23 +1,22 @@
-//! Leadership per event: events are spread over a few shards, and who holds a shard's lease leads its events. One pod that is
-//! slow or gone holds up its own shards only.
+//! Sharded leadership: an event maps to one of 8 shards by its id, and the pod that holds the lease of a shard leads all events of the
+//! shard. A pod that is slow or has crashed delays its own shards only.
 
-use std::{sync::Mutex, time::Duration};
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
 use onsale_storage::lease::{self, Candidacy, Election, Lease};
 use onsale_types::EventId;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::lock;
-
-/// How many shards there are. Pods must agree: with another number two of them would lead one event at a time, each fenced by
-/// a lease of its own, and only the line's lock would be left between them.
+/// Number of shards. All pods must agree: with different numbers two pods would lead one event under different leases, and only the
+/// line's lock would keep them apart.
 const SHARDS: u8 = 8;
 
-/// What the leases are called; the shard's number follows.
+/// Name of a shard's lease, followed by the shard's number.
 const LEASE: &str = "line-keeper-";
 
-/// This pod's candidacies.
+/// The candidacies of this pod.
 #[derive(Debug)]
 pub(crate) struct LeaderShards {
     shards: Vec<LeaderShard>,
@@ -26,7 +25,7 @@ pub(crate) struct LeaderShards {
 #[derive(Debug)]
 struct LeaderShard {
     candidacy: Candidacy,
-    /// The epoch of the tenure last seen, and since when it has been.
+    /// Epoch of the tenure seen last, and the time at which it was first seen.
     tenure: Mutex<Option<(i64, Instant)>>,
 }
 
@@ -40,35 +39,35 @@ impl LeaderShards {
         Ok(Self { shards: (0..SHARDS).map(shard).collect::<Result<_, lease::Error>>()? })
     }
 
-    /// The lease to act under for this event, if this pod leads it.
+    /// Returns the lease under which to act for the event; `None` if another pod leads it.
     pub(crate) fn lease(&self, event_id: EventId) -> Option<Lease> {
         self.shards.get(usize::from(shard_of(event_id)))?.lease()
     }
 
-    /// The events that this pod leads, with the leases to act under.
+    /// Returns those of the events that this pod leads, with their leases.
     pub(crate) fn led(&self, events: impl IntoIterator<Item = EventId>) -> Vec<(EventId, Lease)> {
         events.into_iter().filter_map(|event_id| Some((event_id, self.lease(event_id)?))).collect()
     }
 
-    /// Whether this pod has led the event for this long without a break.
+    /// Returns true if this pod has led the event for `span` without a break.
     pub(crate) fn has_led_for(&self, event_id: EventId, span: Duration) -> bool {
         let shard = self.shards.get(usize::from(shard_of(event_id)));
         shard.and_then(LeaderShard::led_since).is_some_and(|since| since.elapsed() >= span)
     }
 
-    /// Whether this pod leads anything.
+    /// Returns true if this pod leads a shard.
     pub(crate) fn leads_any(&self) -> bool {
-        // All are asked, so that each notes its tenure.
+        // No short circuit: `lease()` also records when each shard's tenure began.
         self.shards.iter().filter(|shard| shard.lease().is_some()).count() > 0
     }
 
-    /// Whether it is for this pod to do what one pod does for all events.
+    /// Returns true if this pod leads the first shard. It then does the jobs that one pod does for all events.
     pub(crate) fn leads_first(&self) -> bool {
         self.shards.first().is_some_and(|shard| shard.lease().is_some())
     }
 
-    /// Says so when a shard was taken or lost.
-    pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Unpin + use<> {
+    /// Yields when this pod gains or loses a shard.
+    pub(crate) fn changes(&self) -> impl Stream<Item = ()> + Send + Unpin + use<> {
         let changes = self.shards.iter().map(|shard| {
             let leadership = shard.candidacy.leadership();
             stream::unfold(leadership, |mut leadership| async move {
@@ -84,7 +83,7 @@ impl LeaderShards {
 impl LeaderShard {
     fn lease(&self) -> Option<Lease> {
         let lease = self.candidacy.lease();
-        let mut tenure = lock(&self.tenure);
+        let mut tenure = self.tenure.lock();
         *tenure = match (&lease, *tenure) {
             (Some(lease), Some((epoch, since))) if epoch == lease.epoch() => Some((epoch, since)),
             (Some(lease), _) => Some((lease.epoch(), Instant::now())),
@@ -95,11 +94,11 @@ impl LeaderShard {
 
     fn led_since(&self) -> Option<Instant> {
         self.lease()?;
-        lock(&self.tenure).map(|(_, since)| since)
+        self.tenure.lock().map(|(_, since)| since)
     }
 }
 
-/// The shard of an event: the same on every pod and in every version.
+/// Returns the shard of an event. All pods and all versions must map an event to the same shard.
 fn shard_of(event_id: EventId) -> u8 {
     event_id.as_uuid().as_bytes().iter().fold(0, |mixed, byte| mixed ^ byte) % SHARDS
 }
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_spread_over_all_lanes_and_an_event_stays_in_its_own() {
+    fn events_spread_over_all_shards_and_keep_theirs() {
         let mut counts = [0_u32; 8];
         for _ in 0..8_000 {
             let event_id = EventId::generate();

@@ -1,19 +1,15 @@
-//! How many poll this pod, so that they can be asked to come back later when it is many.
+//! Counts the polls of this pod, so that customers poll less often under load.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::lock;
-
-/// Counts polls.
+/// Polls of this pod.
 #[derive(Debug)]
 pub(crate) struct Polls {
     count: AtomicU64,
-    /// When the count last began, and what it came to in the second before.
+    /// Begin of the present count, and the polls per second of the span before.
     last: Mutex<(Instant, u64)>,
 }
 
@@ -24,14 +20,14 @@ impl Default for Polls {
 }
 
 impl Polls {
-    /// One more.
+    /// Counts one poll.
     pub(crate) fn count(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many came in the last full second, about.
+    /// Returns the polls per second of the last full span of at least 1 s.
     pub(crate) fn per_second(&self) -> u64 {
-        let mut last = lock(&self.last);
+        let mut last = self.last.lock();
         let millis = u64::try_from(last.0.elapsed().as_millis()).unwrap_or(u64::MAX);
         if millis >= 1_000 {
             let counted = self.count.swap(0, Ordering::Relaxed);
@@ -48,7 +44,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn polls_are_counted_by_the_second_and_forgotten_after_it() {
+    async fn polls_are_counted_per_second() {
         let polls = Polls::default();
         for _ in 0..3_000 {
             polls.count();

@@ -1,5 +1,5 @@
-//! Positions: from the copy of the line that this pod keeps, if it does; from Redis as long as it knows everybody who
-//! waits; else counted in Postgres.
+//! Positions in line: from this pod's replica of the line if there is one; else from Redis if it has every waiting entry; else counted in
+//! Postgres.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,90 +13,89 @@ use onsale_kit::{
 use onsale_storage::postgres::Postgres;
 use onsale_types::{EntryId, EventId};
 
-use super::{follow::LineReplicas, heal::ReconcileRequests};
+use super::{reconcile::ReconcileRequests, replicas::LineReplicas};
 use crate::{
+    domain::queue_change::WaitingChange,
     error::Error,
     metrics,
-    store::{
-        entries,
-        ranks::{Ranks, WaitingChange},
-    },
+    store::{entries, ranks::Ranks},
 };
 
-/// Positions asked of Redis in one call.
+/// Positions read from Redis by one call.
 const CHUNK: usize = 1_000;
 
-/// Where positions come from.
+/// Looks up positions.
 #[derive(Debug)]
 pub(crate) struct PositionLookup {
     postgres: Postgres,
     ranks: Ranks,
     reconcile_requests: Arc<ReconcileRequests>,
-    followers: Arc<LineReplicas>,
+    replicas: Arc<LineReplicas>,
 }
 
-/// A position that is asked for.
+/// A question for the position of one entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PositionQuery {
-    /// In which line.
     pub(crate) event_id: EventId,
-    /// Whose.
     pub(crate) entry_id: EntryId,
-    /// Its seq.
+    /// Number of the entry in line.
     pub(crate) seq: u64,
-    /// The revision of the line at which it was seen to wait.
+    /// Revision of the line at which the entry waited.
     pub(crate) revision: u64,
 }
 
-/// Answers positions that are asked for at the same time together: without Redis, one count of the line serves them all.
+/// Answers the position queries of a batch with one lookup per event: without Redis, one count of a line serves all of them.
 pub(crate) struct PositionProcessor(pub(crate) Arc<PositionLookup>);
 
 impl PositionLookup {
-    /// Positions from the copies of `followers`, from `ranks`, or from `postgres`; what is wrong is told to `healing`.
+    /// Returns a lookup that requests a reconciliation of each line that is wrong in Redis.
     pub(crate) fn new(
         postgres: Postgres,
         ranks: Ranks,
         reconcile_requests: Arc<ReconcileRequests>,
-        followers: Arc<LineReplicas>,
+        replicas: Arc<LineReplicas>,
     ) -> Self {
-        Self { postgres, ranks, reconcile_requests, followers }
+        Self { postgres, ranks, reconcile_requests, replicas }
     }
 
-    /// The positions of entries with their seqs, as they were at `revision` or are since; none for one that does not wait
-    /// (any more).
-    pub(crate) async fn of(
+    /// Returns the positions of entries, given with their numbers, at `revision` or later. `None` for an entry that does not wait.
+    pub(crate) async fn find(
         &self,
         event_id: EventId,
-        asked: &[(EntryId, u64)],
+        entries: &[(EntryId, u64)],
         revision: u64,
     ) -> Result<Vec<Option<u64>>, Error> {
-        if let Some(followed) = self.followers.get(event_id) {
-            let seqs: Vec<u64> = asked.iter().map(|(_, seq)| *seq).collect();
-            if let Some(positions) = followed.positions(&seqs, revision) {
+        if let Some(replica) = self.replicas.get(event_id) {
+            let seqs: Vec<u64> = entries.iter().map(|(_, seq)| *seq).collect();
+            if let Some(positions) = replica.positions(&seqs, revision) {
                 return Ok(positions);
             }
         }
-        let mut positions = Vec::with_capacity(asked.len());
-        for chunk in asked.chunks(CHUNK) {
-            positions.extend(self.of_chunk(event_id, chunk).await?);
+        let mut positions = Vec::with_capacity(entries.len());
+        for chunk in entries.chunks(CHUNK) {
+            positions.extend(self.find_in_stores(event_id, chunk).await?);
         }
         Ok(positions)
     }
 
-    async fn of_chunk(&self, event_id: EventId, asked: &[(EntryId, u64)]) -> Result<Vec<Option<u64>>, Error> {
-        let ids: Vec<EntryId> = asked.iter().map(|(entry_id, _)| *entry_id).collect();
-        let answered = match self.ranks.positions(event_id, &ids).await {
-            Ok(positions) => positions.filter(|positions| positions.len() == asked.len()),
+    async fn find_in_stores(
+        &self,
+        event_id: EventId,
+        entries: &[(EntryId, u64)],
+    ) -> Result<Vec<Option<u64>>, Error> {
+        let ids: Vec<EntryId> = entries.iter().map(|(entry_id, _)| *entry_id).collect();
+        let in_redis = match self.ranks.positions(event_id, &ids).await {
+            Ok(positions) => positions.filter(|positions| positions.len() == entries.len()),
             Err(error) => {
-                tracing::debug!(%event_id, error = %Chain(&error), "positions are counted in postgres");
+                tracing::debug!(%event_id, error = %Chain(&error), "failed to read positions from redis, counting them in postgres");
                 None
             }
         };
-        let is_loaded = answered.is_some();
-        let known = answered.unwrap_or_else(|| vec![None; asked.len()]);
+        let is_loaded = in_redis.is_some();
+        let known = in_redis.unwrap_or_else(|| vec![None; entries.len()]);
         let missing: Vec<u64> = known
             .iter()
-            .zip(asked)
+            .zip(entries)
             .filter(|(position, _)| position.is_none())
             .map(|(_, (_, seq))| *seq)
             .collect();
@@ -106,27 +105,25 @@ impl PositionLookup {
         let counted: HashMap<u64, u64> =
             entries::positions(&self.postgres, event_id, &missing).await?.into_iter().collect();
         if !counted.is_empty() {
-            // They wait, and Redis did not know it.
+            // These entries wait although Redis does not have them.
             metrics::counted_in_postgres(counted.len());
             if is_loaded {
-                self.correct(event_id, asked, &counted).await;
+                self.add_to_redis(event_id, entries, &counted).await;
             }
-            self.reconcile_requests.want(event_id);
+            self.reconcile_requests.request(event_id);
         }
-        let positions = known.into_iter().zip(asked);
+        let positions = known.into_iter().zip(entries);
         Ok(positions.map(|(known, (_, seq))| known.or_else(|| counted.get(seq).copied())).collect())
     }
 
-    /// Tells Redis of those who wait although it believes to know everybody. A long line is compared only when its count is
-    /// wrong, and one that is there for nothing makes it look right.
-    async fn correct(&self, event_id: EventId, asked: &[(EntryId, u64)], counted: &HashMap<u64, u64>) {
+    /// Adds waiting entries that Redis lost although it counts as loaded. Reconciliation skips a long line whose counts are right, and
+    /// an entry that Redis has too many makes up for a lost one in the count.
+    async fn add_to_redis(&self, event_id: EventId, entries: &[(EntryId, u64)], counted: &HashMap<u64, u64>) {
         let waits = |(_, seq): &&(EntryId, u64)| counted.contains_key(seq);
-        let moved = WaitingChange {
-            joined: asked.iter().filter(waits).copied().collect(),
-            ..WaitingChange::default()
-        };
-        if let Err(error) = self.ranks.apply(event_id, &moved, None).await {
-            tracing::debug!(%event_id, error = %Chain(&error), "failed to correct the line in redis");
+        let joined = entries.iter().filter(waits).copied().collect();
+        let change = WaitingChange { joined, ..WaitingChange::default() };
+        if let Err(error) = self.ranks.apply(event_id, &change, None).await {
+            tracing::debug!(%event_id, error = %Chain(&error), "failed to add lost entries to redis, reconciling the line");
         }
     }
 }
@@ -138,14 +135,14 @@ impl Processor<PositionQuery> for PositionProcessor {
     async fn process(&self, items: &[PositionQuery]) -> BatchOutcome<Option<u64>, Error> {
         let mut events: BTreeMap<EventId, (Vec<(EntryId, u64)>, u64)> = BTreeMap::new();
         for item in items {
-            let (asked, revision) = events.entry(item.event_id).or_default();
-            asked.push((item.entry_id, item.seq));
+            let (entries, revision) = events.entry(item.event_id).or_default();
+            entries.push((item.entry_id, item.seq));
             *revision = item.revision.max(*revision);
         }
         let mut found = HashMap::new();
-        for (event_id, (asked, revision)) in events {
-            match self.0.of(event_id, &asked, revision).await {
-                Ok(positions) => found.extend(asked.iter().map(|(entry_id, _)| *entry_id).zip(positions)),
+        for (event_id, (entries, revision)) in events {
+            match self.0.find(event_id, &entries, revision).await {
+                Ok(positions) => found.extend(entries.iter().map(|(entry_id, _)| *entry_id).zip(positions)),
                 Err(error) => return BatchOutcome::Failed(error),
             }
         }

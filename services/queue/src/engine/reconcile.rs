@@ -1,89 +1,85 @@
-//! Makes the line in Redis what it is in Postgres: after a wipe, a failover, a lost write. Compares page by page, so it
-//! is the same work for an empty Redis and for one that lacks a single entry; and it never waits for the line's lock.
+//! Reconciles lines in Redis with Postgres, after a wipe, a failover or a lost write. Lines are compared page by page, so the cost is the same
+//! for an empty Redis and for one missing entry. The lock of the line is never taken.
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Mutex,
+    sync::Arc,
 };
 
+use onsale_kit::error::Chain;
 use onsale_types::{EntryId, EventId};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{App, lock};
+use super::Engine;
 use crate::{
+    domain::queue_change::WaitingChange,
     error::Error,
     metrics,
-    store::{
-        entries, queues,
-        ranks::{MarkMode, WaitingChange},
-    },
+    store::{entries, queues, ranks::MarkMode},
 };
 
 /// Entries compared at a time.
 const PAGE: u32 = 2_000;
 
-/// A longer line whose counts agree is not compared entry by entry in every round.
+/// Longest line that every reconciliation compares entry by entry. A longer one is compared only if its counts differ.
 const ALWAYS_COMPARED_MAX: u64 = 20_000;
 
-/// Lines that Redis seems to have wrong.
+/// Events whose line may be wrong in Redis.
 #[derive(Debug, Default)]
 pub(crate) struct ReconcileRequests {
-    wanted: Mutex<HashSet<EventId>>,
-    wake: Notify,
+    requested: Mutex<HashSet<EventId>>,
+    /// Notified by every request.
+    pub(crate) notify: Arc<Notify>,
 }
 
 impl ReconcileRequests {
-    /// The line of this event is to be compared soon.
-    pub(crate) fn want(&self, event_id: EventId) {
-        lock(&self.wanted).insert(event_id);
-        self.wake.notify_one();
+    /// Requests a comparison of the event's line.
+    pub(crate) fn request(&self, event_id: EventId) {
+        self.requested.lock().insert(event_id);
+        self.notify.notify_one();
     }
 
-    /// Waits until something is wanted, and takes it.
-    pub(crate) async fn wanted(&self) -> Vec<EventId> {
-        loop {
-            let wanted: Vec<EventId> = lock(&self.wanted).drain().collect();
-            if !wanted.is_empty() {
-                return wanted;
-            }
-            self.wake.notified().await;
-        }
+    fn take(&self) -> HashSet<EventId> {
+        std::mem::take(&mut *self.requested.lock())
     }
 }
 
-impl App {
-    /// Compares every line in which somebody waits.
-    pub(crate) async fn reconcile_all(&self) -> Result<(), Error> {
-        for event_id in queues::waiting(&self.stores.postgres).await? {
-            // By the healing loop, which tries again what fails.
-            self.reconcile_requests.want(event_id);
+impl Engine {
+    /// Reconciles the requested lines. A line that fails is requested again; the last failure is returned.
+    pub(crate) async fn reconcile_requested(&self) -> Result<(), Error> {
+        let mut result = Ok(());
+        for event_id in self.reconcile_requests.take() {
+            if let Err(error) = self.reconcile_line(event_id).await {
+                tracing::warn!(%event_id, error = %Chain(&error), "failed to reconcile a line in redis, retrying after a backoff");
+                self.reconcile_requests.request(event_id);
+                result = Err(error);
+            }
         }
-        Ok(())
+        result
     }
 
-    /// Compares one line with Postgres and corrects it.
-    pub(crate) async fn heal(&self, event_id: EventId) -> Result<(), Error> {
-        let current = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
+    async fn reconcile_line(&self, event_id: EventId) -> Result<(), Error> {
+        let line = queues::read(&self.stores.postgres, event_id, &self.defaults).await?.line;
         let sizes = self.ranks.sizes(event_id).await?;
-        let counts_agree =
-            sizes.waiting == current.line.waiting_count && sizes.seen >= current.line.waiting_count;
-        if sizes.is_loaded && counts_agree && current.line.waiting_count > ALWAYS_COMPARED_MAX {
+        let counts_agree = sizes.waiting == line.waiting_count && sizes.seen >= line.waiting_count;
+        if sizes.is_loaded && counts_agree && line.waiting_count > ALWAYS_COMPARED_MAX {
             return Ok(());
         }
         let mark = if sizes.is_loaded { None } else { Some(self.ranks.begin_loading(event_id).await?) };
-        let corrected = self.compare(event_id, current.line.last_seq, current.line.last_admitted_seq).await?;
+        let corrected = self.compare(event_id, line.last_seq, line.last_admitted_seq).await?;
         if let Some(mark) = mark {
             let is_loaded = self.ranks.finish_loading(event_id, mark).await?;
-            tracing::info!(%event_id, entries = corrected, is_loaded, "line brought to redis");
+            tracing::info!(%event_id, entries = corrected, is_loaded, "line loaded into redis");
         } else if corrected > 0 {
-            tracing::info!(%event_id, entries = corrected, "line in redis corrected");
+            tracing::info!(%event_id, entries = corrected, "line corrected in redis");
         }
-        metrics::healed(corrected);
+        metrics::line_corrected(corrected);
         Ok(())
     }
 
-    /// Compares all seqs up to `last_seq`; answers how many entries were wrong. Whoever joins meanwhile has a higher one, so
-    /// an entry that Postgres does not have here has gone for good.
+    /// Compares all numbers up to `last_seq` and returns how many entries were wrong. Customers who join meanwhile get higher numbers,
+    /// so an entry that Postgres does not have in this range has ended.
     async fn compare(&self, event_id: EventId, last_seq: u64, last_admitted_seq: u64) -> Result<u64, Error> {
         let (mut after, mut corrected) = (0, 0_u64);
         loop {
@@ -92,10 +88,10 @@ impl App {
             let upto = page.last().filter(|_| !is_last).map_or(last_seq, |(_, seq)| *seq);
             let known: HashMap<EntryId, u64> =
                 self.ranks.page(event_id, after, upto).await?.into_iter().collect();
-            let moved = difference(&page, &known, last_admitted_seq);
+            let change = difference(&page, &known, last_admitted_seq);
             corrected =
-                corrected.saturating_add(u64::try_from(moved.joined.len() + moved.gone.len()).unwrap_or(0));
-            self.ranks.apply(event_id, &moved, None).await?;
+                corrected.saturating_add(u64::try_from(change.joined.len() + change.gone.len()).unwrap_or(0));
+            self.ranks.apply(event_id, &change, None).await?;
             let ids: Vec<EntryId> = page.iter().map(|(entry_id, _)| *entry_id).collect();
             if !ids.is_empty() {
                 self.ranks.mark(event_id, MarkMode::New, &ids).await?;
@@ -108,16 +104,16 @@ impl App {
     }
 }
 
-/// What makes `known` equal to `page`.
+/// Returns the change that makes `known`, the entries in Redis, equal to `page`, those in Postgres.
 fn difference(
     page: &[(EntryId, u64)],
     known: &HashMap<EntryId, u64>,
     last_admitted_seq: u64,
 ) -> WaitingChange {
-    let truth: HashMap<EntryId, u64> = page.iter().copied().collect();
+    let waiting: HashSet<EntryId> = page.iter().map(|(entry_id, _)| *entry_id).collect();
     WaitingChange {
         joined: page.iter().filter(|(id, seq)| known.get(id) != Some(seq)).copied().collect(),
-        gone: known.keys().filter(|id| !truth.contains_key(id)).copied().collect(),
+        gone: known.keys().filter(|id| !waiting.contains(id)).copied().collect(),
         last_admitted_seq,
     }
 }

@@ -1,12 +1,12 @@
-//! One follower per queue that this pod's watchers look at. It keeps a copy of the line in memory and learns of changes
-//! once, for all of them: from this pod's own commits, from the move log, and, where a step is missing, from Postgres. A
-//! hint makes it look at once, and it looks every now and then in any case: a lost hint costs a moment, and never a fact.
+//! Replicas of lines in memory: one per queue that this pod's streams watch. A replica learns of each change once for all of its watchers:
+//! from this pod's own commits, from the move log, and from Postgres if a change is missing. An announcement starts a round at once;
+//! without one a round starts every `look_interval`, so a lost announcement only adds delay.
 
 use std::{
     collections::HashMap,
     ops::Deref,
     sync::{
-        Arc, Mutex, RwLock,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -18,33 +18,33 @@ use onsale_kit::{
     error::Chain,
 };
 use onsale_types::EventId;
+use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, MissedTickBehavior},
 };
 
 use super::{
-    App,
+    Engine,
     fanout::{Ticks, WatcherSlot},
-    follower::ReplicaUpdater,
-    lock, read,
-    snapshot::PublicSnapshot,
-    write,
+    replica_updater::ReplicaUpdater,
 };
 use crate::{
     domain::{
         line_change::{LineChange, LineCopy},
         policy::QueueMode,
+        queue::QueueAndLine,
+        snapshot::PublicSnapshot,
         watcher::QueueView,
     },
     error::Error,
-    store::queues::{self, QueueAndLine},
+    store::queues,
 };
 
-/// Steps of this pod that wait for the follower; beyond, it reads Postgres.
-const HANDED_MAX: usize = 4_096;
+/// Largest number of this pod's changes that wait for the updater. Further ones are dropped and read from Postgres.
+const LOCAL_CHANGES_MAX: usize = 4_096;
 
-/// How long a line is followed after its last watcher has gone: many come back at once.
+/// Time for which a replica is kept after its last stream has closed, because many clients reconnect at once.
 const LINGER: Duration = Duration::from_secs(30);
 
 const RETRY: BackoffConfig = BackoffConfig {
@@ -54,7 +54,7 @@ const RETRY: BackoffConfig = BackoffConfig {
     attempts_max: u32::MAX,
 };
 
-/// The queues that are followed.
+/// The replicas of this pod.
 #[derive(Debug)]
 pub(crate) struct LineReplicas {
     events: Mutex<HashMap<EventId, Arc<LineReplica>>>,
@@ -67,31 +67,31 @@ impl Default for LineReplicas {
     }
 }
 
-/// A queue that is followed.
+/// The replica of one line, with the watchers who have just arrived.
 #[derive(Debug)]
 pub(crate) struct LineReplica {
     pub(crate) event_id: EventId,
-    /// Written by the follower only.
+    /// Written by the updater only.
     pub(crate) copy: RwLock<LineCopy>,
     public: RwLock<Option<Arc<PublicState>>>,
-    /// The revision up to which the copy is true; none until it has been read.
+    /// Revision of the copy; `None` until the line has been loaded.
     pub(crate) revision: watch::Sender<Option<u64>>,
-    handed: Mutex<Vec<LineChange>>,
-    /// Watchers whom the follower has not seen yet.
+    local_changes: Mutex<Vec<LineChange>>,
+    /// Watchers that no pass has seen yet.
     pub(crate) arrivals: Mutex<Vec<WatcherSlot>>,
     streams: AtomicUsize,
     nudge: Notify,
 }
 
-/// A followed queue in the hand of somebody who needs it: as long as this is there, so is the follower.
+/// A replica in use by a stream. The updater runs as long as one of these exists.
 #[derive(Debug)]
 pub(crate) struct ReplicaHandle(Arc<LineReplica>);
 
 impl ReplicaHandle {
-    /// Only while the map of followed queues is locked: nobody may stop following meanwhile.
-    fn new(followed: &Arc<LineReplica>) -> Self {
-        followed.streams.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(followed))
+    /// Call it only while the map of replicas is locked, so that the updater cannot stop meanwhile.
+    fn new(replica: &Arc<LineReplica>) -> Self {
+        replica.streams.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(replica))
     }
 }
 
@@ -109,18 +109,18 @@ impl Drop for ReplicaHandle {
     }
 }
 
-/// What is true of a queue, for all who watch it.
+/// State of a queue that all of its watchers share.
 #[derive(Clone, Debug)]
 pub(crate) struct PublicState {
-    /// The queue and its line, as new as the copy.
+    /// The queue and its line, at the revision of the copy.
     pub(crate) current: QueueAndLine,
-    /// The public facts, as they were a while ago.
+    /// The last public snapshot; `None` until the first one succeeds.
     pub(crate) snapshot: Option<Arc<PublicSnapshot>>,
 }
 
 impl PublicState {
-    /// As a watcher sees it.
-    pub(crate) fn scene(&self) -> QueueView<'_> {
+    /// Returns the state as a watcher needs it.
+    pub(crate) fn view(&self) -> QueueView<'_> {
         QueueView { queue: &self.current.queue, line: &self.current.line }
     }
 }
@@ -133,132 +133,134 @@ impl LineReplica {
             copy: RwLock::default(),
             public: RwLock::default(),
             revision,
-            handed: Mutex::default(),
+            local_changes: Mutex::default(),
             arrivals: Mutex::default(),
             streams: AtomicUsize::new(0),
             nudge: Notify::new(),
         })
     }
 
-    /// What is true of the queue; none until the follower has looked.
+    /// Returns the state of the queue; `None` until the updater's first round.
     pub(crate) fn public(&self) -> Option<Arc<PublicState>> {
-        read(&self.public).clone()
+        self.public.read().clone()
     }
 
-    pub(crate) fn publish(&self, public: PublicState) {
-        *write(&self.public) = Some(Arc::new(public));
+    pub(crate) fn set_public(&self, public: PublicState) {
+        *self.public.write() = Some(Arc::new(public));
     }
 
-    /// Whether its customers are known one by one.
+    /// Returns true if the queue stores its entries.
     pub(crate) fn is_tracked(&self) -> bool {
-        let public = read(&self.public);
+        let public = self.public.read();
         public.as_ref().is_some_and(|public| public.current.queue.policy.mode == QueueMode::Tracked)
     }
 
-    /// Waits until the copy is true up to `revision`; answers whether it is, before `patience` is over.
-    pub(crate) async fn reach(&self, revision: u64, patience: Duration) -> bool {
-        let is_there = |copy: &Option<u64>| copy.is_some_and(|copy| copy >= revision);
-        if is_there(&self.revision.borrow()) {
+    /// Waits until the copy has reached `revision`; returns false if that takes longer than `timeout`.
+    pub(crate) async fn reach(&self, revision: u64, timeout: Duration) -> bool {
+        let is_reached = |copy: &Option<u64>| copy.is_some_and(|copy| copy >= revision);
+        if is_reached(&self.revision.borrow()) {
             return true;
         }
         self.nudge.notify_one();
         let mut reached = self.revision.subscribe();
-        matches!(tokio::time::timeout(patience, reached.wait_for(is_there)).await, Ok(Ok(_)))
+        matches!(tokio::time::timeout(timeout, reached.wait_for(is_reached)).await, Ok(Ok(_)))
     }
 
-    /// The positions of those of `seqs` who wait, unless the copy is behind `revision`.
+    /// Returns the position of each of `seqs` that waits, or `None` if the copy has not reached `revision`.
     pub(crate) fn positions(&self, seqs: &[u64], revision: u64) -> Option<Vec<Option<u64>>> {
-        let copy = read(&self.copy);
-        let is_true = self.revision.borrow().is_some() && copy.revision() >= revision;
-        is_true.then(|| seqs.iter().map(|seq| copy.index().position(*seq)).collect())
+        let copy = self.copy.read();
+        let is_current = self.revision.borrow().is_some() && copy.revision() >= revision;
+        is_current.then(|| seqs.iter().map(|seq| copy.index().position(*seq)).collect())
     }
 
-    /// One more watcher. Its slot is seen by the next pass.
+    /// Adds a watcher, which the next pass sees.
     pub(crate) fn enter(&self, slot: WatcherSlot) {
-        lock(&self.arrivals).push(slot);
+        self.arrivals.lock().push(slot);
     }
 
-    /// Open streams, and those that are being opened.
+    /// Counts the streams that are open or being opened.
     pub(crate) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Steps that this pod has committed.
+    /// Takes the changes that this pod has committed.
     pub(crate) fn take_local_changes(&self) -> Vec<LineChange> {
-        std::mem::take(&mut *lock(&self.handed))
+        std::mem::take(&mut *self.local_changes.lock())
     }
 }
 
 impl LineReplicas {
-    /// A queue, if it is followed here.
+    /// Returns the replica of a line if this pod has one.
     pub(crate) fn get(&self, event_id: EventId) -> Option<Arc<LineReplica>> {
-        lock(&self.events).get(&event_id).cloned()
+        self.events.lock().get(&event_id).cloned()
     }
 
-    /// This pod has committed a step: its follower need not wait for the log.
-    pub(crate) fn push_local_change(&self, event_id: EventId, step: LineChange) {
-        let Some(followed) = self.get(event_id) else { return };
-        let mut handed = lock(&followed.handed);
-        // What is dropped is a gap, and read from Postgres.
-        if handed.len() < HANDED_MAX {
-            handed.push(step);
+    /// Hands a change that this pod committed to its replica, which then need not wait for the move log.
+    pub(crate) fn push_local_change(&self, event_id: EventId, change: LineChange) {
+        let Some(replica) = self.get(event_id) else { return };
+        let mut changes = replica.local_changes.lock();
+        // A dropped change is a gap, which the updater reads from Postgres.
+        if changes.len() < LOCAL_CHANGES_MAX {
+            changes.push(change);
         }
-        drop(handed);
-        followed.nudge.notify_one();
+        drop(changes);
+        replica.nudge.notify_one();
     }
 }
 
-impl App {
-    /// Follows a queue, if it is one.
-    pub(crate) async fn follow(self: &Arc<Self>, event_id: EventId) -> Result<ReplicaHandle, Error> {
-        if let Some(followed) = lock(&self.followers.events).get(&event_id) {
-            return Ok(ReplicaHandle::new(followed));
+impl Engine {
+    /// Returns the replica of a queue, which is created and kept up to date from now on if this pod has none.
+    pub(crate) async fn open_replica(self: &Arc<Self>, event_id: EventId) -> Result<ReplicaHandle, Error> {
+        if let Some(replica) = self.replicas.events.lock().get(&event_id) {
+            return Ok(ReplicaHandle::new(replica));
         }
-        // Nobody can make us follow what is not there.
+        // An unknown event must not cost a replica.
         queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
-        let mut events = lock(&self.followers.events);
-        if let Some(followed) = events.get(&event_id) {
-            return Ok(ReplicaHandle::new(followed));
+        let mut events = self.replicas.events.lock();
+        if let Some(replica) = events.get(&event_id) {
+            return Ok(ReplicaHandle::new(replica));
         }
-        let followed = LineReplica::new(event_id);
-        let following = ReplicaHandle::new(&followed);
-        events.insert(event_id, Arc::clone(&followed));
-        self.tasks.spawn("queue follower", Arc::clone(self).run_follower(followed));
-        Ok(following)
+        let replica = LineReplica::new(event_id);
+        let handle = ReplicaHandle::new(&replica);
+        events.insert(event_id, Arc::clone(&replica));
+        self.tasks.spawn("queue follower", Arc::clone(self).run_updater(replica));
+        Ok(handle)
     }
 
-    async fn run_follower(self: Arc<Self>, followed: Arc<LineReplica>) {
-        let event_id = followed.event_id;
+    /// Runs the updater of a replica. Not a `kit::worker`: a round also waits for the rest that the last pass earned, and starts 60 ms
+    /// after a gap appeared.
+    async fn run_updater(self: Arc<Self>, replica: Arc<LineReplica>) {
+        let event_id = replica.event_id;
         let shutdown = self.tasks.token();
         let Ok(channel) = self.ranks.keys().moved(event_id) else { return };
         let mut hints = self.hints.subscribe(&channel);
-        let mut attempts = tokio::time::interval(self.watching.look_interval);
-        attempts.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut polls = tokio::time::interval(self.watch_config.look_interval);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut backoff = Backoff::new(RETRY);
-        let mut follower = ReplicaUpdater::new(Arc::clone(&self), Arc::clone(&followed));
+        let mut updater = ReplicaUpdater::new(Arc::clone(&self), Arc::clone(&replica));
         let mut watched_at = Instant::now();
         loop {
-            let is_look = tokio::select! {
+            let is_poll = tokio::select! {
                 () = shutdown.cancelled() => return,
-                _ = attempts.tick() => true,
+                _ = polls.tick() => true,
                 Some(_hint) = hints.next() => false,
-                () = followed.nudge.notified() => false,
-                () = follower.gap_is_old() => false,
+                () = replica.nudge.notified() => false,
+                () = updater.gap_is_old() => false,
             };
-            // Changes of a moment are told together; the first after a rest is told at once.
-            follower.rest().await;
-            // One round serves every hint that came meanwhile.
+            // The first change after a pause is sent at once; changes that follow within the rest are sent together.
+            updater.rest().await;
+            // One round serves all hints that arrived meanwhile.
             while let Some(Some(_hint)) = hints.next().now_or_never() {}
-            if followed.streams() > 0 {
+            if replica.streams() > 0 {
                 watched_at = Instant::now();
-            } else if watched_at.elapsed() > LINGER && self.stop_following(&followed) {
+            } else if watched_at.elapsed() > LINGER && self.close_replica(&replica) {
                 return;
             }
-            match follower.round(is_look).await {
+            match updater.round(is_poll).await {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
-                    follower.fell_behind();
-                    tracing::warn!(%event_id, error = %Chain(&error), "failed to look at a followed queue");
+                    updater.set_lagging();
+                    tracing::warn!(%event_id, error = %Chain(&error), "failed to update a line replica, retrying after a backoff");
                     let pause = backoff.next_delay().unwrap_or(RETRY.max);
                     tokio::select! {
                         () = shutdown.cancelled() => return,
@@ -269,14 +271,14 @@ impl App {
         }
     }
 
-    /// Whether nobody watches any more; then the next who does begins anew.
-    fn stop_following(&self, followed: &LineReplica) -> bool {
-        let mut events = lock(&self.followers.events);
-        let is_idle = followed.streams() == 0;
-        if is_idle {
-            events.remove(&followed.event_id);
-            self.viewers.set_streams(followed.event_id, 0, Duration::ZERO);
+    /// Removes a replica; returns false if a stream uses it again.
+    fn close_replica(&self, replica: &LineReplica) -> bool {
+        let mut events = self.replicas.events.lock();
+        let is_unused = replica.streams() == 0;
+        if is_unused {
+            events.remove(&replica.event_id);
+            self.viewers.set_streams(replica.event_id, 0, Duration::ZERO);
         }
-        is_idle
+        is_unused
     }
 }

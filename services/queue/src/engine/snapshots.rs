@@ -1,71 +1,51 @@
-//! The public facts of a queue. Anybody may ask, so an answer serves everybody who asks within a moment.
+//! Cache of public snapshots. Anybody may read a queue, so one snapshot serves every request within a second.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use onsale_types::EventId;
+use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
-use super::{App, lock};
-use crate::{
-    error::Error,
-    store::queues::{self, QueueAndLine},
-};
+use super::Engine;
+use crate::{domain::snapshot::PublicSnapshot, error::Error, store::queues};
 
-/// How long an answer serves.
+/// Time for which a snapshot is served.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Answers kept; beyond, all are forgotten.
-const KEPT_MAX: usize = 10_000;
+/// Largest number of cached snapshots.
+const CACHED_MAX: usize = 10_000;
 
-/// When it is worth asking again.
+/// Time that a client should wait before it reads the next snapshot.
 const NEXT_POLL_AFTER: Duration = Duration::from_secs(5);
 
-/// Answers of the last moment.
-#[derive(Debug, Default)]
-pub(crate) struct SnapshotCache {
-    kept: Mutex<HashMap<EventId, (Instant, Arc<PublicSnapshot>)>>,
+/// Snapshots of the last second, with the time at which they were taken.
+#[derive(Debug)]
+pub(crate) struct SnapshotCache(Cache<EventId, (Instant, Arc<PublicSnapshot>)>);
+
+impl Default for SnapshotCache {
+    fn default() -> Self {
+        Self(Cache::new(CACHED_MAX))
+    }
 }
 
-/// The public facts of a queue.
-#[derive(Clone, Debug)]
-pub(crate) struct PublicSnapshot {
-    /// The queue and its line.
-    pub(crate) current: QueueAndLine,
-    /// Who looks at the event, on all pods.
-    pub(crate) viewer_count: u64,
-    /// Turns granted within the last minute.
-    pub(crate) admitted_last_minute: u64,
-    /// When to ask again.
-    pub(crate) next_poll_after: Duration,
-}
-
-impl App {
-    /// The public facts of a queue.
+impl Engine {
+    /// Returns the public snapshot of a queue, at most one second old.
     pub(crate) async fn snapshot(&self, event_id: EventId) -> Result<Arc<PublicSnapshot>, Error> {
-        let kept = lock(&self.snapshots.kept).get(&event_id).cloned();
-        if let Some((taken, snapshot)) = kept
+        if let Some((taken, snapshot)) = self.snapshots.0.get(&event_id)
             && taken.elapsed() < FRESH
         {
             return Ok(snapshot);
         }
         let current = queues::read(&self.stores.postgres, event_id, &self.defaults).await?;
-        let admitted_last_minute = queues::admitted_lately(&self.stores.postgres, event_id).await?;
-        let viewer_count = self.viewers.of(event_id).await.viewers;
+        let admitted_last_minute = queues::admitted_last_minute(&self.stores.postgres, event_id).await?;
+        let viewer_count = self.viewers.count(event_id).await.viewers;
         let snapshot = Arc::new(PublicSnapshot {
             current,
             viewer_count,
             admitted_last_minute,
             next_poll_after: NEXT_POLL_AFTER,
         });
-        let mut kept = lock(&self.snapshots.kept);
-        if kept.len() >= KEPT_MAX {
-            kept.clear();
-        }
-        kept.insert(event_id, (Instant::now(), Arc::clone(&snapshot)));
+        self.snapshots.0.insert(event_id, (Instant::now(), Arc::clone(&snapshot)));
         Ok(snapshot)
     }
 }

@@ -1,108 +1,89 @@
-//! Turn tokens and queue tokens. Equal facts make equal tokens, so every device of a customer gets the same.
+//! Turn tokens and queue tokens. Signing is deterministic: equal fields make equal tokens, so every device of a customer gets the
+//! same token.
 
 use std::time::Duration;
 
 use onsale_kit::auth::{KeyError, KeySet, SigningKey, TokenFacts, TokenReader, TokenSigner};
 use onsale_types::{CustomerId, EntryId, EventId, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
     domain::{
-        entry::{Entry, Turn},
+        entry::Entry,
+        queue_token::{self, QueueTokenFields},
         refusal::Refusal,
+        turn::{GrantedTurn, Turn},
         windowed_entry::WindowedEntry,
     },
     error::Error,
 };
 
-/// Who signs.
 const ISSUER: &str = "queue";
-/// What Claim takes.
-const TURN: &str = "onsale-turn";
-/// What Queue itself takes.
-const PLACE: &str = "onsale-place";
+/// Audience of turn tokens, which Claim accepts.
+const TURN_AUDIENCE: &str = "onsale-turn";
+/// Audience of queue tokens, which only Queue accepts.
+const QUEUE_AUDIENCE: &str = "onsale-place";
 
-/// What a turn token says besides customer and expiry.
+/// Fields of a turn token besides its customer and expiry.
 #[derive(Serialize)]
-struct TurnClaims {
+struct TurnTokenFields {
     event_id: EventId,
     entry_id: EntryId,
     fencing_number: u64,
 }
 
-/// What a queue token says besides customer and expiry.
-#[derive(Serialize, Deserialize)]
-struct QueueTokenFields {
-    event_id: EventId,
-    entry_id: EntryId,
-    seq: u64,
-    /// None in tokens older than the field.
-    #[serde(default)]
-    join_time: Option<Timestamp>,
-}
-
-/// A turn with what its customer needs to use it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GrantedTurn {
-    /// The turn.
-    pub(crate) turn: Turn,
-    /// Its token.
-    pub(crate) token: String,
-    /// Page on which to choose and pay; empty: none.
-    pub(crate) checkout_url: String,
-}
-
-/// Signs and reads the tokens of Queue.
+/// Signs and verifies the tokens of Queue.
 pub(crate) struct Tokens {
     signer: TokenSigner,
-    places: TokenReader,
-    place_lifetime: Duration,
-    /// Without a slash at the end; empty: no web shop.
+    queue_tokens: TokenReader,
+    /// Time from joining to the expiry of a queue token.
+    queue_token_lifetime: Duration,
+    /// Has no slash at the end. Empty if no web shop is configured.
     web_url: String,
 }
 
 impl Tokens {
-    /// Signs with `signing_key`; queue tokens last for `place_lifetime` from joining.
-    pub(crate) fn new(signing_key: &str, place_lifetime: Duration, web_url: &str) -> Result<Self, KeyError> {
+    /// Returns a signer with `signing_key`, which also verifies queue tokens.
+    pub(crate) fn new(
+        signing_key: &str,
+        queue_token_lifetime: Duration,
+        web_url: &str,
+    ) -> Result<Self, KeyError> {
         let signer = TokenSigner::new(SigningKey::parse(signing_key)?, ISSUER);
-        let places = TokenReader::new(KeySet::parse(&signer.jwks())?, ISSUER, PLACE);
-        Ok(Self { signer, places, place_lifetime, web_url: web_url.trim_end_matches('/').to_owned() })
+        let queue_tokens = TokenReader::new(KeySet::parse(&signer.jwks())?, ISSUER, QUEUE_AUDIENCE);
+        let web_url = web_url.trim_end_matches('/').to_owned();
+        Ok(Self { signer, queue_tokens, queue_token_lifetime, web_url })
     }
 
-    /// The turn of an entry, with its token.
-    pub(crate) fn turn(&self, entry: &Entry, turn: Turn) -> Result<GrantedTurn, Error> {
-        self.turn_of(entry.event_id, entry.entry_id, entry.customer_id, turn)
+    /// Signs the turn of an entry.
+    pub(crate) fn entry_turn(&self, entry: &Entry, turn: Turn) -> Result<GrantedTurn, Error> {
+        self.turn(entry.event_id, entry.entry_id, entry.customer_id, turn)
     }
 
-    /// The same, of an entry of which no more is known.
-    pub(crate) fn turn_of(
+    /// Signs a turn.
+    pub(crate) fn turn(
         &self,
         event_id: EventId,
         entry_id: EntryId,
         customer_id: CustomerId,
         turn: Turn,
     ) -> Result<GrantedTurn, Error> {
-        let claims = TurnClaims { event_id, entry_id, fencing_number: turn.fencing_number };
+        let fields = TurnTokenFields { event_id, entry_id, fencing_number: turn.fencing_number };
         let subject = customer_id.to_string();
-        let current = TokenFacts { audience: TURN, subject: &subject, expiry: turn.expire_time };
-        let token = self.signer.sign(&current, &claims)?;
+        let facts = TokenFacts { audience: TURN_AUDIENCE, subject: &subject, expiry: turn.expire_time };
+        let token = self.signer.sign(&facts, &fields)?;
         Ok(GrantedTurn { turn, token, checkout_url: self.checkout_url(event_id) })
     }
 
-    /// The queue token of an entry.
-    pub(crate) fn place(&self, entry: &Entry) -> Result<String, Error> {
-        let claims = QueueTokenFields {
-            event_id: entry.event_id,
-            entry_id: entry.entry_id,
-            seq: entry.seq,
-            join_time: Some(entry.join_time),
-        };
+    /// Signs the queue token of an entry.
+    pub(crate) fn queue_token(&self, entry: &Entry) -> Result<String, Error> {
         let subject = entry.customer_id.to_string();
-        let expiry = entry.join_time.checked_add(self.place_lifetime).unwrap_or(entry.join_time);
-        Ok(self.signer.sign(&TokenFacts { audience: PLACE, subject: &subject, expiry }, &claims)?)
+        let expiry = queue_token::expiry(entry, self.queue_token_lifetime);
+        let facts = TokenFacts { audience: QUEUE_AUDIENCE, subject: &subject, expiry };
+        Ok(self.signer.sign(&facts, &QueueTokenFields::of(entry))?)
     }
 
-    /// The place that a queue token says. Refuses one that is not this customer's for this event, or too old.
+    /// Returns the entry that a queue token names. Refuses one that is not genuine, not this customer's for this event, or expired.
     pub(crate) fn verify_queue_token(
         &self,
         token: &str,
@@ -110,18 +91,14 @@ impl Tokens {
         customer_id: CustomerId,
         now: Timestamp,
     ) -> Result<WindowedEntry, Refusal> {
-        let read =
-            self.places.read::<QueueTokenFields>(token).map_err(|_fault| Refusal::QueueTokenInvalid)?;
-        let is_theirs = read.subject == customer_id.to_string() && read.claims.event_id == event_id;
-        if !is_theirs || read.expiry <= now {
-            return Err(Refusal::QueueTokenInvalid);
-        }
-        let join_time = read.claims.join_time.or_else(|| read.expiry.checked_sub(self.place_lifetime));
-        let join_time = join_time.unwrap_or(read.expiry);
-        Ok(WindowedEntry { event_id, customer_id, seq: read.claims.seq, join_time })
+        let read = self.queue_tokens.read::<QueueTokenFields>(token);
+        let read = read.map_err(|_fault| Refusal::QueueTokenInvalid)?;
+        let is_customers = read.subject == customer_id.to_string();
+        let lifetime = self.queue_token_lifetime;
+        read.claims.verify(is_customers, event_id, customer_id, read.expiry, lifetime, now)
     }
 
-    /// Where to choose and pay; empty: no web shop is configured.
+    /// Returns the page on which to choose and pay, or an empty text if no web shop is configured.
     pub(crate) fn checkout_url(&self, event_id: EventId) -> String {
         if self.web_url.is_empty() {
             return String::new();

@@ -1,49 +1,45 @@
-//! Who looks at an event: counted on every pod, reported to the others every now and then, summed by whoever is asked. With
-//! it goes how far each pod's view of the queue is behind.
+//! Viewers of an event: each pod counts its own and reports them to the other pods, and a reader sums them up. A report also has the
+//! lag of the pod's replica of the line.
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Mutex,
     time::Duration,
 };
 
 use futures_util::{StreamExt, stream};
 use onsale_kit::error::Chain;
 use onsale_types::{EntryId, EventId};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::lock;
-use crate::{
-    error::Error,
-    store::pods::{Pods, ViewerReport},
-};
+use crate::{domain::stats::ViewerReport, error::Error, store::pods::Pods};
 
-/// A poll makes a viewer for one to two of these: who polls as told to is always one.
+/// A customer counts as a viewer for one to two of these spans after a poll. Customers who poll as told always count.
 const HALF_SPAN: Duration = Duration::from_secs(30);
 
-/// Pollers remembered; further ones are not counted.
+/// Largest number of pollers on this pod; further ones are not counted.
 const POLLERS_MAX: usize = 200_000;
 
-/// Reports under way at a time.
+/// Reports written at a time.
 const REPORTS_CONCURRENCY: usize = 16;
 
-/// Who looks at what.
+/// Viewers of all events.
 #[derive(Debug)]
 pub(crate) struct Viewers {
     pods: Pods,
-    here: Mutex<LocalViewers>,
+    local: Mutex<LocalViewers>,
 }
 
-/// Who looks on this pod.
+/// Viewers on this pod.
 #[derive(Debug)]
 struct LocalViewers {
-    /// When the pollers of all events were last made the older ones.
-    turned: Instant,
+    /// Time at which the newer pollers of all events last became the older ones.
+    rotated: Instant,
     pollers: usize,
     events: HashMap<EventId, EventViewers>,
 }
 
-/// Who looks at one event on this pod. An entry is among the newer or the older pollers, never both.
+/// Viewers of one event on this pod. An entry is among the newer or the older pollers, never both.
 #[derive(Debug, Default)]
 struct EventViewers {
     newer: HashSet<EntryId>,
@@ -53,41 +49,41 @@ struct EventViewers {
 }
 
 impl Viewers {
-    /// Nobody yet; reports go to `pods`.
+    /// Returns an empty count that is reported through `pods`.
     pub(crate) fn new(pods: Pods) -> Self {
-        Self { pods, here: Mutex::new(LocalViewers::new(Instant::now())) }
+        Self { pods, local: Mutex::new(LocalViewers::new(Instant::now())) }
     }
 
-    /// A customer without a stream asked about their entry.
+    /// Records a poll of a customer without a stream.
     pub(crate) fn record_poll(&self, event_id: EventId, entry_id: EntryId) {
-        lock(&self.here).record_poll(event_id, entry_id, Instant::now());
+        self.local.lock().record_poll(event_id, entry_id, Instant::now());
     }
 
-    /// How many streams of the event are open on this pod, and how far behind they are fed.
+    /// Sets the number of open streams of the event on this pod, and the lag of its replica of the line.
     pub(crate) fn set_streams(&self, event_id: EventId, count: u64, lag: Duration) {
-        lock(&self.here).set_streams(event_id, count, lag);
+        self.local.lock().set_streams(event_id, count, lag);
     }
 
-    /// Who looks at the event, on all pods. What this pod has is of now; what others have, as of their last report. Without
-    /// Redis it is what this pod has.
-    pub(crate) async fn of(&self, event_id: EventId) -> ViewerReport {
+    /// Counts the viewers of the event: those of this pod now, and those of the other pods as of their last reports. Without Redis only
+    /// those of this pod count.
+    pub(crate) async fn count(&self, event_id: EventId) -> ViewerReport {
         let others = match self.pods.others(event_id).await {
             Ok(others) => others,
             Err(error) => {
-                tracing::debug!(%event_id, error = %Chain(&error), "viewers of other pods are not known");
+                tracing::debug!(%event_id, error = %Chain(&error), "failed to read viewers of other pods, counting this pod only");
                 ViewerReport::default()
             }
         };
-        lock(&self.here).share(event_id, Instant::now()).and(others)
+        self.local.lock().report(event_id, Instant::now()).and(others)
     }
 
-    /// Reports what this pod has to the others.
+    /// Writes the reports of this pod.
     pub(crate) async fn report(&self) -> Result<(), Error> {
-        let shares = lock(&self.here).take_shares(Instant::now());
-        let reports = stream::iter(shares)
-            .map(|(event_id, share)| async move { self.pods.report(event_id, share).await })
+        let reports = self.local.lock().take_reports(Instant::now());
+        let reports = stream::iter(reports)
+            .map(|(event_id, report)| async move { self.pods.report(event_id, report).await })
             .buffer_unordered(REPORTS_CONCURRENCY);
-        // One that cannot be made keeps no other from it; old ones are not made up for.
+        // A failed report must not stop the others. It is not repeated; the next round writes a newer one.
         let failed = reports.filter_map(|reported| std::future::ready(reported.err())).collect::<Vec<_>>();
         failed.await.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
     }
@@ -95,59 +91,59 @@ impl Viewers {
 
 impl LocalViewers {
     fn new(now: Instant) -> Self {
-        Self { turned: now, pollers: 0, events: HashMap::new() }
+        Self { rotated: now, pollers: 0, events: HashMap::new() }
     }
 
     fn record_poll(&mut self, event_id: EventId, entry_id: EntryId, now: Instant) {
-        self.turn(now);
-        let audience = self.events.entry(event_id).or_default();
-        let is_known = audience.newer.contains(&entry_id) || audience.older.remove(&entry_id);
+        self.rotate(now);
+        let viewers = self.events.entry(event_id).or_default();
+        let is_known = viewers.newer.contains(&entry_id) || viewers.older.remove(&entry_id);
         if is_known {
-            audience.newer.insert(entry_id);
+            viewers.newer.insert(entry_id);
         } else if self.pollers < POLLERS_MAX {
-            audience.newer.insert(entry_id);
+            viewers.newer.insert(entry_id);
             self.pollers = self.pollers.saturating_add(1);
         }
     }
 
     fn set_streams(&mut self, event_id: EventId, count: u64, lag: Duration) {
-        let audience = self.events.entry(event_id).or_default();
-        (audience.streams, audience.lag) = (count, lag);
+        let viewers = self.events.entry(event_id).or_default();
+        (viewers.streams, viewers.lag) = (count, lag);
     }
 
-    fn share(&mut self, event_id: EventId, now: Instant) -> ViewerReport {
-        self.turn(now);
-        self.events.get(&event_id).map(EventViewers::share).unwrap_or_default()
+    fn report(&mut self, event_id: EventId, now: Instant) -> ViewerReport {
+        self.rotate(now);
+        self.events.get(&event_id).map(EventViewers::report).unwrap_or_default()
     }
 
-    /// What there is to report. An event that nobody looks at any more is in it once, and then forgotten.
-    fn take_shares(&mut self, now: Instant) -> Vec<(EventId, ViewerReport)> {
-        self.turn(now);
-        let shares = self.events.iter().map(|(event_id, audience)| (*event_id, audience.share())).collect();
-        self.events.retain(|_, audience| audience.share() != ViewerReport::default());
-        shares
+    /// Returns the reports to write. An event without viewers is reported once more and then removed.
+    fn take_reports(&mut self, now: Instant) -> Vec<(EventId, ViewerReport)> {
+        self.rotate(now);
+        let reports = self.events.iter().map(|(event_id, viewers)| (*event_id, viewers.report())).collect();
+        self.events.retain(|_, viewers| viewers.report() != ViewerReport::default());
+        reports
     }
 
-    /// Forgets who has not polled for long.
-    fn turn(&mut self, now: Instant) {
-        let span = now.saturating_duration_since(self.turned);
+    /// Removes pollers whose last poll is one to two half spans old.
+    fn rotate(&mut self, now: Instant) {
+        let span = now.saturating_duration_since(self.rotated);
         if span < HALF_SPAN {
             return;
         }
-        self.turned = now;
+        self.rotated = now;
         self.pollers = 0;
-        for audience in self.events.values_mut() {
-            audience.older = std::mem::take(&mut audience.newer);
+        for viewers in self.events.values_mut() {
+            viewers.older = std::mem::take(&mut viewers.newer);
             if span >= HALF_SPAN * 2 {
-                audience.older.clear();
+                viewers.older.clear();
             }
-            self.pollers = self.pollers.saturating_add(audience.older.len());
+            self.pollers = self.pollers.saturating_add(viewers.older.len());
         }
     }
 }
 
 impl EventViewers {
-    fn share(&self) -> ViewerReport {
+    fn report(&self) -> ViewerReport {
         let pollers = u64::try_from(self.newer.len().saturating_add(self.older.len())).unwrap_or(u64::MAX);
         ViewerReport { viewers: self.streams.saturating_add(pollers), lag: self.lag }
     }
@@ -158,48 +154,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_polls_counts_once_and_for_as_long_as_they_poll() {
+    fn poller_counts_as_one_viewer_until_it_stops_polling() {
         let start = Instant::now();
-        let mut here = LocalViewers::new(start);
+        let mut local = LocalViewers::new(start);
         let (event, entry, other) = (EventId::generate(), EntryId::generate(), EntryId::generate());
         for seconds in [0, 1, 29, 59, 89] {
-            here.record_poll(event, entry, start + Duration::from_secs(seconds));
-            assert_eq!(here.share(event, start + Duration::from_secs(seconds)).viewers, 1);
+            local.record_poll(event, entry, start + Duration::from_secs(seconds));
+            assert_eq!(local.report(event, start + Duration::from_secs(seconds)).viewers, 1);
         }
-        here.record_poll(event, other, start + Duration::from_secs(90));
-        assert_eq!(here.share(event, start + Duration::from_secs(91)).viewers, 2);
-        assert_eq!(here.share(event, start + Duration::from_secs(119)).viewers, 2);
-        assert_eq!(here.share(event, start + Duration::from_secs(200)).viewers, 0);
-        assert_eq!(here.share(EventId::generate(), start).viewers, 0);
+        local.record_poll(event, other, start + Duration::from_secs(90));
+        assert_eq!(local.report(event, start + Duration::from_secs(91)).viewers, 2);
+        assert_eq!(local.report(event, start + Duration::from_secs(119)).viewers, 2);
+        assert_eq!(local.report(event, start + Duration::from_secs(200)).viewers, 0);
+        assert_eq!(local.report(EventId::generate(), start).viewers, 0);
     }
 
     #[test]
-    fn streams_count_beside_pollers_and_an_event_without_either_is_reported_once_more() {
+    fn event_without_viewers_is_reported_once_more() {
         let start = Instant::now();
-        let mut here = LocalViewers::new(start);
+        let mut local = LocalViewers::new(start);
         let event = EventId::generate();
-        here.record_poll(event, EntryId::generate(), start);
-        here.set_streams(event, 3, Duration::from_millis(7));
-        let share = ViewerReport { viewers: 4, lag: Duration::from_millis(7) };
-        assert_eq!(here.take_shares(start), vec![(event, share)]);
-        assert_eq!(here.take_shares(start), vec![(event, share)]);
-        here.set_streams(event, 0, Duration::ZERO);
+        local.record_poll(event, EntryId::generate(), start);
+        local.set_streams(event, 3, Duration::from_millis(7));
+        let report = ViewerReport { viewers: 4, lag: Duration::from_millis(7) };
+        assert_eq!(local.take_reports(start), vec![(event, report)]);
+        assert_eq!(local.take_reports(start), vec![(event, report)]);
+        local.set_streams(event, 0, Duration::ZERO);
         let later = start + HALF_SPAN * 2;
-        assert_eq!(here.take_shares(later), vec![(event, ViewerReport::default())]);
-        assert_eq!(here.take_shares(later), Vec::new());
+        assert_eq!(local.take_reports(later), vec![(event, ViewerReport::default())]);
+        assert_eq!(local.take_reports(later), Vec::new());
     }
 
     #[test]
-    fn pollers_beyond_the_bound_are_not_remembered_until_others_are_forgotten() {
+    fn pollers_beyond_the_bound_do_not_count() {
         let start = Instant::now();
-        let mut here = LocalViewers::new(start);
+        let mut local = LocalViewers::new(start);
         let event = EventId::generate();
         for _ in 0..POLLERS_MAX + 5 {
-            here.record_poll(event, EntryId::generate(), start);
+            local.record_poll(event, EntryId::generate(), start);
         }
-        assert_eq!(here.share(event, start).viewers, u64::try_from(POLLERS_MAX).unwrap());
+        assert_eq!(local.report(event, start).viewers, u64::try_from(POLLERS_MAX).unwrap());
         let later = start + HALF_SPAN * 2;
-        here.record_poll(event, EntryId::generate(), later);
-        assert_eq!(here.share(event, later).viewers, 1);
+        local.record_poll(event, EntryId::generate(), later);
+        assert_eq!(local.report(event, later).viewers, 1);
     }
 }

@@ -1,23 +1,20 @@
-//! `QueueAdminService`: an organizer's live control.
+//! `QueueAdminService`: the interface for organizers.
 
 use futures_util::StreamExt;
 use onsale_kit::auth;
 use onsale_proto::queue::v1::{
     BlockCustomerRequest, BlockCustomerResponse, CloseQueueRequest, CloseQueueResponse, GetQueueStatsRequest,
-    GetQueueStatsResponse, OpenQueueRequest, OpenQueueResponse, PauseQueueRequest, PauseQueueResponse, Queue,
+    GetQueueStatsResponse, OpenQueueRequest, OpenQueueResponse, PauseQueueRequest, PauseQueueResponse,
     ResumeQueueRequest, ResumeQueueResponse, UnblockCustomerRequest, UnblockCustomerResponse,
     UpdateQueuePolicyRequest, UpdateQueuePolicyResponse, WatchQueueStatsRequest, WatchQueueStatsResponse,
     queue_admin_service_server::QueueAdminService,
 };
-use onsale_storage::idempotency;
-use onsale_types::OrganizerId;
-use prost::Message;
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use super::Grpc;
 use crate::convert::{
-    requests::{self, Named, Steering},
-    responses::stats,
+    requests::{self as common, admin as requests},
+    responses::admin as responses,
 };
 
 #[tonic::async_trait]
@@ -27,9 +24,10 @@ impl QueueAdminService for Grpc {
         request: Request<OpenQueueRequest>,
     ) -> Result<Response<OpenQueueResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
-        let steering = requests::open(request.get_ref(), self.app.now())?;
-        let answer = |queue| OpenQueueResponse { queue: Some(queue) };
-        self.steer("OpenQueue", organizer_id, steering, request.get_ref(), answer).await
+        let caller = organizer_id.to_string();
+        let (command, once) = requests::open_queue(&caller, request.get_ref(), self.app.now())?;
+        let answer = self.app.open_queue(organizer_id, command, &once).await?;
+        Ok(Response::new(responses::open_queue(answer)?))
     }
 
     async fn pause_queue(
@@ -37,9 +35,10 @@ impl QueueAdminService for Grpc {
         request: Request<PauseQueueRequest>,
     ) -> Result<Response<PauseQueueResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
-        let steering = requests::pause(request.get_ref())?;
-        let answer = |queue| PauseQueueResponse { queue: Some(queue) };
-        self.steer("PauseQueue", organizer_id, steering, request.get_ref(), answer).await
+        let caller = organizer_id.to_string();
+        let (command, once) = requests::pause_queue(&caller, request.get_ref())?;
+        let answer = self.app.pause_queue(organizer_id, &command, &once).await?;
+        Ok(Response::new(responses::pause_queue(answer)?))
     }
 
     async fn resume_queue(
@@ -47,9 +46,10 @@ impl QueueAdminService for Grpc {
         request: Request<ResumeQueueRequest>,
     ) -> Result<Response<ResumeQueueResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
-        let steering = requests::resume(request.get_ref())?;
-        let answer = |queue| ResumeQueueResponse { queue: Some(queue) };
-        self.steer("ResumeQueue", organizer_id, steering, request.get_ref(), answer).await
+        let caller = organizer_id.to_string();
+        let (event_id, once) = requests::resume_queue(&caller, request.get_ref())?;
+        let answer = self.app.resume_queue(organizer_id, event_id, &once).await?;
+        Ok(Response::new(responses::resume_queue(answer)?))
     }
 
     async fn close_queue(
@@ -57,9 +57,10 @@ impl QueueAdminService for Grpc {
         request: Request<CloseQueueRequest>,
     ) -> Result<Response<CloseQueueResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
-        let steering = requests::close(request.get_ref())?;
-        let answer = |queue| CloseQueueResponse { queue: Some(queue) };
-        self.steer("CloseQueue", organizer_id, steering, request.get_ref(), answer).await
+        let caller = organizer_id.to_string();
+        let (command, once) = requests::close_queue(&caller, request.get_ref())?;
+        let answer = self.app.close_queue(organizer_id, &command, &once).await?;
+        Ok(Response::new(responses::close_queue(answer)?))
     }
 
     async fn update_queue_policy(
@@ -67,9 +68,10 @@ impl QueueAdminService for Grpc {
         request: Request<UpdateQueuePolicyRequest>,
     ) -> Result<Response<UpdateQueuePolicyResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
-        let steering = requests::update_policy(request.get_ref())?;
-        let answer = |queue| UpdateQueuePolicyResponse { queue: Some(queue) };
-        self.steer("UpdateQueuePolicy", organizer_id, steering, request.get_ref(), answer).await
+        let caller = organizer_id.to_string();
+        let ((event_id, change), once) = requests::update_queue_policy(&caller, request.get_ref())?;
+        let answer = self.app.update_queue_policy(organizer_id, event_id, &change, &once).await?;
+        Ok(Response::new(responses::update_queue_policy(answer)?))
     }
 
     async fn get_queue_stats(
@@ -77,9 +79,9 @@ impl QueueAdminService for Grpc {
         request: Request<GetQueueStatsRequest>,
     ) -> Result<Response<GetQueueStatsResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
-        let event_id = requests::event_id(&request.get_ref().event_id)?;
-        let taken = self.app.stats(organizer_id, event_id).await?;
-        Ok(Response::new(stats::answer(&taken)))
+        let event_id = common::event_id(&request.get_ref().event_id)?;
+        let stats = self.app.get_queue_stats(organizer_id, event_id).await?;
+        Ok(Response::new(responses::get_queue_stats(&stats)))
     }
 
     async fn watch_queue_stats(
@@ -87,10 +89,11 @@ impl QueueAdminService for Grpc {
         request: Request<WatchQueueStatsRequest>,
     ) -> Result<Response<BoxStream<WatchQueueStatsResponse>>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
-        let (event_id, interval) = requests::watch_stats(request.get_ref())?;
-        let taken = self.app.watch_stats(organizer_id, event_id, interval).await?;
-        let answers = taken.map(|taken| taken.map(|taken| stats::message(&taken)).map_err(Status::from));
-        Ok(Response::new(Box::pin(answers)))
+        let (event_id, interval) = requests::watch_queue_stats(request.get_ref())?;
+        let stats = self.app.watch_queue_stats(organizer_id, event_id, interval).await?;
+        let messages =
+            stats.map(|stats| stats.map(|stats| responses::watch_queue_stats(&stats)).map_err(Status::from));
+        Ok(Response::new(Box::pin(messages)))
     }
 
     async fn block_customer(
@@ -98,11 +101,11 @@ impl QueueAdminService for Grpc {
         request: Request<BlockCustomerRequest>,
     ) -> Result<Response<BlockCustomerResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
-        let (Named { event_id, request_id }, customer_id) = requests::block(request.get_ref())?;
         let caller = organizer_id.to_string();
-        let once = idempotency::Request::new("BlockCustomer", &caller, request_id, request.get_ref());
+        let (event_id, customer_id, once) = requests::block_customer(&caller, request.get_ref())?;
         let note = &request.get_ref().note;
-        Ok(Response::new(self.app.block(organizer_id, event_id, customer_id, note, &once).await?))
+        let answer = self.app.block_customer(organizer_id, event_id, customer_id, note, &once).await?;
+        Ok(Response::new(responses::block_customer(answer)?))
     }
 
     async fn unblock_customer(
@@ -110,26 +113,9 @@ impl QueueAdminService for Grpc {
         request: Request<UnblockCustomerRequest>,
     ) -> Result<Response<UnblockCustomerResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
-        let (Named { event_id, request_id }, customer_id) = requests::unblock(request.get_ref())?;
         let caller = organizer_id.to_string();
-        let once = idempotency::Request::new("UnblockCustomer", &caller, request_id, request.get_ref());
-        Ok(Response::new(self.app.unblock(organizer_id, event_id, customer_id, &once).await?))
-    }
-}
-
-impl Grpc {
-    /// The half that all controls have in common: do, answer.
-    async fn steer<R: Message + Default>(
-        &self,
-        method: &'static str,
-        organizer_id: OrganizerId,
-        steering: Steering,
-        body: &impl Message,
-        answer: fn(Queue) -> R,
-    ) -> Result<Response<R>, Status> {
-        let Steering { event_id, request_id, control } = steering;
-        let caller = organizer_id.to_string();
-        let once = idempotency::Request::new(method, &caller, request_id, body);
-        Ok(Response::new(self.app.control(organizer_id, event_id, &control, &once, answer).await?))
+        let (event_id, customer_id, once) = requests::unblock_customer(&caller, request.get_ref())?;
+        let answer = self.app.unblock_customer(organizer_id, event_id, customer_id, &once).await?;
+        Ok(Response::new(responses::unblock_customer(answer)?))
     }
 }

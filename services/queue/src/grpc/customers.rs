@@ -1,4 +1,4 @@
-//! `QueueService`: a customer's side of the queue.
+//! `QueueService`: the interface for customers.
 
 use futures_util::StreamExt;
 use onsale_kit::auth;
@@ -8,11 +8,10 @@ use onsale_proto::queue::v1::{
     LeaveQueueResponse, ListNeighborsRequest, ListNeighborsResponse, WatchQueueRequest, WatchQueueResponse,
     queue_service_server::QueueService,
 };
-use onsale_storage::idempotency;
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use super::Grpc;
-use crate::convert::{requests, responses as answers};
+use crate::convert::{requests, responses};
 
 #[tonic::async_trait]
 impl QueueService for Grpc {
@@ -21,9 +20,9 @@ impl QueueService for Grpc {
         request: Request<JoinQueueRequest>,
     ) -> Result<Response<JoinQueueResponse>, Status> {
         let customer_id = auth::identity(&request)?.customer_id();
-        let join = requests::join(customer_id, request.get_ref())?;
-        let joined = self.joins.join(join).await?;
-        Ok(Response::new(answers::joined(joined)))
+        let join = requests::join_queue(customer_id, request.get_ref())?;
+        let joined = self.app.join_queue(join).await?;
+        Ok(Response::new(responses::join_queue(joined)))
     }
 
     async fn watch_queue(
@@ -32,10 +31,10 @@ impl QueueService for Grpc {
     ) -> Result<Response<BoxStream<WatchQueueResponse>>, Status> {
         let customer_id = auth::identity(&request)?.customer_id();
         let WatchQueueRequest { event_id, queue_token, last_revision } = request.into_inner();
-        let own = requests::own_entry(customer_id, &event_id, queue_token)?;
-        let updates = self.app.watch(&own, last_revision).await?;
-        let answers = updates.map(|told| told.map(answers::told).map_err(Status::from));
-        Ok(Response::new(Box::pin(answers)))
+        let query = requests::entry_query(customer_id, &event_id, queue_token)?;
+        let messages = self.app.watch_queue(&query, last_revision).await?;
+        let messages = messages.map(|message| message.map(responses::watch_queue).map_err(Status::from));
+        Ok(Response::new(Box::pin(messages)))
     }
 
     async fn get_position(
@@ -44,9 +43,9 @@ impl QueueService for Grpc {
     ) -> Result<Response<GetPositionResponse>, Status> {
         let customer_id = auth::identity(&request)?.customer_id();
         let GetPositionRequest { event_id, queue_token } = request.into_inner();
-        let own = requests::own_entry(customer_id, &event_id, queue_token)?;
-        let standing = self.app.position(&own).await?;
-        Ok(Response::new(GetPositionResponse { standing: Some(answers::standing(standing)) }))
+        let query = requests::entry_query(customer_id, &event_id, queue_token)?;
+        let view = self.app.get_position(&query).await?;
+        Ok(Response::new(responses::get_position(view)))
     }
 
     async fn heartbeat(
@@ -55,9 +54,9 @@ impl QueueService for Grpc {
     ) -> Result<Response<HeartbeatResponse>, Status> {
         let customer_id = auth::identity(&request)?.customer_id();
         let HeartbeatRequest { event_id, queue_token } = request.into_inner();
-        let own = requests::own_entry(customer_id, &event_id, queue_token)?;
-        let standing = self.app.position(&own).await?;
-        Ok(Response::new(HeartbeatResponse { standing: Some(answers::standing(standing)) }))
+        let query = requests::entry_query(customer_id, &event_id, queue_token)?;
+        let view = self.app.get_position(&query).await?;
+        Ok(Response::new(responses::heartbeat(view)))
     }
 
     async fn leave_queue(
@@ -65,11 +64,10 @@ impl QueueService for Grpc {
         request: Request<LeaveQueueRequest>,
     ) -> Result<Response<LeaveQueueResponse>, Status> {
         let customer_id = auth::identity(&request)?.customer_id();
-        let leave = requests::leave(request.get_ref())?;
         let caller = customer_id.to_string();
-        let once = idempotency::Request::new("LeaveQueue", &caller, leave.request_id, request.get_ref());
-        let left = self.app.leave(customer_id, leave.event_id, &once).await?;
-        Ok(Response::new(left))
+        let (event_id, once) = requests::leave_queue(&caller, request.get_ref())?;
+        let left = self.app.leave_queue(customer_id, event_id, &once).await?;
+        Ok(Response::new(responses::leave_queue(left)?))
     }
 
     async fn list_neighbors(
@@ -77,9 +75,9 @@ impl QueueService for Grpc {
         request: Request<ListNeighborsRequest>,
     ) -> Result<Response<ListNeighborsResponse>, Status> {
         let customer_id = auth::identity(&request)?.customer_id();
-        let (event_id, neighbors_max) = requests::neighbors(request.get_ref())?;
-        let neighborhood = self.app.neighbors(event_id, customer_id, neighbors_max).await?;
-        Ok(Response::new(answers::neighbors(neighborhood)))
+        let (event_id, neighbors_max) = requests::list_neighbors(request.get_ref())?;
+        let neighborhood = self.app.list_neighbors(event_id, customer_id, neighbors_max).await?;
+        Ok(Response::new(responses::list_neighbors(neighborhood)))
     }
 
     async fn get_queue_snapshot(
@@ -87,7 +85,7 @@ impl QueueService for Grpc {
         request: Request<GetQueueSnapshotRequest>,
     ) -> Result<Response<GetQueueSnapshotResponse>, Status> {
         let event_id = requests::event_id(&request.get_ref().event_id)?;
-        let snapshot = self.app.snapshot(event_id).await?;
-        Ok(Response::new(answers::snapshot(&snapshot)))
+        let snapshot = self.app.get_queue_snapshot(event_id).await?;
+        Ok(Response::new(responses::get_queue_snapshot(&snapshot)))
     }
 }

@@ -1,15 +1,14 @@
-//! `QueueInternalService`: what Claim asks.
+//! `QueueInternalService`: the interface for Claim.
 
 use onsale_kit::auth;
 use onsale_proto::queue::v1::{
     CompleteTurnRequest, CompleteTurnResponse, ValidateTurnRequest, ValidateTurnResponse,
     queue_internal_service_server::QueueInternalService,
 };
-use onsale_storage::idempotency;
 use tonic::{Request, Response, Status};
 
 use super::Grpc;
-use crate::convert::{requests, responses as answers};
+use crate::convert::{requests, responses};
 
 #[tonic::async_trait]
 impl QueueInternalService for Grpc {
@@ -18,8 +17,8 @@ impl QueueInternalService for Grpc {
         request: Request<ValidateTurnRequest>,
     ) -> Result<Response<ValidateTurnResponse>, Status> {
         let turn = requests::validate_turn(request.get_ref())?;
-        let (entry_id, turn) = self.app.validate_turn(turn).await?;
-        Ok(Response::new(answers::valid(entry_id, turn)))
+        let valid = self.app.validate_turn(turn).await?;
+        Ok(Response::new(responses::validate_turn(valid)))
     }
 
     async fn complete_turn(
@@ -27,9 +26,8 @@ impl QueueInternalService for Grpc {
         request: Request<CompleteTurnRequest>,
     ) -> Result<Response<CompleteTurnResponse>, Status> {
         let caller = auth::identity(&request)?.subject.clone();
-        let (turn, claim_id, request_id) = requests::complete_turn(request.get_ref())?;
-        let once = idempotency::Request::new("CompleteTurn", &caller, request_id, request.get_ref());
+        let (turn, claim_id, once) = requests::complete_turn(&caller, request.get_ref())?;
         let completed = self.app.complete_turn(turn, claim_id, &once).await?;
-        Ok(Response::new(completed))
+        Ok(Response::new(responses::complete_turn(completed)?))
     }
 }

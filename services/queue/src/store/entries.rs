@@ -1,63 +1,42 @@
-//! Entries and their turns in Postgres. What changes an entry happens under the lock of its line.
+//! Entries and their turns in Postgres. An entry changes under the lock of its line only.
 
 use std::collections::BTreeMap;
 
-use onsale_storage::postgres::{Postgres, Row, Transaction, column};
-use onsale_types::{ClaimId, CustomerId, EntryId, EventId, RequestId, Timestamp};
-use uuid::Uuid;
+use onsale_storage::postgres::{
+    Postgres, Row, Transaction,
+    row::{RowExt as _, SqlCount, SqlTime, uuids},
+};
+use onsale_types::{ClaimId, CustomerId, EntryId, EventId, Named as _, Timestamp};
 
-use super::{count, named, optional_named, optional_time, sql_count, sql_time, time, uuid};
 use crate::{
     domain::{
-        entry::{Entry, EntryState, ExpireReason, Turn, TurnCheck, TurnKey},
-        line::Line,
+        entry::{Entry, ExpireReason, FoundEntry},
         policy::Policy,
+        turn::{Turn, TurnCheck, TurnKey},
     },
     error::Error,
 };
 
-// Named one by one: with `*`, a migration that adds a column would break the statements that running pods have prepared.
-macro_rules! columns {
-    () => {
-        "entry_id, event_id, customer_id, seq, state, join_time, display_name, avatar_url, fencing_number, grant_time,
-        expire_time, end_time, expire_reason, claim_id"
-    };
-}
-
-// A customer's entries are found by the index of requests, which begins with the customer. `IS TRUE` hides the rest from the
-// planner: a table that a rush has just filled has no statistics yet, and it took indexes that begin with the event for as
-// good, of which it then read all of the event, once per customer.
-const OPEN_OF: &str = concat!(
+// A customer's entries are found by the index of requests, which begins with the customer; `IS TRUE` hides the other conditions
+// from the planner (see `store/lines.rs`).
+const OPEN: &str = concat!(
     "SELECT ",
-    columns!(),
+    entry_columns!(),
     " FROM entry WHERE customer_id = ANY($2) AND (event_id = $1 AND state IN ('WAITING', 'ADMITTED')) IS TRUE"
 );
-// Two questions with one look at the index of requests: what each customer has open here, and what these requests made.
-const KNOWN_OF: &str = concat!(
-    "SELECT ",
-    columns!(),
-    ", request_id, fingerprint FROM entry WHERE customer_id = ANY($2)
-        AND (request_id = ANY($3) OR (event_id = $1 AND state IN ('WAITING', 'ADMITTED'))) IS TRUE"
-);
-const INSERT: &str = "INSERT INTO entry (entry_id, event_id, customer_id, seq, state, revision, join_time, display_name,
-        avatar_url, request_id, fingerprint, start_position)
-    SELECT entry_id, $1, customer_id, $2 + place, 'WAITING', $3, $4, display_name, avatar_url, request_id, fingerprint,
-        $11 + place
-    FROM unnest($5::uuid[], $6::uuid[], $7::text[], $8::text[], $9::uuid[], $10::uuid[])
-        WITH ORDINALITY AS new (entry_id, customer_id, display_name, avatar_url, request_id, fingerprint, place)";
 const NEWEST: &str = concat!(
     "SELECT ",
-    columns!(),
+    entry_columns!(),
     " FROM entry WHERE customer_id = $2 AND (event_id = $1) IS TRUE ORDER BY seq DESC LIMIT 1"
 );
-const NEWEST_OF: &str = concat!(
+const NEWEST_BY_CUSTOMER: &str = concat!(
     "SELECT DISTINCT ON (customer_id) ",
-    columns!(),
+    entry_columns!(),
     ", (SELECT revision FROM line WHERE event_id = $1) AS line_revision, clock_timestamp() AS now FROM entry
     WHERE customer_id = ANY($2) AND (event_id = $1) IS TRUE ORDER BY customer_id, seq DESC"
 );
-const BY_IDS: &str = concat!("SELECT ", columns!(), " FROM entry WHERE entry_id = ANY($1)");
-// Ascending seqs get ascending fencing numbers.
+const BY_IDS: &str = concat!("SELECT ", entry_columns!(), " FROM entry WHERE entry_id = ANY($1)");
+// Fencing numbers ascend with the numbers in line.
 const ADMIT: &str = concat!(
     "UPDATE entry SET state = 'ADMITTED', revision = $3, fencing_number = $4 + next.place, grant_time = $5,
         expire_time = $6
@@ -67,35 +46,34 @@ const ADMIT: &str = concat!(
     ) next
     WHERE entry_id = next.id
     RETURNING ",
-    columns!()
+    entry_columns!()
 );
 const END: &str = concat!(
     "UPDATE entry SET state = $2, expire_reason = $3, revision = $4, end_time = $5
     WHERE entry_id = ANY($1) AND state IN ('WAITING', 'ADMITTED') RETURNING ",
-    columns!()
+    entry_columns!()
 );
 const COMPLETE: &str = concat!(
     "UPDATE entry SET state = 'COMPLETED', expire_reason = NULL, claim_id = $2, revision = $3, end_time = $4
     WHERE entry_id = $1 RETURNING ",
-    columns!()
+    entry_columns!()
 );
-const TURNS_FROM: &str = concat!(
+const TURN_CHECK: &str = concat!(
     "SELECT ",
-    columns!(),
+    entry_columns!(),
     ", clock_timestamp() AS now,
         EXISTS (SELECT FROM blocked_customer kept WHERE kept.event_id = $1 AND kept.customer_id = $2) AS is_blocked
     FROM entry
     WHERE customer_id = $2 AND (event_id = $1 AND fencing_number >= $3) IS TRUE ORDER BY fencing_number"
 );
-// As the one above for many at once. `OFFSET 0` keeps it one look at the customer's entries for each who asks: joined, the
-// planner may read the whole table instead.
-const TURNS_OF: &str = concat!(
+// The same for many turns. `OFFSET 0` forces one index scan per turn: as a join, the planner may read the whole table.
+const TURN_CHECKS: &str = concat!(
     "SELECT asked.place, found.*, clock_timestamp() AS now,
         (SELECT true FROM blocked_customer kept WHERE kept.event_id = asked.event_id
             AND kept.customer_id = asked.customer_id LIMIT 1) IS NOT NULL AS is_blocked
     FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) WITH ORDINALITY AS asked (event_id, customer_id, number, place)
     CROSS JOIN LATERAL (SELECT ",
-    columns!(),
+    entry_columns!(),
     " FROM entry WHERE customer_id = asked.customer_id
         AND (event_id = asked.event_id AND fencing_number >= asked.number) IS TRUE
         ORDER BY fencing_number OFFSET 0) found
@@ -114,110 +92,16 @@ const POSITIONS: &str = "SELECT seq, position FROM (
         SELECT seq, row_number() OVER (ORDER BY seq) AS position FROM entry WHERE event_id = $1 AND state = 'WAITING'
     ) line WHERE seq = ANY($2)";
 
-/// An entry to be made.
-#[derive(Clone, Debug)]
-pub(crate) struct NewEntry {
-    /// Its id.
-    pub(crate) entry_id: EntryId,
-    /// Whose.
-    pub(crate) customer_id: CustomerId,
-    /// What neighbours see as name.
-    pub(crate) display_name: String,
-    /// What neighbours see as picture.
-    pub(crate) avatar_url: String,
-    /// The request that makes it.
-    pub(crate) request_id: RequestId,
-    /// What the request said.
-    pub(crate) fingerprint: Uuid,
-}
-
-/// An entry and the request that made it.
-#[derive(Clone, Debug)]
-pub(crate) struct StoredJoin {
-    /// The entry as it is now.
-    pub(crate) entry: Entry,
-    /// The request.
-    pub(crate) request_id: RequestId,
-    /// What it said.
-    pub(crate) fingerprint: Uuid,
-}
-
-/// An entry, and the moment in which it was so.
-#[derive(Clone, Debug)]
-pub(crate) struct FoundEntry {
-    /// The entry.
-    pub(crate) entry: Entry,
-    /// The revision of its line then.
-    pub(crate) revision: u64,
-    /// The database's time then.
-    pub(crate) now: Timestamp,
-}
-
-/// The open entries of these customers in the event.
-pub(crate) async fn open_of(
+/// Returns the open entries of these customers in the event.
+pub(crate) async fn open(
     transaction: &Transaction,
     event_id: EventId,
-    customers: &[Uuid],
+    customers: &[CustomerId],
 ) -> Result<Vec<Entry>, Error> {
-    all(transaction.query(OPEN_OF, &[&event_id.as_uuid(), &customers]).await?)
+    read_entries(transaction.query(OPEN, &[&event_id.as_uuid(), &uuids(customers)]).await?)
 }
 
-/// The open entries of these customers in the event, and the entries that these requests have made before, in any.
-pub(crate) async fn find_joins(
-    transaction: &Transaction,
-    event_id: EventId,
-    customers: &[Uuid],
-    requests: &[Uuid],
-) -> Result<Vec<StoredJoin>, Error> {
-    let rows = transaction.query(KNOWN_OF, &[&event_id.as_uuid(), &customers, &requests]).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(StoredJoin {
-                entry: read(row)?,
-                request_id: RequestId::from_uuid(uuid(row, "request_id")?),
-                fingerprint: uuid(row, "fingerprint")?,
-            })
-        })
-        .collect()
-}
-
-/// Puts entries at the end of `line`, as it was before them, in their order.
-pub(crate) async fn insert(
-    transaction: &Transaction,
-    event_id: EventId,
-    line: &Line,
-    revision: u64,
-    now: Timestamp,
-    entries: &[NewEntry],
-) -> Result<(), Error> {
-    let ids: Vec<Uuid> = entries.iter().map(|entry| entry.entry_id.as_uuid()).collect();
-    let customers: Vec<Uuid> = entries.iter().map(|entry| entry.customer_id.as_uuid()).collect();
-    let names: Vec<&str> = entries.iter().map(|entry| entry.display_name.as_str()).collect();
-    let avatars: Vec<&str> = entries.iter().map(|entry| entry.avatar_url.as_str()).collect();
-    let requests: Vec<Uuid> = entries.iter().map(|entry| entry.request_id.as_uuid()).collect();
-    let fingerprints: Vec<Uuid> = entries.iter().map(|entry| entry.fingerprint).collect();
-    transaction
-        .execute(
-            INSERT,
-            &[
-                &event_id.as_uuid(),
-                &sql_count(line.last_seq),
-                &sql_count(revision),
-                &sql_time(now),
-                &ids,
-                &customers,
-                &names,
-                &avatars,
-                &requests,
-                &fingerprints,
-                &sql_count(line.waiting_count),
-            ],
-        )
-        .await?;
-    Ok(())
-}
-
-/// The customer's newest entry in the event: the open one, if there is one.
+/// Returns the customer's newest entry in the event, which is the open one if there is one.
 pub(crate) async fn newest(
     postgres: &Postgres,
     event_id: EventId,
@@ -225,43 +109,48 @@ pub(crate) async fn newest(
 ) -> Result<Option<Entry>, Error> {
     let (event, customer) = (event_id.as_uuid(), customer_id.as_uuid());
     let row = postgres.query_opt("newest entry", NEWEST, &[&event, &customer]).await?;
-    row.as_ref().map(read).transpose()
+    row.as_ref().map(read_entry).transpose()
 }
 
-/// The newest entry in the event of each of these customers who has one.
-pub(crate) async fn newest_of(
+/// Returns the newest entry of each of these customers in the event; customers without an entry are left out.
+pub(crate) async fn newest_by_customer(
     postgres: &Postgres,
     event_id: EventId,
     customers: &[CustomerId],
 ) -> Result<Vec<FoundEntry>, Error> {
-    let customers: Vec<Uuid> = customers.iter().map(CustomerId::as_uuid).collect();
-    let rows = postgres.query("newest entries", NEWEST_OF, &[&event_id.as_uuid(), &customers]).await?;
+    let customers = uuids(customers);
+    let rows =
+        postgres.query("newest entries", NEWEST_BY_CUSTOMER, &[&event_id.as_uuid(), &customers]).await?;
     let found = |row: &Row| {
-        Ok(FoundEntry { entry: read(row)?, revision: count(row, "line_revision")?, now: time(row, "now")? })
+        Ok(FoundEntry {
+            entry: read_entry(row)?,
+            revision: row.read_count("line_revision")?,
+            now: row.read_time("now")?,
+        })
     };
     rows.iter().map(found).collect()
 }
 
-/// The same, in a transaction.
+/// Like [`newest`], in a transaction.
 pub(crate) async fn newest_in(
     transaction: &Transaction,
     event_id: EventId,
     customer_id: CustomerId,
 ) -> Result<Option<Entry>, Error> {
     let row = transaction.query_opt(NEWEST, &[&event_id.as_uuid(), &customer_id.as_uuid()]).await?;
-    row.as_ref().map(read).transpose()
+    row.as_ref().map(read_entry).transpose()
 }
 
-/// These entries.
+/// Returns these entries, in any order.
 pub(crate) async fn by_ids(postgres: &Postgres, entries: &[EntryId]) -> Result<Vec<Entry>, Error> {
-    all(postgres.query("entries by id", BY_IDS, &[&uuids(entries)]).await?)
+    read_entries(postgres.query("entries by id", BY_IDS, &[&uuids(entries)]).await?)
 }
 
-/// Gives the first `admitted` of the line their turns; they come back in order of their seqs.
+/// Grants turns to the first `count` waiting entries and returns them in the order of the line.
 pub(crate) async fn admit(
     transaction: &Transaction,
     event_id: EventId,
-    admitted: u64,
+    count: u64,
     revision: u64,
     last_fencing_number: u64,
     now: Timestamp,
@@ -273,20 +162,20 @@ pub(crate) async fn admit(
             ADMIT,
             &[
                 &event_id.as_uuid(),
-                &sql_count(admitted),
-                &sql_count(revision),
-                &sql_count(last_fencing_number),
-                &sql_time(now),
-                &sql_time(expire_time),
+                &SqlCount(count),
+                &SqlCount(revision),
+                &SqlCount(last_fencing_number),
+                &SqlTime(now),
+                &SqlTime(expire_time),
             ],
         )
         .await?;
-    let mut entries = all(rows)?;
+    let mut entries = read_entries(rows)?;
     entries.sort_by_key(|entry| entry.seq);
     Ok(entries)
 }
 
-/// Ends those of the entries that are open; they come back as they are then.
+/// Ends those of the entries that are open, without a purchase, and returns them.
 pub(crate) async fn end(
     transaction: &Transaction,
     entries: &[EntryId],
@@ -296,12 +185,12 @@ pub(crate) async fn end(
 ) -> Result<Vec<Entry>, Error> {
     let (state, reason) = (reason.state().name(), reason.name());
     let rows = transaction
-        .query(END, &[&uuids(entries), &state, &reason, &sql_count(revision), &sql_time(now)])
+        .query(END, &[&uuids(entries), &state, &reason, &SqlCount(revision), &SqlTime(now)])
         .await?;
-    all(rows)
+    read_entries(rows)
 }
 
-/// Ends an entry with a purchase.
+/// Ends an entry with a purchase and returns it.
 pub(crate) async fn complete(
     transaction: &Transaction,
     entry_id: EntryId,
@@ -310,85 +199,78 @@ pub(crate) async fn complete(
     now: Timestamp,
 ) -> Result<Entry, Error> {
     let row = transaction
-        .query_one(
-            COMPLETE,
-            &[&entry_id.as_uuid(), &claim_id.as_uuid(), &sql_count(revision), &sql_time(now)],
-        )
+        .query_one(COMPLETE, &[&entry_id.as_uuid(), &claim_id.as_uuid(), &SqlCount(revision), &SqlTime(now)])
         .await?;
-    read(&row)
+    read_entry(&row)
 }
 
-/// What there is to know about each of these turns, in their order, and the database's time if there is anything.
-pub(crate) async fn turns(
+/// Reads the facts about each of these turns, in their order, with the database's time. The time is the epoch of Unix for a turn of
+/// which nothing is stored.
+pub(crate) async fn turn_checks(
     postgres: &Postgres,
     turns: &[TurnKey],
 ) -> Result<Vec<(TurnCheck, Timestamp)>, Error> {
-    let events: Vec<Uuid> = turns.iter().map(|turn| turn.event_id.as_uuid()).collect();
-    let customers: Vec<Uuid> = turns.iter().map(|turn| turn.customer_id.as_uuid()).collect();
-    let numbers: Vec<i64> = turns.iter().map(|turn| sql_count(turn.fencing_number)).collect();
-    let rows = postgres.query("check turns", TURNS_OF, &[&events, &customers, &numbers]).await?;
+    let events = uuids(turns.iter().map(|turn| &turn.event_id));
+    let customers = uuids(turns.iter().map(|turn| &turn.customer_id));
+    let numbers: Vec<SqlCount<u64>> = turns.iter().map(|turn| SqlCount(turn.fencing_number)).collect();
+    let rows = postgres.query("check turns", TURN_CHECKS, &[&events, &customers, &numbers]).await?;
     let mut found: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
     for row in rows {
-        found.entry(count(&row, "place")?).or_default().push(row);
+        found.entry(row.read_count("place")?).or_default().push(row);
     }
     let check = |(place, turn): (u64, &TurnKey)| {
         let rows = found.remove(&place).unwrap_or_default();
-        let now = rows.first().map(|row| time(row, "now")).transpose()?.unwrap_or(Timestamp::EPOCH);
-        Ok((turn_check(turn.event_id, turn.fencing_number, rows)?, now))
+        let now = rows.first().map(|row| row.read_time("now")).transpose()?.unwrap_or(Timestamp::EPOCH);
+        Ok((read_turn_check(turn, rows)?, now))
     };
     (1..).zip(turns).map(check).collect()
 }
 
-/// What there is to know about a turn, in a transaction.
-pub(crate) async fn turn_in(
-    transaction: &Transaction,
-    event_id: EventId,
-    customer_id: CustomerId,
-    fencing_number: u64,
-) -> Result<TurnCheck, Error> {
-    let (event, customer) = (event_id.as_uuid(), customer_id.as_uuid());
-    let rows = transaction.query(TURNS_FROM, &[&event, &customer, &sql_count(fencing_number)]).await?;
-    turn_check(event_id, fencing_number, rows)
+/// Reads the facts about one turn, in a transaction.
+pub(crate) async fn turn_check_in(transaction: &Transaction, turn: &TurnKey) -> Result<TurnCheck, Error> {
+    let (event, customer) = (turn.event_id.as_uuid(), turn.customer_id.as_uuid());
+    let rows = transaction.query(TURN_CHECK, &[&event, &customer, &SqlCount(turn.fencing_number)]).await?;
+    read_turn_check(turn, rows)
 }
 
-/// Events in which a turn has run out.
-pub(crate) async fn events_overdue(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
+/// Returns the events in which a turn has expired.
+pub(crate) async fn events_with_expired_turns(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
     let rows = postgres.query("find overdue", OVERDUE, &[]).await?;
-    rows.iter().map(|row| Ok(EventId::from_uuid(uuid(row, "event_id")?))).collect()
+    rows.iter().map(|row| Ok(row.read_id("event_id")?)).collect()
 }
 
-/// Entries of the event whose turn has run out.
-pub(crate) async fn overdue(
+/// Returns at most `entries_max` entries of the event whose turn has expired at `now`.
+pub(crate) async fn expired_turns(
     transaction: &Transaction,
     event_id: EventId,
     now: Timestamp,
     entries_max: u32,
 ) -> Result<Vec<EntryId>, Error> {
     let (event, limit) = (event_id.as_uuid(), i64::from(entries_max));
-    ids(transaction.query(OVERDUE_OF, &[&event, &sql_time(now), &limit]).await?)
+    read_ids(transaction.query(OVERDUE_OF, &[&event, &SqlTime(now), &limit]).await?)
 }
 
-/// The first who wait.
+/// Returns the first `entries_max` waiting entries.
 pub(crate) async fn first_waiting(
     transaction: &Transaction,
     event_id: EventId,
     entries_max: u32,
 ) -> Result<Vec<EntryId>, Error> {
-    ids(transaction.query(FIRST_WAITING, &[&event_id.as_uuid(), &i64::from(entries_max)]).await?)
+    read_ids(transaction.query(FIRST_WAITING, &[&event_id.as_uuid(), &i64::from(entries_max)]).await?)
 }
 
-/// Those of the entries that wait, and have done so since before `joined_until`.
+/// Returns those of the entries that wait and joined at `joined_until` or earlier.
 pub(crate) async fn waiting_among(
     transaction: &Transaction,
     event_id: EventId,
     entries: &[EntryId],
     joined_until: Timestamp,
 ) -> Result<Vec<EntryId>, Error> {
-    let (event, joined_until) = (event_id.as_uuid(), sql_time(joined_until));
-    ids(transaction.query(WAITING_AMONG, &[&event, &uuids(entries), &joined_until]).await?)
+    let (event, joined_until) = (event_id.as_uuid(), SqlTime(joined_until));
+    read_ids(transaction.query(WAITING_AMONG, &[&event, &uuids(entries), &joined_until]).await?)
 }
 
-/// A page of who waits, with seqs above `after` up to `upto`, in order.
+/// Returns a page of the waiting entries with numbers above `after` up to `upto`, in the order of the line.
 pub(crate) async fn page(
     postgres: &Postgres,
     event_id: EventId,
@@ -397,68 +279,59 @@ pub(crate) async fn page(
     entries_max: u32,
 ) -> Result<Vec<(EntryId, u64)>, Error> {
     let (event, limit) = (event_id.as_uuid(), i64::from(entries_max));
-    let rows = postgres
-        .query("page of waiting", PAGE, &[&event, &sql_count(after), &sql_count(upto), &limit])
-        .await?;
-    rows.iter().map(|row| Ok((EntryId::from_uuid(uuid(row, "entry_id")?), count(row, "seq")?))).collect()
+    let rows =
+        postgres.query("page of waiting", PAGE, &[&event, &SqlCount(after), &SqlCount(upto), &limit]).await?;
+    rows.iter().map(|row| Ok((row.read_id("entry_id")?, row.read_count("seq")?))).collect()
 }
 
-/// The positions of those of `seqs` that wait, counted in the table: right, and as slow as the line is long.
+/// Returns number and position of those of `seqs` that wait. Counts the whole line, so its cost grows with the line.
 pub(crate) async fn positions(
     postgres: &Postgres,
     event_id: EventId,
     seqs: &[u64],
 ) -> Result<Vec<(u64, u64)>, Error> {
-    let seqs: Vec<i64> = seqs.iter().map(|seq| sql_count(*seq)).collect();
+    let seqs: Vec<SqlCount<u64>> = seqs.iter().map(|seq| SqlCount(*seq)).collect();
     let rows = postgres.query("count positions", POSITIONS, &[&event_id.as_uuid(), &seqs]).await?;
-    rows.iter().map(|row| Ok((count(row, "seq")?, count(row, "position")?))).collect()
+    rows.iter().map(|row| Ok((row.read_count("seq")?, row.read_count("position")?))).collect()
 }
 
-fn turn_check(event_id: EventId, fencing_number: u64, rows: Vec<Row>) -> Result<TurnCheck, Error> {
-    let is_blocked = rows.first().map(|row| column(row, "is_blocked")).transpose()?.unwrap_or(false);
-    let entries = all(rows)?;
+fn read_turn_check(turn: &TurnKey, rows: Vec<Row>) -> Result<TurnCheck, Error> {
+    let is_blocked = rows.first().map(|row| row.read("is_blocked")).transpose()?.unwrap_or(false);
+    let entries = read_entries(rows)?;
     let fencing = |entry: &Entry| entry.turn.map(|turn| turn.fencing_number);
     let newest_fencing_number = entries.last().and_then(fencing);
-    let entry = entries.into_iter().find(|entry| fencing(entry) == Some(fencing_number));
+    let entry = entries.into_iter().find(|entry| fencing(entry) == Some(turn.fencing_number));
+    let TurnKey { event_id, fencing_number, .. } = *turn;
     Ok(TurnCheck { event_id, fencing_number, entry, newest_fencing_number, is_blocked })
 }
 
-fn uuids(entries: &[EntryId]) -> Vec<Uuid> {
-    entries.iter().map(EntryId::as_uuid).collect()
+fn read_ids(rows: Vec<Row>) -> Result<Vec<EntryId>, Error> {
+    rows.iter().map(|row| Ok(row.read_id("entry_id")?)).collect()
 }
 
-fn ids(rows: Vec<Row>) -> Result<Vec<EntryId>, Error> {
-    rows.iter().map(|row| Ok(EntryId::from_uuid(uuid(row, "entry_id")?))).collect()
+fn read_entries(rows: Vec<Row>) -> Result<Vec<Entry>, Error> {
+    rows.iter().map(read_entry).collect()
 }
 
-fn all(rows: Vec<Row>) -> Result<Vec<Entry>, Error> {
-    rows.iter().map(read).collect()
-}
-
-fn read(row: &Row) -> Result<Entry, Error> {
+pub(crate) fn read_entry(row: &Row) -> Result<Entry, Error> {
     Ok(Entry {
-        entry_id: EntryId::from_uuid(uuid(row, "entry_id")?),
-        event_id: EventId::from_uuid(uuid(row, "event_id")?),
-        customer_id: CustomerId::from_uuid(uuid(row, "customer_id")?),
-        seq: count(row, "seq")?,
-        state: named(row, "state", EntryState::from_name)?,
-        join_time: time(row, "join_time")?,
-        display_name: column(row, "display_name")?,
-        avatar_url: column(row, "avatar_url")?,
+        entry_id: row.read_id("entry_id")?,
+        event_id: row.read_id("event_id")?,
+        customer_id: row.read_id("customer_id")?,
+        seq: row.read_count("seq")?,
+        state: row.read_named("state")?,
+        join_time: row.read_time("join_time")?,
+        display_name: row.read("display_name")?,
+        avatar_url: row.read("avatar_url")?,
         turn: read_turn(row)?,
-        end_time: optional_time(row, "end_time")?,
-        expire_reason: optional_named(row, "expire_reason", ExpireReason::from_name)?,
-        claim_id: column::<Option<Uuid>>(row, "claim_id")?.map(ClaimId::from_uuid),
+        end_time: row.read_optional_time("end_time")?,
+        expire_reason: row.read_optional_named("expire_reason")?,
+        claim_id: row.read_optional_id("claim_id")?,
     })
 }
 
 fn read_turn(row: &Row) -> Result<Option<Turn>, Error> {
-    if column::<Option<i64>>(row, "fencing_number")?.is_none() {
-        return Ok(None);
-    }
-    Ok(Some(Turn {
-        fencing_number: count(row, "fencing_number")?,
-        grant_time: time(row, "grant_time")?,
-        expire_time: time(row, "expire_time")?,
-    }))
+    let Some(fencing_number) = row.read_optional_count("fencing_number")? else { return Ok(None) };
+    let (grant_time, expire_time) = (row.read_time("grant_time")?, row.read_time("expire_time")?);
+    Ok(Some(Turn { fencing_number, grant_time, expire_time }))
 }

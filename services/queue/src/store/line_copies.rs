@@ -1,9 +1,12 @@
-//! Whole lines and what changed in them, read in one moment each: one statement sees one moment.
+//! Copies of lines from Postgres: a whole line, or everything that changed in it since a revision. Each is read by one statement, and
+//! so in one snapshot.
 
-use onsale_storage::postgres::{Postgres, Row, column};
+use onsale_storage::postgres::{
+    Postgres, Row,
+    row::{RowExt as _, SqlCount},
+};
 use onsale_types::EventId;
 
-use super::{count, named, sql_count};
 use crate::{
     domain::{
         line_change::{LineChange, LineCopy},
@@ -13,10 +16,10 @@ use crate::{
     error::Error,
 };
 
-/// Changed entries read at once; a copy that missed more is read anew.
+/// Largest number of changed entries that [`since`] reads; a copy that missed more is loaded again.
 const CHANGES_MAX: usize = 100_000;
 
-// Who waits as ranges of seqs that follow on each other: few rows for a line that few have left.
+// The waiting numbers come as ranges without gaps: few rows for a line that few customers have left.
 const LOAD: &str = "WITH waiting AS (
         SELECT seq, seq - row_number() OVER (ORDER BY seq) AS island FROM entry
         WHERE event_id = $1 AND state = 'WAITING'
@@ -29,61 +32,61 @@ const SINCE: &str =
         ON entry.event_id = line.event_id AND entry.revision > $2 AND entry.state <> 'WAITING'
     WHERE line.event_id = $1 LIMIT $3";
 
-/// The line as it is now.
+/// Reads the whole line.
 pub(crate) async fn load(postgres: &Postgres, event_id: EventId) -> Result<LineCopy, Error> {
     let rows = postgres.query("load line", LOAD, &[&event_id.as_uuid()]).await?;
-    let step = step(event_id, &rows)?;
+    let counters = read_counters(event_id, &rows)?;
     let mut islands = Vec::with_capacity(rows.len());
-    // In a WINDOWED queue everybody waits whose number has not come; no entries say so.
-    let mode = rows.first().map(|row| named(row, "mode", QueueMode::from_name)).transpose()?;
-    if mode == Some(QueueMode::Windowed) && step.waiting_count > 0 {
-        islands.push((step.last_admitted_seq.saturating_add(1), step.last_seq));
+    // A WINDOWED queue stores no entries: every number that is given out and not admitted waits.
+    let mode = rows.first().map(|row| row.read_named("mode")).transpose()?;
+    if mode == Some(QueueMode::Windowed) && counters.waiting_count > 0 {
+        islands.push((counters.last_admitted_seq.saturating_add(1), counters.last_seq));
     }
     for row in &rows {
-        if column::<Option<i64>>(row, "first")?.is_some() {
-            islands.push((count(row, "first")?, count(row, "last")?));
+        if let Some(first) = row.read_optional_count("first")? {
+            islands.push((first, row.read_count("last")?));
         }
     }
-    let copy = LineCopy::read(&step, islands);
-    if copy.index().len() != step.waiting_count {
-        // Only a writer that broke the rules can have done this; the entries are what counts.
-        tracing::error!(%event_id, counted = step.waiting_count, waiting = copy.index().len(), "a line's count is wrong");
+    let copy = LineCopy::read(&counters, islands);
+    let (counted, waiting) = (counters.waiting_count, copy.index().len());
+    if waiting != counted {
+        // Only a writer that ignored the lock can cause this. The entries are right, the counter is wrong.
+        tracing::error!(%event_id, counted, waiting, "waiting count of a line differs from its entries, using the entries");
     }
     Ok(copy)
 }
 
-/// All that changed after `revision`, as one step. None: too much, read it anew.
+/// Reads everything that changed after `revision`, merged into one change. `None`: too many entries changed; load the line again.
 pub(crate) async fn since(
     postgres: &Postgres,
     event_id: EventId,
     revision: u64,
 ) -> Result<Option<LineChange>, Error> {
-    let limit = sql_count(u64::try_from(CHANGES_MAX).unwrap_or(u64::MAX).saturating_add(1));
+    let limit = SqlCount(CHANGES_MAX.saturating_add(1));
     let rows =
-        postgres.query("line since", SINCE, &[&event_id.as_uuid(), &sql_count(revision), &limit]).await?;
+        postgres.query("line since", SINCE, &[&event_id.as_uuid(), &SqlCount(revision), &limit]).await?;
     if rows.len() > CHANGES_MAX {
         return Ok(None);
     }
-    let mut step = step(event_id, &rows)?;
+    let mut change = read_counters(event_id, &rows)?;
     for row in &rows {
-        if column::<Option<i64>>(row, "seq")?.is_some() {
-            step.gone.push(count(row, "seq")?);
-        }
+        change.gone.extend(row.read_optional_count::<u64>("seq")?);
     }
-    // Which of them had a turn makes no difference to who waits, and whoever watches one of them looks at it anyway.
-    step.ended.clone_from(&step.gone);
-    step.is_controlled = true;
-    Ok(Some(step))
+    // The list does not tell ended turns from entries that left the line. Both lists may have too many numbers: the index ignores
+    // numbers that do not wait, and a watcher whose turn may have ended reads its entry again.
+    change.ended.clone_from(&change.gone);
+    change.is_controlled = true;
+    Ok(Some(change))
 }
 
-fn step(event_id: EventId, rows: &[Row]) -> Result<LineChange, Error> {
+fn read_counters(event_id: EventId, rows: &[Row]) -> Result<LineChange, Error> {
     let row = rows.first().ok_or(Refusal::EventNotFound { event_id })?;
     Ok(LineChange {
-        revision: count(row, "revision")?,
-        last_seq: count(row, "last_seq")?,
-        last_admitted_seq: count(row, "last_admitted_seq")?,
-        waiting_count: count(row, "waiting_count")?,
-        admitted_count: count(row, "last_fencing_number")?,
+        revision: row.read_count("revision")?,
+        last_seq: row.read_count("last_seq")?,
+        last_admitted_seq: row.read_count("last_admitted_seq")?,
+        waiting_count: row.read_count("waiting_count")?,
+        admitted_count: row.read_count("last_fencing_number")?,
         ..LineChange::default()
     })
 }

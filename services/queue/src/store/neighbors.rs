@@ -1,16 +1,19 @@
-//! Who waits next to whom, in Postgres.
+//! The neighbors of an entry in line, in Postgres.
 
-use onsale_storage::postgres::{Postgres, column};
-use onsale_types::{CustomerId, EntryId, EventId};
+use onsale_storage::postgres::{Postgres, Row, row::RowExt as _};
+use onsale_types::{CustomerId, EventId};
 
-use super::{count, named, uuid};
 use crate::{
-    domain::{entry::EntryState, refusal::Refusal},
+    domain::{
+        neighborhood::{EntryWithNeighbors, OwnEntry, PublicProfile},
+        policy::QueueMode,
+        refusal::Refusal,
+    },
     error::Error,
 };
 
-// One statement, so that all of it is of one moment. Both sides are read along the index of who waits, nearest first.
-const AROUND: &str = "SELECT line.revision, queue.mode, own.entry_id, own.seq, own.state,
+// One statement, so that entry and neighbors are of one snapshot. Both sides follow the index of waiting entries, nearest first.
+const READ: &str = "SELECT line.revision, queue.mode, own.entry_id, own.seq, own.state,
         near.seq AS near_seq, near.display_name, near.avatar_url
     FROM queue JOIN line USING (event_id)
     LEFT JOIN LATERAL (
@@ -27,75 +30,35 @@ const AROUND: &str = "SELECT line.revision, queue.mode, own.entry_id, own.seq, o
     WHERE queue.event_id = $1 AND queue.organizer_id IS NOT NULL
     ORDER BY near.seq";
 
-/// A customer's entry and who waits around it, at one moment.
-#[derive(Clone, Debug)]
-pub(crate) struct EntryWithNeighbors {
-    /// Of the queue.
-    pub(crate) revision: u64,
-    /// Whether the queue knows who is next to whom.
-    pub(crate) is_tracked: bool,
-    /// The customer's newest entry.
-    pub(crate) own: Option<NeighborsOwner>,
-    /// Those just before it, in order of the line.
-    pub(crate) before: Vec<PublicProfile>,
-    /// Those just after it, in order of the line.
-    pub(crate) after: Vec<PublicProfile>,
-}
-
-/// A customer's newest entry.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NeighborsOwner {
-    /// Its id.
-    pub(crate) entry_id: EntryId,
-    /// Its seq.
-    pub(crate) seq: u64,
-    /// Where it is in its life.
-    pub(crate) state: EntryState,
-}
-
-/// What somebody in line chose to show; nothing else of them leaves the table.
-#[derive(Clone, Debug)]
-pub(crate) struct PublicProfile {
-    /// Number in line.
-    pub(crate) seq: u64,
-    /// As name; empty: nothing.
-    pub(crate) display_name: String,
-    /// As picture; empty: nothing.
-    pub(crate) avatar_url: String,
-}
-
-/// The customer's entry and up to `neighbors_max` who wait on either side of it. Refused when the event is not known.
-pub(crate) async fn around(
+/// Reads the customer's newest entry and up to `neighbors_max` waiting entries on either side of it. An unknown event is not
+/// found.
+pub(crate) async fn read(
     postgres: &Postgres,
     event_id: EventId,
     customer_id: CustomerId,
     neighbors_max: u32,
 ) -> Result<EntryWithNeighbors, Error> {
     let (event, customer) = (event_id.as_uuid(), customer_id.as_uuid());
-    let rows = postgres.query("neighbors", AROUND, &[&event, &customer, &i64::from(neighbors_max)]).await?;
+    let rows = postgres.query("neighbors", READ, &[&event, &customer, &i64::from(neighbors_max)]).await?;
     let first = rows.first().ok_or(Refusal::EventNotFound { event_id })?;
-    let own = match column::<Option<i64>>(first, "seq")? {
-        Some(_) => Some(NeighborsOwner {
-            entry_id: EntryId::from_uuid(uuid(first, "entry_id")?),
-            seq: count(first, "seq")?,
-            state: named(first, "state", EntryState::from_name)?,
-        }),
-        None => None,
-    };
+    let own = read_own(first)?;
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for row in &rows {
-        // A row without a neighbour stands for a customer who has none.
-        if column::<Option<i64>>(row, "near_seq")?.is_none() {
-            continue;
-        }
-        let near = PublicProfile {
-            seq: count(row, "near_seq")?,
-            display_name: column(row, "display_name")?,
-            avatar_url: column(row, "avatar_url")?,
+        // The number is NULL in the single row of an entry without neighbors.
+        let Some(seq) = row.read_optional_count("near_seq")? else { continue };
+        let profile = PublicProfile {
+            seq,
+            display_name: row.read("display_name")?,
+            avatar_url: row.read("avatar_url")?,
         };
-        let is_before = own.is_some_and(|own| near.seq < own.seq);
-        if is_before { &mut before } else { &mut after }.push(near);
+        let is_before = own.is_some_and(|own| seq < own.seq);
+        if is_before { &mut before } else { &mut after }.push(profile);
     }
-    let is_tracked = column::<&str>(first, "mode")? == "TRACKED";
-    Ok(EntryWithNeighbors { revision: count(first, "revision")?, is_tracked, own, before, after })
+    let is_tracked = first.read_named::<QueueMode>("mode")? == QueueMode::Tracked;
+    Ok(EntryWithNeighbors { revision: first.read_count("revision")?, is_tracked, own, before, after })
+}
+
+fn read_own(row: &Row) -> Result<Option<OwnEntry>, Error> {
+    let Some(seq) = row.read_optional_count("seq")? else { return Ok(None) };
+    Ok(Some(OwnEntry { entry_id: row.read_id("entry_id")?, seq, state: row.read_named("state")? }))
 }

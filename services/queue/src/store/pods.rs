@@ -1,5 +1,5 @@
-//! What the pods report to each other about an event, in Redis: how many look at it on each, and how far each one's view
-//! of its queue is behind. A report grows old by Redis' clock; without Redis a pod knows only its own.
+//! Viewer reports in Redis: the pods tell each other how many customers view an event and how far each pod's replica of the line
+//! lags. A report expires by the clock of Redis; without Redis a pod knows only its own numbers.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -7,62 +7,47 @@ use onsale_storage::redis::{Error, Redis, Script};
 use onsale_types::EventId;
 use uuid::Uuid;
 
-use super::{away::quick, keys::Keys, millis};
+use super::{breaker::with_timeout, keys::Keys, millis};
+use crate::domain::stats::ViewerReport;
 
-/// A pod that has not reported for this long is gone.
+/// Age after which a report no longer counts, because its pod is gone.
 const REPORT_AGE_MAX: Duration = Duration::from_secs(20);
 
 static REPORT: LazyLock<Script> = LazyLock::new(|| Script::new("queue_report", include_str!("report.lua")));
 static OTHERS: LazyLock<Script> = LazyLock::new(|| Script::new("queue_others", include_str!("others.lua")));
 
-/// What one pod, or several together, have of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ViewerReport {
-    /// People who look at it.
-    pub(crate) viewers: u64,
-    /// How far the view of its queue is behind; of several pods, the slowest one's.
-    pub(crate) lag: Duration,
-}
-
-impl ViewerReport {
-    /// Both together.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self { viewers: self.viewers.saturating_add(other.viewers), lag: self.lag.max(other.lag) }
-    }
-}
-
-/// Where this pod reports, and reads what others did.
+/// The viewer reports of all pods.
 #[derive(Clone, Debug)]
 pub(crate) struct Pods {
     redis: Redis,
     keys: Keys,
-    /// Whose reports are this pod's: a new name with every start, so that nobody takes it for the one before.
+    /// Name of this pod, new at every start, so that its reports are not confused with those of the process before.
     pod: String,
 }
 
 impl Pods {
-    /// Reports in `redis` under `keys`, under a name of its own.
+    /// Returns the reports in `redis` under `keys`, with a new name for this pod.
     pub(crate) fn new(redis: Redis, keys: Keys) -> Self {
         Self { redis, keys, pod: Uuid::new_v4().to_string() }
     }
 
-    /// Reports this pod's share. An empty one takes the last report back.
-    pub(crate) async fn report(&self, event_id: EventId, share: ViewerReport) -> Result<(), Error> {
+    /// Writes this pod's report. An empty one deletes the last report.
+    pub(crate) async fn report(&self, event_id: EventId, report: ViewerReport) -> Result<(), Error> {
         let call = REPORT
             .call()
             .key(&self.keys.pods(event_id)?)
             .arg(&self.pod)
-            .arg(share.viewers)
-            .arg(millis(share.lag))
+            .arg(report.viewers)
+            .arg(millis(report.lag))
             .arg(REPORT_AGE_MAX.as_secs());
-        let _done: i64 = quick(&self.redis, call.idempotent()).await?;
+        let _done: i64 = with_timeout(&self.redis, call.idempotent()).await?;
         Ok(())
     }
 
-    /// What the other pods reported lately, together.
+    /// Returns the reports of the other pods, combined.
     pub(crate) async fn others(&self, event_id: EventId) -> Result<ViewerReport, Error> {
         let call = OTHERS.call().key(&self.keys.pods(event_id)?).arg(&self.pod).arg(millis(REPORT_AGE_MAX));
-        let (viewers, lag): (u64, u64) = quick(&self.redis, call.idempotent()).await?;
+        let (viewers, lag): (u64, u64) = with_timeout(&self.redis, call.idempotent()).await?;
         Ok(ViewerReport { viewers, lag: Duration::from_millis(lag) })
     }
 }

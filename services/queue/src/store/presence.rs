@@ -1,13 +1,13 @@
-//! Who has an open stream, in Redis: a hint that saves a push, and nothing else depends on it.
+//! Open streams of all pods, in Redis. Milestone pushes skip customers with an open stream; nothing else depends on it.
 
 use std::{collections::HashSet, sync::LazyLock, time::Duration};
 
 use onsale_storage::redis::{Command, Error, Redis, Script};
 use onsale_types::{EntryId, EventId};
 
-use super::{away::quick, keys::Keys, millis, texts};
+use super::{breaker::with_timeout, keys::Keys, millis, texts};
 
-/// A stream that nobody has confirmed for so long is forgotten: its pod is gone.
+/// Time after which an unconfirmed stream is deleted, because its pod is gone.
 const KEEP: Duration = Duration::from_secs(10 * 60);
 
 static OPENED: LazyLock<Script> = LazyLock::new(|| Script::new("queue_opened", include_str!("opened.lua")));
@@ -22,34 +22,34 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Presence in `redis` under `keys`.
+    /// Returns the open streams in `redis` under `keys`.
     #[must_use]
     pub fn new(redis: Redis, keys: Keys) -> Self {
         Self { redis, keys }
     }
 
-    /// These entries have an open stream, now. To be said again every now and then, as long as they have.
+    /// Confirms that these entries have an open stream now. The caller repeats it while the stream is open.
     pub async fn opened(&self, event_id: EventId, entries: &[EntryId]) -> Result<(), Error> {
         if entries.is_empty() {
             return Ok(());
         }
         let call = OPENED.call().key(&self.keys.watching(event_id)?).arg(millis(KEEP)).arg(texts(entries));
-        let _done: i64 = quick(&self.redis, call.idempotent()).await?;
+        let _done: i64 = with_timeout(&self.redis, call.idempotent()).await?;
         Ok(())
     }
 
-    /// These entries have no open stream any more, as far as the caller knows. One that has another elsewhere is back with
-    /// its next [`Presence::opened`].
+    /// Records that these entries closed a stream. An entry with another stream elsewhere returns with the next
+    /// [`Presence::opened`].
     pub async fn closed(&self, event_id: EventId, entries: &[EntryId]) -> Result<(), Error> {
         if entries.is_empty() {
             return Ok(());
         }
         let command = Command::new("ZREM").key(&self.keys.watching(event_id)?).arg(texts(entries));
-        let _removed: i64 = quick(&self.redis, command.idempotent()).await?;
+        let _removed: i64 = with_timeout(&self.redis, command.idempotent()).await?;
         Ok(())
     }
 
-    /// Those of the entries that had an open stream within `max_age`.
+    /// Returns those of the entries whose stream was confirmed within `max_age`.
     pub async fn watching_among(
         &self,
         event_id: EventId,
@@ -60,7 +60,7 @@ impl Presence {
             return Ok(HashSet::new());
         }
         let call = WATCHING.call().key(&self.keys.watching(event_id)?).arg(millis(max_age));
-        let found: Vec<bool> = quick(&self.redis, call.arg(texts(entries)).idempotent()).await?;
+        let found: Vec<bool> = with_timeout(&self.redis, call.arg(texts(entries)).idempotent()).await?;
         let watching = entries.iter().zip(found).filter(|(_, is_watching)| *is_watching);
         Ok(watching.map(|(entry_id, _)| *entry_id).collect())
     }

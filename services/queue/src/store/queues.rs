@@ -1,48 +1,29 @@
-//! Queues and their lines in Postgres. `lock` is how every change begins.
+//! Queues with their lines in Postgres: reads without the lock, the writes of a queue's settings, and searches for queues with
+//! work to do.
 
 use std::time::Duration;
 
-use onsale_storage::postgres::{Postgres, Row, Transaction, column};
-use onsale_types::{EventId, OrganizerId, Timestamp};
-use serde::{Serialize, de::DeserializeOwned};
-use uuid::Uuid;
+use onsale_storage::postgres::{
+    Postgres, Row, Transaction,
+    row::{RowExt as _, SqlCount, SqlTime},
+};
+use onsale_types::{EventId, Named as _};
+use serde::Serialize;
 
-use super::{count, named, optional_named, optional_time, sql_count, sql_time, time, uuid};
 use crate::{
     domain::{
         bucket::Bucket,
         line::Line,
         milestone::Milestones,
-        policy::{Policy, PolicyOverrides, QueueMode},
-        queue::{Close, CloseReason, Queue, QueueState},
+        policy::{Policy, PolicyOverrides},
+        queue::{Close, Queue, QueueAndLine},
         refusal::Refusal,
     },
     error::Error,
 };
 
-// Named one by one: with `*`, a migration that adds a column would break the statements that running pods have prepared.
-macro_rules! queue_columns {
-    () => {
-        "event_id, organizer_id, created_revision, summary, sectors, life_revision, is_active, stock_revision, is_sold_out,
-        state, open_time, pause_time, joins_paused, close_reason, close_time, remaining_sectors, notice,
-        admissions_per_minute, open_turns_max, turn_seconds, idle_seconds, waiting_max, update_time, mode, milestones,
-        window_size, active_windows, slide_seconds"
-    };
-}
-macro_rules! line_columns {
-    () => {
-        "revision, last_seq, last_admitted_seq, last_fencing_number, waiting_count, open_turn_count, bucket_level,
-        bucket_time, service_micros, shown_service_micros, completed_count, expired_count, left_count, slide_time"
-    };
-}
-
 const ADD_QUEUE: &str = "INSERT INTO queue (event_id) VALUES ($1) ON CONFLICT DO NOTHING";
 const ADD_LINE: &str = "INSERT INTO line (event_id) VALUES ($1) ON CONFLICT DO NOTHING";
-// Two statements, one after the other: having waited for the lock, the second sees what was committed meanwhile. One
-// statement would join the new row of `line` with an old one of `queue`.
-const LOCK_LINE: &str = concat!("SELECT ", line_columns!(), " FROM line WHERE event_id = $1 FOR UPDATE");
-const READ_QUEUE: &str =
-    concat!("SELECT ", queue_columns!(), ", clock_timestamp() AS now FROM queue WHERE event_id = $1");
 const READ: &str = concat!(
     "SELECT ",
     queue_columns!(),
@@ -50,12 +31,7 @@ const READ: &str = concat!(
     line_columns!(),
     ", clock_timestamp() AS now FROM queue JOIN line USING (event_id) WHERE event_id = $1"
 );
-const SAVE_LINE: &str = "UPDATE line SET revision = $2, last_seq = $3, last_admitted_seq = $4,
-        last_fencing_number = $5, waiting_count = $6, open_turn_count = $7, bucket_level = $8, bucket_time = $9,
-        service_micros = $10, shown_service_micros = $11, completed_count = $12, expired_count = $13, left_count = $14,
-        slide_time = $15
-    WHERE event_id = $1";
-const SAVE_QUEUE: &str = "UPDATE queue SET organizer_id = $2, created_revision = $3, summary = $4, sectors = $5,
+const SAVE: &str = "UPDATE queue SET organizer_id = $2, created_revision = $3, summary = $4, sectors = $5,
         life_revision = $6, is_active = $7, stock_revision = $8, is_sold_out = $9, state = $10, open_time = $11,
         pause_time = $12, joins_paused = $13, close_reason = $14, close_time = $15, remaining_sectors = $16, notice = $17,
         admissions_per_minute = $18, open_turns_max = $19, turn_seconds = $20, idle_seconds = $21, waiting_max = $22,
@@ -64,60 +40,23 @@ const SAVE_QUEUE: &str = "UPDATE queue SET organizer_id = $2, created_revision =
 const ADMITTING: &str = "SELECT event_id FROM queue JOIN line USING (event_id)
     WHERE state = 'OPEN' AND mode = 'TRACKED' AND waiting_count > 0
         AND coalesce(admissions_per_minute, $1) > 0 AND open_turn_count < coalesce(open_turns_max, $2)";
-const DUE: &str = "SELECT event_id FROM queue
+const DUE_TO_OPEN: &str = "SELECT event_id FROM queue
     WHERE state = 'SCHEDULED' AND is_active AND organizer_id IS NOT NULL AND open_time <= now()";
 const WAITING: &str =
     "SELECT event_id FROM queue JOIN line USING (event_id) WHERE mode = 'TRACKED' AND waiting_count > 0";
-const OVER: &str = "SELECT event_id FROM queue JOIN line USING (event_id)
+const CLOSED_FOR_GOOD: &str = "SELECT event_id FROM queue JOIN line USING (event_id)
     WHERE mode = 'TRACKED' AND state = 'CLOSED' AND close_reason IN ('ENDED', 'CANCELED') AND waiting_count > 0";
-const ADMITTED_LATELY: &str = "SELECT count(*) AS admitted FROM entry
+const ADMITTED_LAST_MINUTE: &str = "SELECT count(*) AS admitted FROM entry
     WHERE event_id = $1 AND grant_time > now() - interval '1 minute'";
 
-/// A queue, its line, and the database's time when they were read.
-#[derive(Clone, Debug)]
-pub(crate) struct QueueAndLine {
-    /// How it is set, as of `now`.
-    pub(crate) queue: Queue,
-    /// Its counters.
-    pub(crate) line: Line,
-    /// The database's time.
-    pub(crate) now: Timestamp,
-}
-
-/// Makes sure that there is a row to keep facts about the event in.
+/// Creates the rows of a queue and its line if they do not exist yet.
 pub(crate) async fn ensure(transaction: &Transaction, event_id: EventId) -> Result<(), Error> {
     transaction.execute(ADD_QUEUE, &[&event_id.as_uuid()]).await?;
     transaction.execute(ADD_LINE, &[&event_id.as_uuid()]).await?;
     Ok(())
 }
 
-/// The queue, locked against every other change until the transaction ends. Refused when the event is not known.
-pub(crate) async fn lock(
-    transaction: &Transaction,
-    event_id: EventId,
-    defaults: &Policy,
-) -> Result<QueueAndLine, Error> {
-    let current = lock_any(transaction, event_id, defaults).await?;
-    Ok(QueueAndLine { queue: current.queue.known()?, ..current })
-}
-
-/// The same, also of an event that is known from hearsay only.
-pub(crate) async fn lock_any(
-    transaction: &Transaction,
-    event_id: EventId,
-    defaults: &Policy,
-) -> Result<QueueAndLine, Error> {
-    let id = event_id.as_uuid();
-    // Not sent together: until both are prepared on a connection, nothing says which of them goes first.
-    let line = transaction.query_opt(LOCK_LINE, &[&id]).await?;
-    let line = line.ok_or(Refusal::EventNotFound { event_id })?;
-    let queue = transaction.query_opt(READ_QUEUE, &[&id]).await?;
-    let queue = queue.ok_or(Refusal::EventNotFound { event_id })?;
-    let now = time(&queue, "now")?;
-    Ok(QueueAndLine { queue: read_queue(&queue, defaults)?.at(now), line: read_line(&line)?, now })
-}
-
-/// The queue as it is now. Refused when the event is not known.
+/// Reads a queue and its line in one snapshot. An event whose creation has not been reported is not found.
 pub(crate) async fn read(
     postgres: &Postgres,
     event_id: EventId,
@@ -125,80 +64,53 @@ pub(crate) async fn read(
 ) -> Result<QueueAndLine, Error> {
     let row = postgres.query_opt("read queue", READ, &[&event_id.as_uuid()]).await?;
     let Some(row) = row else { return Err(Refusal::EventNotFound { event_id }.into()) };
-    let now = time(&row, "now")?;
-    Ok(QueueAndLine { queue: read_queue(&row, defaults)?.at(now).known()?, line: read_line(&row)?, now })
+    let now = row.read_time("now")?;
+    let queue = read_queue(&row, defaults)?.settled_at(now);
+    if queue.organizer_id.is_none() {
+        return Err(Refusal::EventNotFound { event_id }.into());
+    }
+    Ok(QueueAndLine { queue, line: read_line(&row)?, now })
 }
 
-/// Writes the counters of a locked line.
-pub(crate) async fn save_line(
-    transaction: &Transaction,
-    event_id: EventId,
-    line: &Line,
-) -> Result<(), Error> {
-    let micros =
-        |span: Option<Duration>| span.map(|span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX));
-    transaction
-        .execute(
-            SAVE_LINE,
-            &[
-                &event_id.as_uuid(),
-                &sql_count(line.revision),
-                &sql_count(line.last_seq),
-                &sql_count(line.last_admitted_seq),
-                &sql_count(line.last_fencing_number),
-                &sql_count(line.waiting_count),
-                &sql_count(line.open_turn_count),
-                &sql_count(line.bucket.level),
-                &sql_time(line.bucket.time),
-                &micros(line.service_time),
-                &micros(line.shown_service_time),
-                &sql_count(line.completed_count),
-                &sql_count(line.expired_count),
-                &sql_count(line.left_count),
-                &line.slide_time.map(sql_time),
-            ],
-        )
-        .await?;
-    Ok(())
-}
-
-/// Writes the settings of a locked queue.
-pub(crate) async fn save_queue(transaction: &Transaction, queue: &Queue) -> Result<(), Error> {
+/// Saves the settings of a locked queue.
+pub(crate) async fn save(transaction: &Transaction, queue: &Queue) -> Result<(), Error> {
     let close = queue.close.as_ref();
     let overrides = &queue.overrides;
-    let seconds = |span: Option<Duration>| span.map(|span| sql_count(span.as_secs()));
+    let seconds = |span: Option<Duration>| span.map(|span| SqlCount(span.as_secs()));
     let remaining = close.map_or(&[][..], |close| &close.remaining);
+    let milestones: Option<Vec<SqlCount<u64>>> =
+        overrides.milestones.map(|list| list.falling().map(SqlCount).collect());
     transaction
         .execute(
-            SAVE_QUEUE,
+            SAVE,
             &[
                 &queue.event_id.as_uuid(),
                 &queue.organizer_id.map(|id| id.as_uuid()),
-                &sql_count(queue.created_revision),
+                &SqlCount(queue.created_revision),
                 &json(&queue.summary)?,
                 &json(&queue.sectors)?,
-                &sql_count(queue.life_revision),
+                &SqlCount(queue.life_revision),
                 &queue.is_active,
-                &sql_count(queue.stock_revision),
+                &SqlCount(queue.stock_revision),
                 &queue.is_sold_out,
                 &queue.state.name(),
-                &queue.open_time.map(sql_time),
-                &queue.pause_time.map(sql_time),
+                &queue.open_time.map(SqlTime),
+                &queue.pause_time.map(SqlTime),
                 &queue.joins_paused,
                 &close.map(|close| close.reason.name()),
-                &close.map(|close| sql_time(close.time)),
+                &close.map(|close| SqlTime(close.time)),
                 &json(remaining)?,
                 &queue.notice,
-                &overrides.admissions_per_minute.map(i64::from),
-                &overrides.open_turns_max.map(i64::from),
+                &overrides.admissions_per_minute.map(SqlCount),
+                &overrides.open_turns_max.map(SqlCount),
                 &seconds(overrides.turn_duration),
                 &seconds(overrides.idle_timeout),
-                &overrides.waiting_max.map(sql_count),
-                &sql_time(queue.update_time),
+                &overrides.waiting_max.map(SqlCount),
+                &SqlTime(queue.update_time),
                 &overrides.mode.name(),
-                &overrides.milestones.map(|list| list.falling().map(sql_count).collect::<Vec<i64>>()),
-                &overrides.window_size.map(i64::from),
-                &overrides.active_windows.map(i64::from),
+                &milestones,
+                &overrides.window_size.map(SqlCount),
+                &overrides.active_windows.map(SqlCount),
                 &seconds(overrides.slide_interval),
             ],
         )
@@ -206,119 +118,119 @@ pub(crate) async fn save_queue(transaction: &Transaction, queue: &Queue) -> Resu
     Ok(())
 }
 
-/// Events in which somebody may be admitted.
+/// Returns the events with waiting customers, a rate above 0 and a free slot for a turn.
 pub(crate) async fn admitting(postgres: &Postgres, defaults: &Policy) -> Result<Vec<EventId>, Error> {
-    let (rate, turns) = (i64::from(defaults.admissions_per_minute), i64::from(defaults.open_turns_max));
-    events(postgres.query("find admitting", ADMITTING, &[&rate, &turns]).await?)
+    let (rate, turns) = (SqlCount(defaults.admissions_per_minute), SqlCount(defaults.open_turns_max));
+    read_events(postgres.query("find admitting", ADMITTING, &[&rate, &turns]).await?)
 }
 
-/// Events whose opening time has come.
-pub(crate) async fn due(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
-    events(postgres.query("find due", DUE, &[]).await?)
+/// Returns the events whose opening time has passed and is not stored as an opening yet.
+pub(crate) async fn due_to_open(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
+    read_events(postgres.query("find due", DUE_TO_OPEN, &[]).await?)
 }
 
-/// Events in which somebody waits whose entry is stored.
+/// Returns the events of TRACKED queues with waiting entries.
 pub(crate) async fn waiting(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
-    events(postgres.query("find waiting", WAITING, &[]).await?)
+    read_events(postgres.query("find waiting", WAITING, &[]).await?)
 }
 
-/// Events that are over while somebody still waits.
-pub(crate) async fn over(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
-    events(postgres.query("find over", OVER, &[]).await?)
+/// Returns the events whose queue closed for good and still has waiting entries.
+pub(crate) async fn closed_for_good(postgres: &Postgres) -> Result<Vec<EventId>, Error> {
+    read_events(postgres.query("find over", CLOSED_FOR_GOOD, &[]).await?)
 }
 
-/// Turns granted within the last minute.
-pub(crate) async fn admitted_lately(postgres: &Postgres, event_id: EventId) -> Result<u64, Error> {
-    let row = postgres.query_one("count admitted", ADMITTED_LATELY, &[&event_id.as_uuid()]).await?;
-    count(&row, "admitted")
+/// Counts the turns granted within the last minute.
+pub(crate) async fn admitted_last_minute(postgres: &Postgres, event_id: EventId) -> Result<u64, Error> {
+    let row = postgres.query_one("count admitted", ADMITTED_LAST_MINUTE, &[&event_id.as_uuid()]).await?;
+    Ok(row.read_count("admitted")?)
 }
 
-pub(crate) fn events(rows: Vec<Row>) -> Result<Vec<EventId>, Error> {
-    rows.iter().map(|row| Ok(EventId::from_uuid(uuid(row, "event_id")?))).collect()
+pub(crate) fn read_events(rows: Vec<Row>) -> Result<Vec<EventId>, Error> {
+    rows.iter().map(|row| Ok(row.read_id("event_id")?)).collect()
 }
 
-fn read_line(row: &Row) -> Result<Line, Error> {
-    let span = |name: &'static str| -> Result<Option<Duration>, Error> {
-        Ok(column::<Option<i64>>(row, name)?.map(|micros| Duration::from_micros(micros.unsigned_abs())))
-    };
+/// Returns a span in microseconds; one that no column can store is an error.
+pub(crate) fn micros(span: Duration) -> Result<i64, Error> {
+    i64::try_from(span.as_micros()).map_err(|_too_long| Error::Unstorable { what: "a span of microseconds" })
+}
+
+fn read_micros(row: &Row, name: &'static str) -> Result<Option<Duration>, Error> {
+    Ok(row.read_optional_count(name)?.map(Duration::from_micros))
+}
+
+fn read_seconds(row: &Row, name: &'static str) -> Result<Option<Duration>, Error> {
+    Ok(row.read_optional_count(name)?.map(Duration::from_secs))
+}
+
+pub(crate) fn read_line(row: &Row) -> Result<Line, Error> {
     Ok(Line {
-        revision: count(row, "revision")?,
-        last_seq: count(row, "last_seq")?,
-        last_admitted_seq: count(row, "last_admitted_seq")?,
-        last_fencing_number: count(row, "last_fencing_number")?,
-        waiting_count: count(row, "waiting_count")?,
-        open_turn_count: count(row, "open_turn_count")?,
-        bucket: Bucket { level: count(row, "bucket_level")?, time: time(row, "bucket_time")? },
-        service_time: span("service_micros")?,
-        shown_service_time: span("shown_service_micros")?,
-        completed_count: count(row, "completed_count")?,
-        expired_count: count(row, "expired_count")?,
-        left_count: count(row, "left_count")?,
-        slide_time: optional_time(row, "slide_time")?,
+        revision: row.read_count("revision")?,
+        last_seq: row.read_count("last_seq")?,
+        last_admitted_seq: row.read_count("last_admitted_seq")?,
+        last_fencing_number: row.read_count("last_fencing_number")?,
+        waiting_count: row.read_count("waiting_count")?,
+        open_turn_count: row.read_count("open_turn_count")?,
+        bucket: Bucket { level: row.read_count("bucket_level")?, time: row.read_time("bucket_time")? },
+        service_time: read_micros(row, "service_micros")?,
+        shown_service_time: read_micros(row, "shown_service_micros")?,
+        completed_count: row.read_count("completed_count")?,
+        expired_count: row.read_count("expired_count")?,
+        left_count: row.read_count("left_count")?,
+        slide_time: row.read_optional_time("slide_time")?,
     })
 }
 
-fn read_queue(row: &Row, defaults: &Policy) -> Result<Queue, Error> {
+pub(crate) fn read_queue(row: &Row, defaults: &Policy) -> Result<Queue, Error> {
     let overrides = read_overrides(row)?;
     Ok(Queue {
-        event_id: EventId::from_uuid(uuid(row, "event_id")?),
-        organizer_id: column::<Option<Uuid>>(row, "organizer_id")?.map(OrganizerId::from_uuid),
-        created_revision: count(row, "created_revision")?,
-        summary: from_json(row, "summary")?,
-        sectors: from_json(row, "sectors")?,
-        life_revision: count(row, "life_revision")?,
-        is_active: column(row, "is_active")?,
-        stock_revision: count(row, "stock_revision")?,
-        is_sold_out: column(row, "is_sold_out")?,
-        state: named(row, "state", QueueState::from_name)?,
-        open_time: optional_time(row, "open_time")?,
-        pause_time: optional_time(row, "pause_time")?,
-        joins_paused: column(row, "joins_paused")?,
+        event_id: row.read_id("event_id")?,
+        organizer_id: row.read_optional_id("organizer_id")?,
+        created_revision: row.read_count("created_revision")?,
+        summary: row.read_json("summary")?,
+        sectors: row.read_json("sectors")?,
+        life_revision: row.read_count("life_revision")?,
+        is_active: row.read("is_active")?,
+        stock_revision: row.read_count("stock_revision")?,
+        is_sold_out: row.read("is_sold_out")?,
+        state: row.read_named("state")?,
+        open_time: row.read_optional_time("open_time")?,
+        pause_time: row.read_optional_time("pause_time")?,
+        joins_paused: row.read("joins_paused")?,
         close: read_close(row)?,
-        notice: column(row, "notice")?,
+        notice: row.read("notice")?,
         overrides,
         policy: overrides.over(defaults),
-        update_time: time(row, "update_time")?,
+        update_time: row.read_time("update_time")?,
     })
 }
 
 fn read_close(row: &Row) -> Result<Option<Close>, Error> {
-    let Some(reason) = optional_named(row, "close_reason", CloseReason::from_name)? else { return Ok(None) };
-    let remaining = from_json(row, "remaining_sectors")?;
-    Ok(Some(Close { reason, time: time(row, "close_time")?, remaining }))
+    let Some(reason) = row.read_optional_named("close_reason")? else { return Ok(None) };
+    let remaining = row.read_json("remaining_sectors")?;
+    Ok(Some(Close { reason, time: row.read_time("close_time")?, remaining }))
 }
 
 fn read_overrides(row: &Row) -> Result<PolicyOverrides, Error> {
-    let number = |name: &'static str| -> Result<Option<u64>, Error> {
-        Ok(column::<Option<i64>>(row, name)?.map(i64::unsigned_abs))
-    };
-    // Within 32 bits by the table's checks.
-    let small = |name| Ok::<_, Error>(number(name)?.map(|value| u32::try_from(value).unwrap_or(u32::MAX)));
     Ok(PolicyOverrides {
-        mode: named(row, "mode", QueueMode::from_name)?,
-        admissions_per_minute: small("admissions_per_minute")?,
-        open_turns_max: small("open_turns_max")?,
-        turn_duration: number("turn_seconds")?.map(Duration::from_secs),
-        idle_timeout: number("idle_seconds")?.map(Duration::from_secs),
-        waiting_max: number("waiting_max")?,
+        mode: row.read_named("mode")?,
+        admissions_per_minute: row.read_optional_count("admissions_per_minute")?,
+        open_turns_max: row.read_optional_count("open_turns_max")?,
+        turn_duration: read_seconds(row, "turn_seconds")?,
+        idle_timeout: read_seconds(row, "idle_seconds")?,
+        waiting_max: row.read_optional_count("waiting_max")?,
         milestones: read_milestones(row)?,
-        window_size: small("window_size")?,
-        active_windows: small("active_windows")?,
-        slide_interval: number("slide_seconds")?.map(Duration::from_secs),
+        window_size: row.read_optional_count("window_size")?,
+        active_windows: row.read_optional_count("active_windows")?,
+        slide_interval: read_seconds(row, "slide_seconds")?,
     })
 }
 
 fn read_milestones(row: &Row) -> Result<Option<Milestones>, Error> {
-    let Some(list) = column::<Option<Vec<i64>>>(row, "milestones")? else { return Ok(None) };
-    let list: Vec<u64> = list.into_iter().map(i64::unsigned_abs).collect();
-    Milestones::try_from(list).map(Some).map_err(|_error| Error::Stored { what: "milestones" })
+    let Some(list) = row.read::<Option<Vec<SqlCount<u64>>>>("milestones")? else { return Ok(None) };
+    let list: Vec<u64> = list.into_iter().map(|SqlCount(milestone)| milestone).collect();
+    Milestones::try_from(list).map(Some).map_err(|_invalid| Error::Unreadable { what: "milestones" })
 }
 
 fn json<T: Serialize + ?Sized>(value: &T) -> Result<serde_json::Value, Error> {
-    serde_json::to_value(value).map_err(|_error| Error::Stored { what: "json" })
-}
-
-fn from_json<T: DeserializeOwned>(row: &Row, name: &'static str) -> Result<T, Error> {
-    let value: serde_json::Value = column(row, name)?;
-    serde_json::from_value(value).map_err(|_error| Error::Stored { what: name })
+    serde_json::to_value(value).map_err(|_error| Error::Unstorable { what: "a JSON value" })
 }

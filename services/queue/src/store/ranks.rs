@@ -1,17 +1,25 @@
-//! Places in line and signs of life in Redis. Everything here can be brought back from Postgres; nothing here may be the
-//! only copy of anything, and a caller must know what to do without it.
+//! Lines in Redis: waiting entries, heartbeats, the move log and the channels of a queue. All of it can be restored from Postgres, and
+//! every caller knows what to do without Redis.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
+use onsale_kit::breaker::Breaker;
 use onsale_storage::redis::{Command, Error, FromRedisValue, Pipeline, Redis, Script};
 use onsale_types::{EntryId, EventId};
 use uuid::Uuid;
 
-use super::{away::Away, keys::Keys, millis, move_log, texts};
-use crate::domain::line_change::LineChange;
+use super::{
+    breaker::{self, Part, guard},
+    keys::Keys,
+    millis, move_log, texts,
+};
+use crate::domain::{line_change::LineChange, queue_change::WaitingChange};
 
-/// The channel outside of the mesh.
-const OUTSIDE: &str = "queue_events";
+/// The channel for systems outside the mesh.
+const EXTERNAL: &str = "queue_events";
 
 static MOVE: LazyLock<Script> = LazyLock::new(|| Script::new("queue_move", include_str!("move.lua")));
 static POSITIONS: LazyLock<Script> =
@@ -20,74 +28,52 @@ static LOADED: LazyLock<Script> = LazyLock::new(|| Script::new("queue_loaded", i
 static MARK: LazyLock<Script> = LazyLock::new(|| Script::new("queue_mark", include_str!("mark.lua")));
 static UNSEEN: LazyLock<Script> = LazyLock::new(|| Script::new("queue_unseen", include_str!("unseen.lua")));
 
-/// What was committed about who waits.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WaitingChange {
-    /// Who joined, with their seqs.
-    pub(crate) joined: Vec<(EntryId, u64)>,
-    /// Who went without having been admitted.
-    pub(crate) gone: Vec<EntryId>,
-    /// The highest seq admitted so far.
-    pub(crate) last_admitted_seq: u64,
-}
-
-/// Which marks are set.
+/// The entries whose heartbeat [`Ranks::mark`] sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MarkMode {
-    /// Of everybody named.
+    /// Every entry of the call.
     All,
-    /// Only of those who have none.
+    /// Only entries without a heartbeat.
     New,
 }
 
-/// What Redis knows of a line.
+/// The sizes of a line in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LineSizes {
-    /// Whether everybody who waits is known.
+    /// True if every waiting entry is in Redis.
     pub(crate) is_loaded: bool,
-    /// How many wait.
+    /// Number of waiting entries.
     pub(crate) waiting: u64,
-    /// How many have a sign of life.
+    /// Number of entries with a heartbeat.
     pub(crate) seen: u64,
 }
 
-/// What lies together, and is away together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Part {
-    /// Everything of one line.
-    Line(EventId),
-    /// The channel that wakes the leader.
-    Wake,
-    /// The channel outside of the mesh.
-    Outside,
-}
-
-/// The doors to Redis of this service.
+/// The lines in Redis. Clones share the circuit breaker.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranks {
     redis: Redis,
     keys: Keys,
-    away: Away<Part>,
+    breaker: Arc<Breaker<Part>>,
 }
 
 impl Ranks {
-    /// Ranks in `redis` under `keys`.
+    /// Returns the lines in `redis` under `keys`.
     pub(crate) fn new(redis: Redis, keys: Keys) -> Self {
-        Self { redis, keys, away: Away::default() }
+        Self { redis, keys, breaker: Arc::new(breaker::breaker()) }
     }
 
-    /// The keys.
+    /// Returns the keys of Queue.
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Applies what was committed, and tells the log of it as the `step` it was, if it was one. Answers whether everybody
-    /// who waits is known.
+    /// Applies a committed change to the set of waiting entries and appends `line_change`, if there is one, to the move log. Returns
+    /// true if every waiting entry is in Redis.
     pub(crate) async fn apply(
         &self,
         event_id: EventId,
-        moved: &WaitingChange,
-        step: Option<&LineChange>,
+        waiting: &WaitingChange,
+        line_change: Option<&LineChange>,
     ) -> Result<bool, Error> {
         let mut call = MOVE
             .call()
@@ -95,48 +81,48 @@ impl Ranks {
             .key(&self.keys.waiting(event_id)?)
             .key(&self.keys.log(event_id)?)
             .key(&self.keys.seen(event_id)?)
-            .arg(moved.last_admitted_seq)
-            .arg(moved.joined.len());
-        for (entry_id, seq) in &moved.joined {
+            .arg(waiting.last_admitted_seq)
+            .arg(waiting.joined.len());
+        for (entry_id, seq) in &waiting.joined {
             call = call.arg(*seq).arg(entry_id.to_string());
         }
-        call = call.arg(moved.gone.len()).arg(texts(&moved.gone));
-        if let Some(step) = step {
-            call = call.arg(move_log::RECORDS_MAX).arg(&move_log::write(step));
+        call = call.arg(waiting.gone.len()).arg(texts(&waiting.gone));
+        if let Some(change) = line_change {
+            call = call.arg(move_log::RECORDS_MAX).arg(&move_log::write(change));
         }
-        self.quick(event_id, call.idempotent()).await
+        self.run(event_id, call.idempotent()).await
     }
 
-    /// The positions of these entries, from 1; none for one that is not known to wait. None at all when not everybody
-    /// who waits is known.
+    /// Returns the positions of these entries, from 1, and `None` for an entry that Redis does not know to wait. The outer `None`
+    /// means that Redis lacks waiting entries, so that its positions are not reliable.
     pub(crate) async fn positions(
         &self,
         event_id: EventId,
         entries: &[EntryId],
     ) -> Result<Option<Vec<Option<u64>>>, Error> {
         let call = POSITIONS.call().key(&self.keys.line(event_id)?).key(&self.keys.waiting(event_id)?);
-        let ranks: Option<Vec<i64>> = self.quick(event_id, call.arg(texts(entries)).idempotent()).await?;
+        let ranks: Option<Vec<i64>> = self.run(event_id, call.arg(texts(entries)).idempotent()).await?;
         let position = |rank: i64| u64::try_from(rank).ok().map(|rank| rank.saturating_add(1));
         Ok(ranks.map(|ranks| ranks.into_iter().map(position).collect()))
     }
 
-    /// Notes signs of life.
+    /// Sets the heartbeat of entries to the present time of Redis.
     pub(crate) async fn mark(
         &self,
         event_id: EventId,
-        marks: MarkMode,
+        mode: MarkMode,
         entries: &[EntryId],
     ) -> Result<(), Error> {
-        let which = match marks {
+        let mode = match mode {
             MarkMode::All => "all",
             MarkMode::New => "new",
         };
-        let call = MARK.call().key(&self.keys.seen(event_id)?).arg(which).arg(texts(entries));
-        let _done: i64 = self.quick(event_id, call.idempotent()).await?;
+        let call = MARK.call().key(&self.keys.seen(event_id)?).arg(mode).arg(texts(entries));
+        let _done: i64 = self.run(event_id, call.idempotent()).await?;
         Ok(())
     }
 
-    /// Entries without a sign of life for `idle`.
+    /// Returns at most `entries_max` entries without a heartbeat for `idle`.
     pub(crate) async fn unseen(
         &self,
         event_id: EventId,
@@ -148,14 +134,18 @@ impl Ranks {
         Ok(ids.iter().filter_map(|id| EntryId::parse(id).ok()).collect())
     }
 
-    /// Forgets the signs of life of these entries.
-    pub(crate) async fn forget(&self, event_id: EventId, entries: &[EntryId]) -> Result<(), Error> {
+    /// Deletes the heartbeats of these entries.
+    pub(crate) async fn delete_heartbeats(
+        &self,
+        event_id: EventId,
+        entries: &[EntryId],
+    ) -> Result<(), Error> {
         let command = Command::new("ZREM").key(&self.keys.seen(event_id)?).arg(texts(entries)).idempotent();
         let _removed: i64 = self.redis.run(command).await?;
         Ok(())
     }
 
-    /// What is known of a line.
+    /// Returns the sizes of a line.
     pub(crate) async fn sizes(&self, event_id: EventId) -> Result<LineSizes, Error> {
         let sizes = Pipeline::new("queue_sizes")
             .push(Command::new("HEXISTS").key(&self.keys.line(event_id)?).arg("loaded").idempotent())
@@ -165,7 +155,7 @@ impl Ranks {
         Ok(LineSizes { is_loaded, waiting, seen })
     }
 
-    /// Begins to bring everybody who waits; answers the mark to end with.
+    /// Begins to load every waiting entry; returns the mark for [`Self::finish_loading`].
     pub(crate) async fn begin_loading(&self, event_id: EventId) -> Result<Uuid, Error> {
         let mark = Uuid::new_v4();
         let command =
@@ -174,14 +164,14 @@ impl Ranks {
         Ok(mark)
     }
 
-    /// Everybody has been brought. Answers false when the line was wiped meanwhile, or another began.
+    /// Marks the line as loaded. Returns false if the line was wiped meanwhile or another pod began to load it.
     pub(crate) async fn finish_loading(&self, event_id: EventId, mark: Uuid) -> Result<bool, Error> {
         let call = LOADED.call().key(&self.keys.line(event_id)?).arg(mark.to_string());
-        // Sent once: a repeat would find its mark taken away by itself.
+        // Not idempotent: the script deletes the mark, so a repeat would not find it.
         self.redis.run(call).await
     }
 
-    /// Who is known to wait with seqs above `after` up to `upto`.
+    /// Returns the waiting entries with numbers above `after` up to `upto`.
     pub(crate) async fn page(
         &self,
         event_id: EventId,
@@ -198,25 +188,26 @@ impl Ranks {
         Ok(pairs.into_iter().filter_map(|(id, seq)| Some((EntryId::parse(&id).ok()?, seq))).collect())
     }
 
-    /// Hints to every pod that the queue changed.
-    pub(crate) async fn hint(&self, event_id: EventId) -> Result<(), Error> {
+    /// Announces to every pod that the queue changed.
+    pub(crate) async fn announce(&self, event_id: EventId) -> Result<(), Error> {
         let channel = self.keys.moved(event_id)?;
-        self.away.ask(Part::Line(event_id), "SPUBLISH", self.redis.publish(&channel, b"")).await
+        guard(&self.breaker, Part::Line(event_id), "SPUBLISH", self.redis.publish(&channel, b"")).await
     }
 
-    /// Hints to the leader that a slot is free.
+    /// Announces to the leader that a slot for a turn is free.
     pub(crate) async fn wake_admission(&self) -> Result<(), Error> {
         let channel = self.keys.wake()?;
-        self.away.ask(Part::Wake, "SPUBLISH", self.redis.publish(&channel, b"")).await
+        guard(&self.breaker, Part::Wake, "SPUBLISH", self.redis.publish(&channel, b"")).await
     }
 
-    /// Tells systems outside of the mesh.
+    /// Publishes a message to systems outside the mesh.
     pub(crate) async fn publish_external(&self, message: &[u8]) -> Result<(), Error> {
-        self.away.ask(Part::Outside, "PUBLISH", self.redis.publish_outside(OUTSIDE, message)).await
+        guard(&self.breaker, Part::External, "PUBLISH", self.redis.publish_outside(EXTERNAL, message)).await
     }
 
-    async fn quick<T: FromRedisValue>(&self, event_id: EventId, command: Command) -> Result<T, Error> {
-        // Boxed: it is part of the future of every call that touches a line.
-        self.away.ask(Part::Line(event_id), "queue line", Box::pin(self.redis.run(command))).await
+    async fn run<T: FromRedisValue>(&self, event_id: EventId, command: Command) -> Result<T, Error> {
+        // Boxed, because it is part of the future of every call that touches a line.
+        let work = Box::pin(self.redis.run(command));
+        guard(&self.breaker, Part::Line(event_id), "queue line", work).await
     }
 }

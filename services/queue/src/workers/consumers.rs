@@ -1,76 +1,101 @@
-//! What Queue hears from others: one consumer for each topic of which the contract names it as a listener.
+//! Event consumers: one for each topic of which the contract names Queue as a listener.
 
 use std::sync::Arc;
 
 use onsale_kit::BuildError;
-use onsale_proto::{
-    EventPayload,
-    events::v1::{
-        ClaimReleased, EventActivated, EventCreated, EventEnded, InventoryAvailable, InventorySoldOut,
-        OrderCompleted,
-    },
+use onsale_proto::events::v1::{
+    ClaimReleased, EventActivated, EventCreated, EventEnded, InventoryAvailable, InventorySoldOut,
+    OrderCompleted,
 };
 use onsale_storage::{
-    messaging::{ConsumerConfig, Handler, HandlerError, Message},
+    messaging::{ConsumerConfig, HandlerError, Listeners, Received},
     postgres::Transaction,
 };
-use onsale_types::EventId;
 
-use crate::{
-    app::{App, apply_inventory_update::InventoryUpdate},
-    convert::events,
-};
+use crate::{app::App, convert::events};
 
-/// Handles every topic; a message says which it is of.
-struct Listening {
-    app: Arc<App>,
-}
-
-/// Starts them.
+/// Starts the consumers.
 pub(crate) fn start(app: &Arc<App>) -> Result<(), BuildError> {
-    listen::<EventCreated>(app)?;
-    listen::<EventActivated>(app)?;
-    listen::<EventEnded>(app)?;
-    listen::<InventorySoldOut>(app)?;
-    listen::<InventoryAvailable>(app)?;
-    listen::<OrderCompleted>(app)?;
-    listen::<ClaimReleased>(app)
+    Listeners::new(&app.engine.stores, ConsumerConfig::default(), Arc::clone(app))
+        .on(event_created)
+        .on(event_activated)
+        .on(event_ended)
+        .on(inventory_sold_out)
+        .on(inventory_available)
+        .on(order_completed)
+        .on(claim_released)
+        .start(&app.engine.tasks)?;
+    Ok(())
 }
 
-fn listen<P: EventPayload>(app: &Arc<App>) -> Result<(), BuildError> {
-    let listening = Listening { app: Arc::clone(app) };
-    Ok(app.stores.listen::<P>(&app.tasks, ConsumerConfig::default(), listening)?)
+async fn event_created(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<EventCreated>,
+) -> Result<(), HandlerError> {
+    let (event_id, update) = events::event_created(event.payload)?;
+    Ok(app.apply_inventory_update(&transaction, event_id, update).await?)
 }
 
-impl Handler for Listening {
-    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        match message.topic.as_str() {
-            EventCreated::TOPIC => self.learn(transaction, events::created(message.payload()?)?).await,
-            EventActivated::TOPIC => self.learn(transaction, events::activated(&message.payload()?)?).await,
-            EventEnded::TOPIC => self.learn(transaction, events::ended(&message.payload()?)?).await,
-            InventorySoldOut::TOPIC => self.learn(transaction, events::sold_out(&message.payload()?)?).await,
-            InventoryAvailable::TOPIC => {
-                self.learn(transaction, events::available(&message.payload()?)?).await
-            }
-            OrderCompleted::TOPIC => match events::completed(&message.payload()?)? {
-                Some((turn, claim_id)) => Ok(self.app.order_completed(transaction, turn, claim_id).await?),
-                None => Ok(()),
-            },
-            ClaimReleased::TOPIC => match events::lost(&message.payload()?)? {
-                Some(turn) => Ok(self.app.claim_lost(transaction, turn).await?),
-                None => Ok(()),
-            },
-            topic => Err(HandlerError::Poison(format!("nobody handles {topic}").into())),
-        }
+async fn event_activated(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<EventActivated>,
+) -> Result<(), HandlerError> {
+    let (event_id, update) = events::event_activated(&event.payload)?;
+    Ok(app.apply_inventory_update(&transaction, event_id, update).await?)
+}
+
+async fn event_ended(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<EventEnded>,
+) -> Result<(), HandlerError> {
+    let (event_id, update) = events::event_ended(&event.payload)?;
+    Ok(app.apply_inventory_update(&transaction, event_id, update).await?)
+}
+
+async fn inventory_sold_out(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<InventorySoldOut>,
+) -> Result<(), HandlerError> {
+    let (event_id, update) = events::inventory_sold_out(&event.payload)?;
+    Ok(app.apply_inventory_update(&transaction, event_id, update).await?)
+}
+
+async fn inventory_available(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<InventoryAvailable>,
+) -> Result<(), HandlerError> {
+    let (event_id, update) = events::inventory_available(&event.payload)?;
+    Ok(app.apply_inventory_update(&transaction, event_id, update).await?)
+}
+
+async fn order_completed(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<OrderCompleted>,
+) -> Result<(), HandlerError> {
+    match events::order_completed(&event.payload)? {
+        Some((turn, claim_id)) => Ok(app.order_completed(&transaction, turn, claim_id).await?),
+        None => Ok(()),
     }
 }
 
-impl Listening {
-    async fn learn(
-        &self,
-        transaction: &Transaction,
-        (event_id, report): (EventId, InventoryUpdate),
-    ) -> Result<(), HandlerError> {
-        Ok(self.app.learn(transaction, event_id, report).await?)
+async fn claim_released(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<ClaimReleased>,
+) -> Result<(), HandlerError> {
+    let reason = events::release_reason(&event.payload);
+    // Most releases leave the turn open; then a malformed turn does not matter.
+    if !reason.ends_turn() {
+        return Ok(());
+    }
+    match events::released_turn(&event.payload)? {
+        Some(turn) => Ok(app.claim_released(&transaction, turn, reason).await?),
+        None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! The life of a queue, whatever the order in which its facts arrive.
+//! The state of a queue does not depend on the order in which its updates arrive.
 
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn creation(revision: u64) -> EventDetails {
     }
 }
 
-/// A queue that is open.
+/// Returns an open queue.
 pub(in crate::domain) fn open() -> Queue {
     let mut queue = fresh();
     assert!(queue.created(creation(1), START));
@@ -48,7 +48,7 @@ pub(in crate::domain) fn open() -> Queue {
     queue
 }
 
-/// What a queue must be in whatever way it got there; the database asserts the same.
+/// Asserts the invariants of a queue, which the database checks too.
 fn assert_sound(queue: &Queue) {
     assert_eq!(queue.state == QueueState::Closed, queue.close.is_some());
     assert!(queue.state != QueueState::Paused || queue.pause_time.is_some());
@@ -59,7 +59,7 @@ fn assert_sound(queue: &Queue) {
 
 #[derive(Clone, Copy, Debug)]
 enum Fact {
-    EventDetails,
+    Created,
     Activated,
     SoldOut,
     Available,
@@ -68,7 +68,7 @@ enum Fact {
 
 fn apply(queue: &mut Queue, fact: Fact) -> bool {
     match fact {
-        Fact::EventDetails => queue.created(creation(1), START),
+        Fact::Created => queue.created(creation(1), START),
         Fact::Activated => queue.activated(2, None, START),
         Fact::SoldOut => queue.sold_out(5, START),
         Fact::Available => queue.available(6, START),
@@ -77,7 +77,7 @@ fn apply(queue: &mut Queue, fact: Fact) -> bool {
 }
 
 #[test]
-fn an_activation_before_its_creation_opens_when_both_are_known() {
+fn queue_opens_once_both_creation_and_activation_are_known() {
     let mut queue = fresh();
     queue.activated(2, None, START);
     assert_eq!(queue.state, QueueState::Scheduled);
@@ -86,30 +86,30 @@ fn an_activation_before_its_creation_opens_when_both_are_known() {
 }
 
 #[test]
-fn an_opening_time_that_has_come_counts_before_it_is_written_down() {
+fn due_opening_counts_before_it_is_stored() {
     let mut queue = fresh();
     queue.created(creation(1), START);
     let opens = Timestamp::from_secs(2_000);
     queue.activated(2, Some(opens), START);
     let now = Timestamp::from_secs(1_999);
-    let early = queue.clone().at(now).check_join(now, 0);
+    let early = queue.clone().settled_at(now).check_join(now, 0);
     assert_eq!(early, Err(Refusal::QueueNotOpen { open_time: Some(opens), now }));
-    assert_eq!(queue.at(opens).check_join(opens, 0), Ok(()));
+    assert_eq!(queue.settled_at(opens).check_join(opens, 0), Ok(()));
 }
 
 #[test]
-fn a_queue_sold_out_before_it_opens_is_sold_out_when_it_opens() {
+fn sell_out_before_the_opening_closes_the_queue_at_it() {
     let mut queue = fresh();
     queue.created(creation(1), START);
     let opens = Timestamp::from_secs(2_000);
     queue.activated(2, Some(opens), START);
     queue.sold_out(5, START);
     assert_eq!(queue.state, QueueState::Scheduled);
-    assert_eq!(queue.at(opens).check_join(opens, 0), Err(Refusal::SoldOut { remaining: Vec::new() }));
+    assert_eq!(queue.settled_at(opens).check_join(opens, 0), Err(Refusal::SoldOut { remaining: Vec::new() }));
 }
 
 #[test]
-fn a_drafts_opening_time_is_not_told() {
+fn opening_time_of_a_draft_is_not_revealed() {
     let mut queue = fresh();
     queue.created(creation(1), START);
     queue.open_time = Some(START);
@@ -117,7 +117,7 @@ fn a_drafts_opening_time_is_not_told() {
 }
 
 #[test]
-fn a_pause_outlives_a_sell_out() {
+fn pause_outlives_a_sell_out() {
     let mut queue = open();
     queue.pause(true, "wait".to_owned(), START).unwrap();
     queue.sold_out(5, START);
@@ -128,7 +128,7 @@ fn a_pause_outlives_a_sell_out() {
 }
 
 #[test]
-fn an_older_report_changes_nothing() {
+fn older_update_changes_nothing() {
     let mut queue = open();
     assert!(queue.available(6, START));
     assert!(!queue.sold_out(5, START));
@@ -139,7 +139,7 @@ fn an_older_report_changes_nothing() {
 }
 
 #[test]
-fn what_ended_never_opens_again() {
+fn ended_queue_never_opens_again() {
     let mut queue = open();
     queue.ended(9, START);
     assert_eq!(queue.open(None, START), Err(Refusal::TransitionInvalid { state: QueueState::Closed }));
@@ -148,7 +148,7 @@ fn what_ended_never_opens_again() {
 }
 
 #[test]
-fn a_queue_closed_by_its_organizer_opens_again_now_or_later() {
+fn queue_closed_by_its_organizer_opens_again() {
     let mut queue = open();
     queue.close(CloseReason::Organizer, Vec::new(), "back soon".to_owned(), START).unwrap();
     let later = Timestamp::from_secs(5_000);
@@ -160,7 +160,7 @@ fn a_queue_closed_by_its_organizer_opens_again_now_or_later() {
 }
 
 #[test]
-fn closing_twice_needs_the_same_reason() {
+fn second_close_needs_the_same_reason() {
     let mut queue = open();
     queue.close(CloseReason::SoldOut, Vec::new(), String::new(), START).unwrap();
     queue.close(CloseReason::SoldOut, Vec::new(), "really".to_owned(), START).unwrap();
@@ -169,14 +169,14 @@ fn closing_twice_needs_the_same_reason() {
 }
 
 #[test]
-fn a_full_queue_is_full() {
+fn full_queue_refuses_joins() {
     let queue = open();
     assert_eq!(queue.check_join(START, 1), Ok(()));
     assert_eq!(queue.check_join(START, 2), Err(Refusal::QueueFull { waiting_max: 2 }));
 }
 
 #[test]
-fn another_organizers_draft_does_not_exist_and_their_event_is_not_yours() {
+fn foreign_draft_is_not_found_and_foreign_event_is_not_owned() {
     let other = OrganizerId::generate();
     let mut queue = fresh();
     queue.created(creation(1), START);
@@ -187,8 +187,8 @@ fn another_organizers_draft_does_not_exist_and_their_event_is_not_yours() {
 
 proptest! {
     #[test]
-    fn facts_lead_to_the_same_state_in_any_order_and_however_often(
-        order in Just([Fact::EventDetails, Fact::Activated, Fact::SoldOut, Fact::Available]).prop_shuffle(),
+    fn updates_reach_the_same_state_in_any_order(
+        order in Just([Fact::Created, Fact::Activated, Fact::SoldOut, Fact::Available]).prop_shuffle(),
         repeats in 1_usize..3,
     ) {
         let mut queue = fresh();
@@ -200,8 +200,8 @@ proptest! {
     }
 
     #[test]
-    fn an_end_is_an_end_in_any_order(
-        order in Just([Fact::EventDetails, Fact::Activated, Fact::SoldOut, Fact::Available, Fact::Ended]).prop_shuffle(),
+    fn end_is_final_in_any_order(
+        order in Just([Fact::Created, Fact::Activated, Fact::SoldOut, Fact::Available, Fact::Ended]).prop_shuffle(),
     ) {
         let mut queue = fresh();
         for fact in order {

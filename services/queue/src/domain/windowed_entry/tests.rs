@@ -1,4 +1,4 @@
-//! A ticket waits, is active, expires, in the order of the numbers and never back; and nobody is stranded.
+//! An entry waits, is active and expires in the order of its number, and the window reaches every number.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn policy(window_size: u32, active_windows: u32) -> Policy {
     }
 }
 
-/// A line of so many tickets of which some have been active, with a bucket that bounds nothing.
+/// Returns a line with `last_seq` numbers given out, a window up to `last_active_seq`, and a bucket that never limits.
 fn line(last_seq: u64, last_active_seq: u64) -> Line {
     Line {
         last_seq,
@@ -32,7 +32,7 @@ fn line(last_seq: u64, last_active_seq: u64) -> Line {
     }
 }
 
-fn ticket(seq: u64) -> WindowedEntry {
+fn windowed(seq: u64) -> WindowedEntry {
     WindowedEntry {
         event_id: EventId::generate(),
         customer_id: CustomerId::generate(),
@@ -45,7 +45,7 @@ fn after(seconds: u64) -> Timestamp {
     START.checked_add(Duration::from_secs(seconds)).unwrap()
 }
 
-/// How far a ticket has come.
+/// Numbers the states in the order in which an entry passes them.
 fn stage(state: WindowedEntryState) -> u8 {
     match state {
         WindowedEntryState::Waiting { .. } => 0,
@@ -55,7 +55,7 @@ fn stage(state: WindowedEntryState) -> u8 {
 }
 
 #[test]
-fn the_newest_windows_are_active_and_older_ones_have_expired() {
+fn newest_windows_are_active_and_older_ones_expired() {
     let window = Window { last_active_seq: 100, window_size: 10, active_windows: 3 };
     assert_eq!(window.state(101), WindowedEntryState::Waiting { position: 1 });
     assert_eq!(window.state(100), WindowedEntryState::Active);
@@ -65,22 +65,22 @@ fn the_newest_windows_are_active_and_older_ones_have_expired() {
 }
 
 #[test]
-fn the_tail_of_the_line_is_not_stranded_and_without_anybody_new_nothing_slides() {
+fn window_slides_to_the_last_number_and_then_stops() {
     let (policy, mut line) = (policy(10, 1), line(13, 0));
     for (seconds, expected) in [(10, 10), (20, 13), (30, 13), (40, 13)] {
         let count = line.slide_count(QueueState::Open, &policy, true, after(seconds));
         if count > 0 {
-            line.slid(count, &policy, after(seconds));
+            line.slide(count, &policy, after(seconds));
         }
         assert_eq!(line.last_admitted_seq, expected);
     }
-    // The slide at 30 s was skipped: those who are active stay so.
+    // The slide at 30 s was skipped, so the active entries stay active.
     let window = Window::of(&policy, &line);
     assert_eq!((window.state(13), window.state(4)), (WindowedEntryState::Active, WindowedEntryState::Active));
 }
 
 #[test]
-fn only_an_open_queue_with_stock_and_a_rate_slides_and_only_when_it_is_time() {
+fn window_slides_only_when_open_due_in_stock_and_at_a_rate() {
     let (policy, line) = (policy(10, 1), line(50, 0));
     let at = |state, has_stock, seconds| line.slide_count(state, &policy, has_stock, after(seconds));
     assert_eq!(at(QueueState::Open, true, 10), 10);
@@ -94,32 +94,32 @@ fn only_an_open_queue_with_stock_and_a_rate_slides_and_only_when_it_is_time() {
 }
 
 #[test]
-fn a_late_slide_does_not_put_off_the_next_and_a_long_pause_does_not_bring_many() {
+fn late_slide_keeps_the_schedule_and_a_pause_saves_up_none() {
     let (policy, mut line) = (policy(10, 1), line(50, 0));
-    line.slid(10, &policy, after(11));
+    line.slide(10, &policy, after(11));
     assert_eq!(line.slide_time, Some(after(10)));
-    line.slid(10, &policy, after(95));
+    line.slide(10, &policy, after(95));
     assert_eq!(line.slide_time, Some(after(95)));
 }
 
 #[test]
-fn a_ticket_that_waits_when_the_queue_closes_for_good_has_ended_and_an_active_one_runs_on() {
+fn final_close_ends_waiting_entries_and_keeps_active_ones() {
     let mut queue = open();
     queue.policy = policy(10, 1);
     queue.ended(9, after(5));
     let line = line(20, 10);
-    let (waited, position) = ticket(11).entry(&queue, &line, after(6));
+    let (waited, position) = windowed(11).entry(&queue, &line, after(6));
     assert_eq!((waited.state, waited.expire_reason), (EntryState::Expired, Some(ExpireReason::QueueClosed)));
     assert_eq!((waited.end_time, position), (Some(after(5)), None));
-    assert_eq!(ticket(10).entry(&queue, &line, after(6)).0.state, EntryState::Admitted);
+    assert_eq!(windowed(10).entry(&queue, &line, after(6)).0.state, EntryState::Admitted);
 }
 
 #[test]
-fn a_turn_lasts_as_long_as_is_certain_and_for_one_interval_at_least() {
+fn turn_lasts_for_its_remaining_slides_and_at_least_one_interval() {
     let mut queue = open();
     queue.policy = policy(10, 3);
     let line = line(100, 50);
-    let end = |seq, now| ticket(seq).entry(&queue, &line, now).0.turn.unwrap().expire_time;
+    let end = |seq, now| windowed(seq).entry(&queue, &line, now).0.turn.unwrap().expire_time;
     // Three slides of ten push out the newest, one the oldest.
     assert_eq!(end(50, START), after(30));
     assert_eq!(end(21, START), after(10));
@@ -127,21 +127,21 @@ fn a_turn_lasts_as_long_as_is_certain_and_for_one_interval_at_least() {
 }
 
 #[test]
-fn a_ticket_buys_once_while_it_is_active_and_what_was_begun_may_end_later() {
+fn entry_is_used_once_and_may_complete_after_its_window() {
     let mut queue = open();
     queue.policy = policy(10, 1);
     let (line, policy) = (line(30, 20), queue.policy);
     let (claim, other) = (ClaimId::generate(), ClaimId::generate());
-    let holds = |seq, used_by| ticket(seq).holds(&queue, &line, used_by, after(1));
+    let holds = |seq, used_by| windowed(seq).validate(&queue, &line, used_by, after(1));
     let turn = holds(20, None).unwrap();
-    assert_eq!((turn.fencing_number, turn.expire_time), (20, after(61)));
+    assert_eq!((turn.turn.fencing_number, turn.turn.expire_time), (20, after(61)));
     assert!(matches!(holds(21, None), Err(Refusal::EntryNotFound { .. })));
     assert!(matches!(holds(31, None), Err(Refusal::EntryNotFound { .. })));
     assert_eq!(holds(10, None), Err(Refusal::TurnExpired { expire_time: START }));
     assert_eq!(holds(20, Some(claim)), Err(Refusal::TurnEnded { state: EntryState::Completed }));
-    let completes = |seq, used_by| ticket(seq).completes(&policy, &line, used_by, claim);
+    let completes = |seq, used_by| windowed(seq).complete(&policy, &line, used_by, claim);
     for seq in [20, 10] {
-        assert_eq!(completes(seq, None), Ok(WindowedCompletion::Use));
+        assert_eq!(completes(seq, None), Ok(WindowedCompletion::MarkUsed));
         assert_eq!(completes(seq, Some(claim)), Ok(WindowedCompletion::Done));
         assert!(matches!(completes(seq, Some(other)), Err(Refusal::TurnEnded { .. })));
     }
@@ -150,7 +150,7 @@ fn a_ticket_buys_once_while_it_is_active_and_what_was_begun_may_end_later() {
 
 proptest! {
     #[test]
-    fn tickets_go_on_in_the_order_of_their_numbers_and_never_back(
+    fn entries_advance_in_order_and_never_go_back(
         window_size in 1_u32..20, active_windows in 1_u32..5, rate in 1_u32..200,
         steps in proptest::collection::vec((0_u64..30, 1_u64..40), 1..60),
     ) {
@@ -158,14 +158,14 @@ proptest! {
         let mut line = Line { bucket: Bucket { level: 0, time: START }, slide_time: None, ..line(0, 0) };
         let (mut now, mut stages) = (0, Vec::<u8>::new());
         for (joined, seconds) in steps {
-            line.joined(joined);
+            line.join(joined);
             stages.resize(usize::try_from(line.last_seq).unwrap(), 0);
             now += seconds;
             line.bucket = line.bucket.filled_over(rate, policy.slide_interval, after(now));
             let before = line.last_admitted_seq;
             let count = line.slide_count(QueueState::Open, &policy, true, after(now));
             if count > 0 {
-                line.slid(count, &policy, after(now));
+                line.slide(count, &policy, after(now));
             }
             prop_assert!(line.last_admitted_seq <= line.last_seq);
             prop_assert!(line.last_admitted_seq - before <= u64::from(window_size));
@@ -180,20 +180,20 @@ proptest! {
             }
             prop_assert!(stages.is_sorted_by(|before, after| before >= after));
         }
-        // Nobody is stranded: with time alone, everybody's number comes.
+        // With time alone the window reaches every number.
         for _ in 0..line.waiting_count * 60 {
             now += 60;
             line.bucket = line.bucket.filled_over(rate, policy.slide_interval, after(now));
             let count = line.slide_count(QueueState::Open, &policy, true, after(now));
             if count > 0 {
-                line.slid(count, &policy, after(now));
+                line.slide(count, &policy, after(now));
             }
         }
         prop_assert_eq!(line.waiting_count, 0);
     }
 
     #[test]
-    fn an_active_ticket_lives_for_the_slides_it_is_told(
+    fn active_entry_outlives_its_remaining_slides(
         window_size in 1_u32..50, active_windows in 1_u32..6, age in 0_u64..300,
     ) {
         let (policy, mut line) = (policy(window_size, active_windows), line(10_000, 1_000));
@@ -203,7 +203,7 @@ proptest! {
         let slides = window.slides_left(seq);
         prop_assert!(slides >= 1);
         for slide in 1..=slides {
-            line.slid(u64::from(window_size), &policy, after(slide * 10));
+            line.slide(u64::from(window_size), &policy, after(slide * 10));
             let is_active = Window::of(&policy, &line).state(seq) == WindowedEntryState::Active;
             prop_assert_eq!(is_active, slide < slides);
         }
