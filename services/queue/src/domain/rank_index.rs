@@ -1,21 +1,21 @@
-//! Who waits, by seq, so that anybody's position is one look-up: a bitmap with counts.
+//! Index of the waiting numbers: a bitmap with counts, from which a position is one lookup.
 //!
-//! Seqs are numbered without gaps, so the line is a bitmap over `admitted_seq + 1 ..= last_seq`: a bit says "waits". It is
-//! cut into superblocks of 32,768 seqs. Each knows how many wait before it, and how many of its own wait before each of its
-//! blocks of 256; so a position is two counts and the bits of four words. Superblocks are dropped from the head as they are
-//! admitted. Counts begin wherever they began: nothing is renumbered then, only `gone` is taken off.
+//! Numbers in line (seqs) have no gaps, so the line is a bitmap over `admitted_seq + 1 ..= last_seq`; a set bit means that the number
+//! waits. The bitmap is divided into superblocks of 32,768 numbers. Each stores the bits set before it, and the bits set before
+//! each of its blocks of 256, so a position is the sum of two counts and the bits of four words. Superblocks are dropped from the
+//! head as they are admitted. The counts are not renumbered then; `gone` is subtracted from them.
 //!
 //! | Operation | Cost |
 //! |---|---|
 //! | `position`, `before`, `contains`, `len` | O(1): two counts, four words |
 //! | `insert_range` at the end | O(1) per 64 seqs, plus the counts of one superblock |
-//! | `remove`, `insert` in the middle | one bit, ≤ 127 small counts side by side, and one count per later superblock |
+//! | `remove`, `insert` in the middle | one bit, at most 127 adjacent 16-bit counts, and one count per later superblock |
 //! | `admit_up_to` | O(superblocks dropped) |
 //! | `at` | O(log n) |
 //!
-//! Memory: 1.0625 bits per seq between the last admitted and the last who joined, whether that one still waits or has left,
-//! rounded up to whole superblocks (4.25 KiB), and 16 bytes per superblock. Superblocks in which nobody ever waited have no
-//! bits. An index never spans more than [`SPAN_MAX`] seqs: a number that cannot be right must not cost gigabytes.
+//! Memory: 1.0625 bits per number between the last admitted one and the last one given out, rounded up to whole superblocks
+//! (4.25 KiB), and 16 bytes per superblock. Superblocks in which no number ever waited have no bits. An index spans at most
+//! [`SPAN_MAX`] numbers, so that a wrong number cannot cost gigabytes.
 
 mod superblock;
 #[cfg(test)]
@@ -25,40 +25,40 @@ use std::collections::VecDeque;
 
 use self::superblock::{SUPERBLOCK_SEQS, Superblock};
 
-/// How far beyond the last admitted a seq may lie to be taken in: more than anybody's line is long, and little enough that
-/// the whole of it (570 MB) fits into a pod's memory. What lies further is not taken in.
+/// Largest distance of a number from the last admitted one. Numbers beyond it are ignored. It exceeds every real line, and a full index
+/// of this span (570 MB) fits into the memory of a pod.
 pub const SPAN_MAX: u64 = 1 << 32;
 
-/// Who waits, by seq. The layout, its costs and its memory: see the module.
+/// The waiting numbers of a line. The module documents its layout, costs and memory.
 #[derive(Clone, Debug, Default)]
 pub struct RankIndex {
-    /// Nobody up to here waits.
+    /// No number up to this one waits.
     admitted_seq: u64,
-    /// How many bits stand at or below `admitted_seq`, or have been dropped with their superblocks.
+    /// Number of bits that are set at or below `admitted_seq`, or were dropped with their superblocks.
     gone: u64,
-    /// How many bits stand or have been dropped.
+    /// Number of bits that are set or were dropped.
     end: u64,
-    /// The first one holds `admitted_seq + 1`; the last one, the highest seq ever taken in.
+    /// The first slot holds `admitted_seq + 1`, the last one the highest number ever inserted.
     slots: VecDeque<Slot>,
 }
 
-/// A superblock's place.
+/// A superblock with the count before it.
 #[derive(Clone, Debug)]
 struct Slot {
-    /// How many bits stand before it or have been dropped.
+    /// Number of bits that are set before it or were dropped.
     before: u64,
-    /// None: nobody has waited here yet.
+    /// `None`: no number of this superblock ever waited.
     bits: Option<Box<Superblock>>,
 }
 
 impl RankIndex {
-    /// Of an empty line from which nobody has been admitted.
+    /// Returns the index of an empty line.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Everybody up to `seq` has been admitted or has gone. Never goes back: a lower one changes nothing.
+    /// Removes all numbers up to `seq`. A lower `seq` than before changes nothing.
     pub fn admit_up_to(&mut self, seq: u64) {
         if seq <= self.admitted_seq {
             return;
@@ -70,17 +70,17 @@ impl RankIndex {
         self.admitted_seq = seq;
     }
 
-    /// Nobody up to here waits.
+    /// Returns the number up to which no number waits.
     #[must_use]
     pub fn admitted_seq(&self) -> u64 {
         self.admitted_seq
     }
 
-    /// Takes in everybody from `first` to `last`. Who has been admitted is left out; who waits already stays.
+    /// Inserts the numbers from `first` to `last`, except those that were admitted or wait already.
     pub fn insert_range(&mut self, first: u64, last: u64) {
         let mut from = first.max(self.admitted_seq.saturating_add(1));
         let last = last.min(self.admitted_seq.saturating_add(SPAN_MAX));
-        // The very last number stands for "nobody comes after".
+        // `u64::MAX` is never inserted, because the loop could not step past it.
         while from <= last && from < u64::MAX {
             let to = last.min(end_of(from));
             self.insert_in_superblock(from, to);
@@ -88,14 +88,14 @@ impl RankIndex {
         }
     }
 
-    /// Takes in one; answers whether that changed anything.
+    /// Inserts one number; returns true if it was new.
     pub fn insert(&mut self, seq: u64) -> bool {
         let end = self.end;
         self.insert_range(seq, seq);
         self.end != end
     }
 
-    /// Takes one out of the line; answers whether it was there.
+    /// Removes one number; returns true if it waited.
     pub fn remove(&mut self, seq: u64) -> bool {
         let Some(index) = self.index_of(seq) else {
             return false;
@@ -109,7 +109,7 @@ impl RankIndex {
         true
     }
 
-    /// The position, from 1, of one who waits. None: does not wait.
+    /// Returns the position of a number, from 1, or `None` if it does not wait.
     #[must_use]
     pub fn position(&self, seq: u64) -> Option<u64> {
         let slot = self.slots.get(self.index_of(seq)?)?;
@@ -118,7 +118,7 @@ impl RankIndex {
         bits.contains(offset).then(|| slot.before + bits.before(offset) - self.gone + 1)
     }
 
-    /// How many wait before `seq`, whether or not it waits itself.
+    /// Counts the numbers that wait before `seq`, which need not wait itself.
     #[must_use]
     pub fn before(&self, seq: u64) -> u64 {
         if seq <= self.admitted_seq {
@@ -131,7 +131,7 @@ impl RankIndex {
         slot.before + inside - self.gone
     }
 
-    /// Whose position, from 1, it is.
+    /// Returns the number at a position, from 1.
     #[must_use]
     pub fn at(&self, position: u64) -> Option<u64> {
         if position == 0 || position > self.len() {
@@ -144,27 +144,27 @@ impl RankIndex {
         Some(self.first_seq_of(index) + u64::from(offset))
     }
 
-    /// How many wait.
+    /// Counts the waiting numbers.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.end - self.gone
     }
 
-    /// Whether nobody waits.
+    /// Returns true if no number waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether this one waits.
+    /// Returns true if the number waits.
     #[must_use]
     pub fn contains(&self, seq: u64) -> bool {
         let slot = self.index_of(seq).and_then(|index| self.slots.get(index));
         slot.and_then(|slot| slot.bits.as_deref()).is_some_and(|bits| bits.contains(offset_of(seq)))
     }
 
-    /// Up to `count` who wait just before `seq`, and up to `count` just after it, both in the order of the line.
-    /// It need not wait itself.
+    /// Returns up to `count` numbers that wait just before `seq` and up to `count` just after it, in the order of the line. `seq` need
+    /// not wait itself.
     #[must_use]
     pub fn neighbors(&self, seq: u64, count: usize) -> (Vec<u64>, Vec<u64>) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
@@ -174,26 +174,26 @@ impl RankIndex {
         (self.between(before.saturating_sub(count) + 1, before), self.between(after + 1, last))
     }
 
-    /// The first `count` who wait: those to admit next.
+    /// Returns the first `count` waiting numbers.
     #[must_use]
     pub fn first(&self, count: usize) -> Vec<u64> {
         self.iter().take(count).collect()
     }
 
-    /// Who is last in line.
+    /// Returns the last waiting number.
     #[must_use]
     pub fn last_seq(&self) -> Option<u64> {
         self.at(self.len())
     }
 
-    /// How many bytes it holds.
+    /// Returns the memory of the index in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let superblocks = self.slots.iter().filter(|slot| slot.bits.is_some()).count();
         size_of::<Self>() + self.slots.capacity() * size_of::<Slot>() + superblocks * size_of::<Superblock>()
     }
 
-    /// Everybody who waits, in order.
+    /// Returns all waiting numbers in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let slots = self.slots.iter().enumerate();
         slots
@@ -202,12 +202,12 @@ impl RankIndex {
             .skip_while(|seq| *seq <= self.admitted_seq)
     }
 
-    /// Who stands at these positions.
+    /// Returns the numbers at these positions.
     fn between(&self, first: u64, last: u64) -> Vec<u64> {
         (first..=last).filter_map(|position| self.at(position)).collect()
     }
 
-    /// Both seqs lie in one superblock, after the last admitted and within the span.
+    /// Inserts numbers of one superblock, which must be after the last admitted one and within the span.
     fn insert_in_superblock(&mut self, first: u64, last: u64) {
         let Ok(index) = usize::try_from(number_of(first) - self.base()) else {
             return;
@@ -225,7 +225,7 @@ impl RankIndex {
         self.end += added;
     }
 
-    /// Which slot holds a seq that may wait. None: it does not wait, and nobody after it does or it has been admitted.
+    /// Returns the slot of a number, or `None` if it was admitted or is behind the last slot.
     fn index_of(&self, seq: u64) -> Option<usize> {
         if seq <= self.admitted_seq {
             return None;
@@ -233,7 +233,7 @@ impl RankIndex {
         usize::try_from(number_of(seq) - self.base()).ok().filter(|index| *index < self.slots.len())
     }
 
-    /// The number of the superblock in the first slot.
+    /// Returns the superblock of the first slot.
     fn base(&self) -> u64 {
         number_of(self.admitted_seq.saturating_add(1))
     }
@@ -243,17 +243,17 @@ impl RankIndex {
     }
 }
 
-/// Which superblock holds a seq.
+/// Returns the superblock that holds a number.
 fn number_of(seq: u64) -> u64 {
     seq / SUPERBLOCK_SEQS
 }
 
-/// Where in its superblock.
+/// Returns the offset of a number in its superblock.
 fn offset_of(seq: u64) -> u16 {
     u16::try_from(seq % SUPERBLOCK_SEQS).unwrap_or_default()
 }
 
-/// The last seq of the superblock that holds this one.
+/// Returns the last number of the same superblock.
 fn end_of(seq: u64) -> u64 {
     seq | (SUPERBLOCK_SEQS - 1)
 }

@@ -1,5 +1,5 @@
--- Everybody who waits is known here now, unless the line was wiped while they were brought, or somebody else began anew.
--- KEYS: line. ARGV: the mark of who brought them.
+-- Marks the line as loaded, unless it was wiped during the load or another pod began to load it. Returns 1 if it is loaded.
+-- KEYS: line. ARGV: the mark of the load.
 if redis.call('HGET', KEYS[1], 'loading') ~= ARGV[1] then
   return 0
 end

@@ -1,5 +1,5 @@
--- Notes signs of life, by Redis' clock. With 'new' only for those who have none: a lost mark counts as one just made.
--- KEYS: seen. ARGV: 'all' or 'new', then the ids.
+-- Sets heartbeats to the time of Redis. With 'new' only for entries without one: a lost heartbeat counts as just sent.
+-- KEYS: seen. ARGV: 'all' or 'new', then the entry ids.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 2, #ARGV do

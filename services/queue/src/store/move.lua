@@ -1,15 +1,15 @@
--- Brings the sorted set of who waits up to date with what was committed in Postgres, and tells the move log of it. May run
--- twice, late, or in another order than the commits: a seq up to the highest admitted never comes (back) in, and a record
--- that is there twice, or late, is one that its readers know already or have waited for. Only one who left before a late
--- join of theirs arrives stands here for nothing, until the line is compared with Postgres.
--- Who joins was just seen.
--- KEYS: line, waiting, log, seen. ARGV: highest seq admitted, how many joined, seq and id of each, how many went, their ids; and,
--- when there is something for the log, how many records it keeps, then the three fields of the record.
--- Answers 1 when everybody who waits is known here.
+-- Applies a committed change to the set of waiting entries and appends it to the move log. May run twice, late, or in another order
+-- than the commits: a number up to the highest admitted one is never added again, and readers of the log skip records that they know
+-- and wait for missing ones. One case is left to reconciliation: an entry that left before its own late join arrives stays in the set.
+-- New entries get a heartbeat.
+-- KEYS: line, waiting, log, seen. ARGV: highest number admitted; count of joined entries, then number and id of each; count of entries
+-- that left, then their ids; and, if there is a log record, the number of records to keep and the record's three fields.
+-- Returns 1 if every waiting entry is in Redis.
 local admitted = math.max(tonumber(redis.call('HGET', KEYS[1], 'admitted') or '0'), tonumber(ARGV[1]))
 redis.call('HSET', KEYS[1], 'admitted', admitted)
 local next = 3 + 2 * tonumber(ARGV[2])
--- As many in one call as fit on Lua's stack. Who was admitted meanwhile is taken out again below.
+-- Chunks of 1,000 entries, because all arguments of a call must fit on the stack of Lua. Entries that were admitted meanwhile are
+-- removed below.
 for first = 3, next - 1, 2000 do
   redis.call('ZADD', KEYS[2], unpack(ARGV, first, math.min(first + 1999, next - 1)))
 end
@@ -36,7 +36,7 @@ if ARGV[next] then
   redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[next], '*', 'n', ARGV[next + 1], 'g', ARGV[next + 2], 'e', ARGV[next + 3])
   redis.call('EXPIRE', KEYS[3], 2592000)
 end
--- A queue nobody touches for a month is over; one that is not comes back from Postgres.
+-- The keys expire after 30 days without a change. A queue that is still in use is loaded again from Postgres.
 redis.call('EXPIRE', KEYS[1], 2592000)
 redis.call('EXPIRE', KEYS[2], 2592000)
 return redis.call('HEXISTS', KEYS[1], 'loaded')

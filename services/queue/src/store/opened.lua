@@ -1,5 +1,5 @@
--- Notes open streams, by Redis' clock, and forgets those that nobody has confirmed for long: their pods are gone.
--- KEYS: watching. ARGV: milliseconds to keep, then the ids.
+-- Records open streams at the time of Redis, and deletes streams that were not confirmed for long, because their pods are gone.
+-- KEYS: watching. ARGV: milliseconds to keep a stream, then the entry ids.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 2, #ARGV do

@@ -1,5 +1,5 @@
--- What pods but the asking one reported of an event: the sum of the viewers, and how far the slowest is behind. Forgets
--- reports that are too old. KEYS: pods. ARGV: the asking pod, milliseconds that a report counts.
+-- Returns the sum of the viewers and the longest lag that the other pods reported. Deletes reports that are too old.
+-- KEYS: pods. ARGV: the calling pod, milliseconds for which a report counts.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local reports = redis.call('HGETALL', KEYS[1])

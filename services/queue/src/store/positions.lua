@@ -1,5 +1,5 @@
--- The ranks of entries among those who wait, from 0; -1: not among them. Nothing when not everybody is known here.
--- KEYS: line, waiting. ARGV: the ids.
+-- Returns the rank of each entry among the waiting ones, from 0, and -1 for an entry that is not among them. Returns nothing if
+-- Redis lacks waiting entries. KEYS: line, waiting. ARGV: the entry ids.
 if redis.call('HEXISTS', KEYS[1], 'loaded') == 0 then
   return false
 end

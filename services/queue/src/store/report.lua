@@ -1,5 +1,5 @@
--- Notes what a pod has of an event, by Redis' clock; nothing takes its last report back.
--- KEYS: pods. ARGV: the pod, viewers, milliseconds behind, seconds that a report is kept.
+-- Writes the report of a pod at the time of Redis. A report without viewers and lag deletes the last one.
+-- KEYS: pods. ARGV: the pod, its viewers, its lag in milliseconds, seconds to keep the report.
 if tonumber(ARGV[2]) == 0 and tonumber(ARGV[3]) == 0 then
   redis.call('HDEL', KEYS[1], ARGV[1])
   return 0

@@ -1,18 +1,18 @@
-//! The bits of 32,768 seqs, and how many of them stand before each block of 256.
+//! The bits of 32,768 numbers, with the count of set bits before each block of 256.
 
-/// How many seqs a superblock has: few enough that those left empty at the ends of a line weigh little.
+/// Numbers per superblock. Half-empty superblocks at the ends of a line cost little memory at this size.
 pub(crate) const SUPERBLOCK_SEQS: u64 = 1 << 15;
 
-/// Blocks in a superblock.
+/// Blocks per superblock.
 const BLOCKS: usize = 128;
 
-/// Where the words of a block begin. Four of them: to count the bits of more costs more than the counts of more blocks.
+/// First bit of each word of a block. With more than four words, counting bits would cost more than it saves in counts.
 const WORD_STARTS: [u16; 4] = [0, 64, 128, 192];
 
-/// A seq here is its offset: the upper byte is the block's number, the lower one the bit's in the block.
+/// A superblock. Numbers are given as offsets: the upper byte is the block, the lower byte the bit in the block.
 #[derive(Clone, Debug)]
 pub(crate) struct Superblock {
-    /// How many bits stand before each block. At most 32,512, before the last one.
+    /// Number of bits set before each block, at most 32,512.
     before: [u16; BLOCKS],
     blocks: [[u64; WORD_STARTS.len()]; BLOCKS],
 }
@@ -31,12 +31,12 @@ impl Superblock {
             .is_some_and(|word| word & bit_of(offset) != 0)
     }
 
-    /// How many bits stand before this one.
+    /// Counts the bits set before this one.
     pub(crate) fn before(&self, offset: u16) -> u64 {
         let counted = self.before.get(block_of(offset)).copied().unwrap_or_default();
         let block = self.blocks.get(block_of(offset)).copied().unwrap_or_default();
         let bit = offset & 0xff;
-        // All four words always: a branch that is guessed wrong costs more.
+        // Counts all four words without a branch: a mispredicted branch costs more.
         let mut inside = 0;
         for (word, start) in block.into_iter().zip(WORD_STARTS) {
             inside += (word & ones_below(bit.saturating_sub(start))).count_ones();
@@ -44,7 +44,7 @@ impl Superblock {
         u64::from(counted) + u64::from(inside)
     }
 
-    /// Sets the bits from `first` to `last`; answers how many were not set.
+    /// Sets the bits from `first` to `last`; returns how many of them were not set before.
     pub(crate) fn insert_range(&mut self, first: u16, last: u16) -> u64 {
         let (first_block, last_block) = (block_of(first), block_of(last));
         let mut added = 0_u16;
@@ -59,7 +59,7 @@ impl Superblock {
         u64::from(added)
     }
 
-    /// Clears a bit; answers whether it was set.
+    /// Clears a bit; returns true if it was set.
     pub(crate) fn remove(&mut self, offset: u16) -> bool {
         if !self.contains(offset) {
             return false;
@@ -72,7 +72,7 @@ impl Superblock {
         true
     }
 
-    /// The bit that has `rank` bits before it.
+    /// Returns the set bit that has `rank` set bits before it.
     pub(crate) fn at(&self, rank: u16) -> Option<u16> {
         let number = self.before.partition_point(|before| *before <= rank).checked_sub(1)?;
         let mut left = u32::from(rank - self.before.get(number)?);
@@ -86,7 +86,7 @@ impl Superblock {
         None
     }
 
-    /// Every bit that stands, in order.
+    /// Returns all set bits in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         self.blocks.iter().enumerate().flat_map(|(number, block)| {
             let words = block.iter().zip(WORD_STARTS);
@@ -111,12 +111,12 @@ fn start_of(block: usize) -> u16 {
     u16::try_from(block << 8).unwrap_or_default()
 }
 
-/// As many low bits as asked for; all of them for 64 and more.
+/// Returns a word with the `count` lowest bits set; all bits for 64 and more.
 fn ones_below(count: u16) -> u64 {
     1_u64.checked_shl(u32::from(count)).unwrap_or_default().wrapping_sub(1)
 }
 
-/// Sets the bits of a block from `first` to `last`; answers how many were not set.
+/// Sets the bits of a block from `first` to `last`; returns how many of them were not set before.
 fn set_bits(block: &mut [u64; WORD_STARTS.len()], first: u16, last: u16) -> u16 {
     let mut added = 0;
     for (word, start) in block.iter_mut().zip(WORD_STARTS) {
@@ -128,7 +128,7 @@ fn set_bits(block: &mut [u64; WORD_STARTS.len()], first: u16, last: u16) -> u16 
     added
 }
 
-/// Which bit of a word has `rank` bits before it. There must be one.
+/// Returns the set bit that has `rank` set bits before it. The word must have more than `rank` bits set.
 fn nth_one(word: u64, rank: u32) -> u16 {
     let mut rest = word;
     for _ in 0..rank {
@@ -137,7 +137,7 @@ fn nth_one(word: u64, rank: u32) -> u16 {
     lowest(rest)
 }
 
-/// Every bit of a word, in order.
+/// Returns all set bits of a word in order.
 fn ones(word: u64) -> impl Iterator<Item = u16> {
     std::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)))
         .take_while(|rest| *rest != 0)

@@ -1,4 +1,4 @@
-//! The index against a set that counts one by one, and at every border.
+//! The index equals a set that counts one by one, also at the borders of words, blocks and superblocks.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use proptest::{prelude::*, sample::select};
 
 use super::*;
 
-/// The same, one by one.
+/// A set that counts one by one.
 #[derive(Debug, Default)]
 struct Naive {
     admitted_seq: u64,
@@ -45,7 +45,7 @@ enum Step {
     AdmitFirst { count: usize },
 }
 
-/// Seqs around the borders of words, blocks and superblocks, and here and there.
+/// Generates numbers at the borders of words, blocks and superblocks, and random ones.
 fn seqs() -> impl Strategy<Value = u64> {
     let borders = select(vec![1_u64, 64, 128, 256, 512, 1_024, 32_512, 32_768, 33_024, 65_536, 98_304]);
     prop_oneof![
@@ -119,7 +119,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_index_tells_what_counting_one_by_one_tells(
+    fn index_equals_a_naive_set(
         steps in proptest::collection::vec(steps(), 1..20),
         probes in proptest::collection::vec(seqs(), 8),
     ) {
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn positions_are_right_on_both_sides_of_every_border() {
+fn positions_are_right_around_every_border() {
     let mut index = RankIndex::new();
     index.insert_range(1, 200_000);
     for border in [64, 256, 32_768, 65_536] {
@@ -156,7 +156,7 @@ fn positions_are_right_on_both_sides_of_every_border() {
 }
 
 #[test]
-fn who_was_admitted_does_not_come_back_and_admission_never_goes_back() {
+fn admitted_numbers_never_return() {
     let mut index = RankIndex::new();
     index.insert_range(1, 100);
     index.admit_up_to(40);
@@ -168,7 +168,7 @@ fn who_was_admitted_does_not_come_back_and_admission_never_goes_back() {
 }
 
 #[test]
-fn a_million_who_wait_cost_at_most_eleven_tenths_of_a_bit_each() {
+fn million_waiting_numbers_cost_at_most_1_1_bits_each() {
     for count in [1_000_000, 10_000_000] {
         let mut index = RankIndex::new();
         index.insert_range(1, count);
@@ -179,7 +179,7 @@ fn a_million_who_wait_cost_at_most_eleven_tenths_of_a_bit_each() {
 }
 
 #[test]
-fn admitted_superblocks_give_their_memory_back() {
+fn admission_frees_superblocks() {
     let mut index = RankIndex::new();
     index.insert_range(1, 10_000_000);
     let full = index.bytes();
@@ -189,7 +189,7 @@ fn admitted_superblocks_give_their_memory_back() {
 }
 
 #[test]
-fn a_number_that_cannot_be_right_costs_little() {
+fn absurd_number_costs_little_memory() {
     let mut index = RankIndex::new();
     index.insert_range(1, 10);
     assert!(!index.insert(u64::MAX));
