@@ -1,4 +1,4 @@
-//! Who gets a turn, when, and how many at a time.
+//! Admission: order, rate, cap on open turns and free units.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn open_turns(world: &World, event: &str) -> i64 {
     world.count(sql, &[&event_id]).await
 }
 
-/// The rule of FIFO, as the table has it: seqs and fencing numbers rise together, without a gap in the numbers.
+/// Asserts in the table that numbers in line and fencing numbers rise together, and that fencing numbers have no gap.
 pub(crate) async fn assert_fifo(world: &World, event: &str) {
     let event_id = Uuid::parse_str(event).unwrap();
     let sql = "SELECT count(*) FROM (
@@ -26,7 +26,7 @@ pub(crate) async fn assert_fifo(world: &World, event: &str) {
 }
 
 #[tokio::test]
-async fn turns_come_in_the_order_of_the_line_with_rising_fencing_numbers() {
+async fn turns_follow_the_line_with_rising_fencing_numbers() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(20, &event).await;
@@ -45,7 +45,7 @@ async fn turns_come_in_the_order_of_the_line_with_rising_fencing_numbers() {
 }
 
 #[tokio::test]
-async fn a_leader_that_is_being_replaced_admits_nobody() {
+async fn replaced_leader_admits_nobody() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -71,12 +71,12 @@ async fn a_leader_that_is_being_replaced_admits_nobody() {
         }
     };
     world.postgres.transaction("take over", takeover).await.unwrap();
-    // Elected anew, it goes on.
+    // After the next election admission continues.
     assert_eq!(world.turn(&person, &event).await.fencing_number, 1);
 }
 
 #[tokio::test]
-async fn a_turn_token_says_what_the_turn_is() {
+async fn turn_token_names_the_turn() {
     let world = World::start().await;
     let event = world.selling_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -90,7 +90,7 @@ async fn a_turn_token_says_what_the_turn_is() {
 }
 
 #[tokio::test]
-async fn no_more_turns_are_open_than_the_cap_and_a_free_slot_goes_to_the_next() {
+async fn open_turns_stay_within_the_cap_and_free_slots_are_reused() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "2")]).await;
     let event = world.open_queue().await;
     let people = world.join_all(5, &event).await;
@@ -115,8 +115,8 @@ async fn no_more_turns_are_open_than_the_cap_and_a_free_slot_goes_to_the_next() 
 }
 
 #[tokio::test]
-async fn no_more_are_admitted_than_the_rate_allows() {
-    // One every two seconds, and as many saved up as two seconds make, and one.
+async fn admission_stays_within_the_rate() {
+    // One admission every two seconds, and at most two seconds' worth plus one saved up.
     let world = World::start_with(&[("POLICY__ADMISSIONS_PER_MINUTE", "30")]).await;
     let event = world.open_queue().await;
     let people = world.join_all(6, &event).await;
@@ -126,36 +126,36 @@ async fn no_more_are_admitted_than_the_rate_allows() {
     assert!(begin.elapsed() >= Duration::from_secs(2), "{:?}", begin.elapsed());
     let waiting = world.position(&people[5], &event).await.unwrap();
     assert_eq!(waiting.entry.unwrap().state(), EntryState::Waiting);
-    // Turned up live.
+    // The rate is raised while the queue is open.
     let policy = pb::QueuePolicy { admissions_per_minute: 60_000, ..pb::QueuePolicy::default() };
-    let queue = world.retune(&event, policy, &[]).await;
+    let queue = world.update_policy(&event, policy, &[]).await;
     assert_eq!(queue.policy.unwrap().admissions_per_minute, 60_000);
     let retuned = tokio::time::Instant::now();
     world.turn(&people[5], &event).await;
-    // At the old rate it would have been the second of two, four seconds on.
+    // At the old rate only two customers would have been admitted after four seconds.
     assert!(retuned.elapsed() < Duration::from_millis(3_500), "{:?}", retuned.elapsed());
 }
 
 #[tokio::test]
-async fn a_rate_or_cap_of_zero_admits_nobody() {
+async fn rate_or_cap_of_zero_admits_nobody() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let zero = pb::QueuePolicy::default();
-    world.retune(&event, zero.clone(), &["admissions_per_minute"]).await;
+    world.update_policy(&event, zero.clone(), &["admissions_per_minute"]).await;
     let person = world.join_all(1, &event).await.remove(0);
     world.inventory.set_free(1_000);
     let other = world.selling_queue().await;
-    // Others are admitted meanwhile, so rounds have passed.
-    let neighbour = world.join_all(1, &other).await.remove(0);
-    world.turn(&neighbour, &other).await;
+    // Admissions in another queue prove that rounds have passed.
+    let neighbor = world.join_all(1, &other).await.remove(0);
+    world.turn(&neighbor, &other).await;
     let standing = world.position(&person, &event).await.unwrap();
     assert_eq!((standing.position, standing.estimate), (1, None));
-    world.retune(&event, pb::QueuePolicy { admissions_per_minute: 600, ..zero.clone() }, &[]).await;
+    world.update_policy(&event, pb::QueuePolicy { admissions_per_minute: 600, ..zero.clone() }, &[]).await;
     world.turn(&person, &event).await;
 }
 
 #[tokio::test]
-async fn nobody_is_admitted_while_nothing_is_free_or_nobody_knows() {
+async fn nobody_is_admitted_without_known_free_units() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(3, &event).await;
@@ -169,7 +169,7 @@ async fn nobody_is_admitted_while_nothing_is_free_or_nobody_knows() {
 }
 
 #[tokio::test]
-async fn an_expired_turn_frees_its_slot_and_its_customer_hears_of_it() {
+async fn expired_turn_frees_its_slot_and_notifies_its_customer() {
     let world =
         World::start_with(&[("POLICY__OPEN_TURNS_MAX", "1"), ("POLICY__TURN_DURATION", "700ms")]).await;
     let event = world.open_queue().await;
@@ -195,8 +195,8 @@ async fn an_expired_turn_frees_its_slot_and_its_customer_hears_of_it() {
 }
 
 #[tokio::test]
-async fn a_slot_whose_turn_ran_out_goes_to_the_next_at_once() {
-    // Far longer than a slot may stay empty: it is the end of a turn that brings the next.
+async fn slot_of_an_expired_turn_is_reused_immediately() {
+    // Far longer than a slot may stay empty, so only the end of a turn can start the next admission.
     let world = World::start_with(&[
         ("ADMISSION__INTERVAL", "5s"),
         ("POLICY__OPEN_TURNS_MAX", "1"),

@@ -1,4 +1,4 @@
-//! What no client of ours sends: each is told what is wrong, and nothing is written.
+//! Malformed requests: the response names the violation, and nothing is written.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ struct PlaceClaims {
     seq: u64,
 }
 
-/// Everything that a call could have written.
+/// Counts all rows that a call could have written.
 async fn rows(world: &World) -> i64 {
     let sql = "SELECT (SELECT count(*) FROM entry) + (SELECT count(*) FROM outbox)
         + (SELECT count(*) FROM idempotency) + (SELECT coalesce(sum(revision), 0)::bigint FROM line)";
@@ -32,7 +32,7 @@ async fn watch(world: &World, person: &Person, event: &str, token: &str) -> Resu
 }
 
 #[tokio::test]
-async fn malformed_and_unknown_events_are_refused_by_every_method_and_nothing_is_written() {
+async fn malformed_and_unknown_events_are_refused_without_a_write() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -51,14 +51,14 @@ async fn malformed_and_unknown_events_are_refused_by_every_method_and_nothing_is
     refused(world.position(&person, &unknown).await, Code::NotFound, "EVENT_NOT_FOUND");
     refused(world.leave(&person, &unknown).await, Code::NotFound, "EVENT_NOT_FOUND");
     refused(watch(&world, &person, &unknown, "").await, Code::NotFound, "EVENT_NOT_FOUND");
-    // Another spelling of a UUID is the same UUID, or none; never another event.
+    // Another spelling of a UUID is the same UUID or malformed, never another event.
     let spelled = world.position(&person, &upper).await;
     assert!(spelled.is_err() || spelled.unwrap().position == 1);
     assert_eq!(rows(&world).await, before);
 }
 
 #[tokio::test]
-async fn only_ones_own_genuine_running_token_opens_a_stream() {
+async fn only_a_genuine_unexpired_token_of_the_caller_opens_a_stream() {
     let world = World::start().await;
     let (event, other_event) = (world.open_queue().await, world.open_queue().await);
     let (mine, theirs) = (world.customer(), world.customer());

@@ -1,4 +1,4 @@
-//! `BlockCustomer` and `UnblockCustomer`: who is kept out has neither place nor turn, and gets none.
+//! `BlockCustomer` and `UnblockCustomer`: a blocked customer has neither an entry nor a turn and gets none.
 
 use onsale_proto::queue::v1::{self as pb, EntryState, ExpireReason, queue_update::Update};
 use onsale_testkit::wait_until;
@@ -44,7 +44,7 @@ async fn unblock(
 }
 
 #[tokio::test]
-async fn who_is_blocked_loses_the_place_and_the_others_move_up() {
+async fn block_ends_the_entry_and_the_others_move_up() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(3, &event).await;
@@ -71,7 +71,7 @@ async fn who_is_blocked_loses_the_place_and_the_others_move_up() {
 }
 
 #[tokio::test]
-async fn a_blocked_turn_buys_nothing_its_slot_goes_on_and_what_was_paid_is_completed() {
+async fn blocked_turn_frees_its_slot_and_a_paid_order_completes() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "1")]).await;
     let event = world.selling_queue().await;
     let people = world.join_all(2, &event).await;
@@ -87,7 +87,7 @@ async fn a_blocked_turn_buys_nothing_its_slot_goes_on_and_what_was_paid_is_compl
     };
     let valid = world.internal().validate_turn(world.as_claim(validate)).await;
     refused(valid, Code::PermissionDenied, "CUSTOMER_BLOCKED");
-    // The money had moved: it is the purchase that counts, not the block.
+    // The order was paid before the block, so it is completed.
     let complete = pb::CompleteTurnRequest {
         request_id: Uuid::now_v7().to_string(),
         event_id: event.clone(),
@@ -101,7 +101,7 @@ async fn a_blocked_turn_buys_nothing_its_slot_goes_on_and_what_was_paid_is_compl
 }
 
 #[tokio::test]
-async fn a_block_is_of_one_event_and_also_of_who_never_joined() {
+async fn block_covers_one_event_and_customers_who_never_joined() {
     let world = World::start().await;
     let (event, other) = (world.open_queue().await, world.open_queue().await);
     let person = world.customer();
@@ -113,7 +113,7 @@ async fn a_block_is_of_one_event_and_also_of_who_never_joined() {
 }
 
 #[tokio::test]
-async fn who_is_let_in_again_stands_at_the_end() {
+async fn unblocked_customer_joins_at_the_end() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(3, &event).await;
@@ -122,31 +122,31 @@ async fn who_is_let_in_again_stands_at_the_end() {
     unblock(&world, &world.organizer, request.clone()).await.unwrap();
     let back = world.join(&people[0], &event).await.unwrap().standing.unwrap();
     assert_eq!((back.entry.unwrap().seq, back.position), (4, 3));
-    // A second time, in either way, changes nothing.
+    // A second unblock changes nothing, with the same request or a new one.
     unblock(&world, &world.organizer, request.clone()).await.unwrap();
     unblock(&world, &world.organizer, unblocking(&people[1], &event)).await.unwrap();
     assert_eq!(world.position(&people[1], &event).await.unwrap().position, 1);
-    // Repeated after a new block, the old request does not undo it.
+    // A repeat of the old unblock does not undo a newer block.
     block(&world, &world.organizer, blocking(&people[0], &event, "")).await.unwrap();
     unblock(&world, &world.organizer, request).await.unwrap();
     refused(world.join(&people[0], &event).await, Code::PermissionDenied, "CUSTOMER_BLOCKED");
 }
 
 #[tokio::test]
-async fn a_repeated_block_is_answered_as_the_first_time_and_done_once() {
+async fn repeated_block_returns_the_first_answer() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
     let request = blocking(&person, &event, "first");
     let first = block(&world, &world.organizer, request.clone()).await.unwrap();
     assert_eq!(block(&world, &world.organizer, request.clone()).await.unwrap(), first);
-    // Who is blocked already stays so, as it was.
+    // A customer who is blocked already keeps the first block.
     let again = block(&world, &world.organizer, blocking(&person, &event, "second")).await.unwrap();
     assert_eq!((again.blocked_customer, again.entry_removed), (first.blocked_customer.clone(), false));
     assert_eq!(world.count(TOLD, &[]).await, 1);
     let other = pb::BlockCustomerRequest { note: "other".to_owned(), ..request.clone() };
     refused(block(&world, &world.organizer, other).await, Code::InvalidArgument, "REQUEST_ID_REUSED");
-    // Let in since, an old request does not throw out again.
+    // After an unblock, a repeat of the old block does not block again.
     unblock(&world, &world.organizer, unblocking(&person, &event)).await.unwrap();
     world.join(&person, &event).await.unwrap();
     assert_eq!(block(&world, &world.organizer, request).await.unwrap(), first);
@@ -154,7 +154,7 @@ async fn a_repeated_block_is_answered_as_the_first_time_and_done_once() {
 }
 
 #[tokio::test]
-async fn only_the_owner_blocks_and_a_draft_of_another_does_not_exist() {
+async fn only_the_owner_blocks_and_foreign_drafts_are_not_found() {
     let world = World::start().await;
     let (event, draft) = (world.open_queue().await, world.draft().await);
     let person = world.join_all(1, &event).await.remove(0);
@@ -178,7 +178,7 @@ async fn only_the_owner_blocks_and_a_draft_of_another_does_not_exist() {
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_is_said_at_once_and_nothing_is_written() {
+async fn all_violations_are_reported_at_once_without_a_write() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let bad = pb::BlockCustomerRequest {
@@ -204,7 +204,7 @@ async fn everything_that_is_wrong_is_said_at_once_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn nobody_slips_in_while_being_blocked() {
+async fn no_customer_joins_while_being_blocked() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people: Vec<Person> = (0..40).map(|_| world.customer()).collect();

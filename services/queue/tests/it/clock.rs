@@ -1,4 +1,4 @@
-//! A pod whose clock is ten minutes off decides as every other: by the database's time.
+//! A pod whose clock is ten minutes off decides by the database's time like every other pod.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::support::{Person, SOON, World, refused, sector_of};
 
 const OFF: Duration = Duration::from_secs(600);
 
-/// A clock that goes wrong.
+/// A clock that is ten minutes off.
 enum Skewed {
     Ahead,
     Behind,
@@ -47,7 +47,7 @@ async fn validate(world: &World, person: &Person, event: &str, turn: &pb::Turn) 
     world.internal().validate_turn(world.as_claim(request)).await.map(|_valid| ())
 }
 
-/// A queue that opens in a moment; answers it and whether it is open then, and not before.
+/// Creates a queue that opens shortly and asserts that it opens at its time and not before; returns its event.
 async fn opens_in_time(world: &World) -> String {
     let event = world.draft().await;
     world.inventory.set_sector(&sector_of(&event));
@@ -71,7 +71,7 @@ async fn opens_in_time(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_ahead_opens_nothing_early_and_ends_nothing_early() {
+async fn pod_clock_ahead_opens_and_ends_nothing_early() {
     let world = start(
         Skewed::Ahead,
         &[
@@ -90,15 +90,15 @@ async fn a_clock_that_is_ahead_opens_nothing_early_and_ends_nothing_early() {
     validate(&world, &person, &event, &turn).await.unwrap();
     let left = turn.expire_time.unwrap().seconds - SystemClock.now().as_micros() / 1_000_000;
     assert!((290..=300).contains(&left), "{left}");
-    // Rounds of every sweep pass: others come and go.
-    let neighbour = world.join_all(1, &event).await.remove(0);
-    world.turn(&neighbour, &event).await;
-    world.leave(&neighbour, &event).await.unwrap();
+    // Joins and leaves of other customers prove that rounds of every sweep have passed.
+    let neighbor = world.join_all(1, &event).await.remove(0);
+    world.turn(&neighbor, &event).await;
+    world.leave(&neighbor, &event).await.unwrap();
     assert_eq!(world.turn(&person, &event).await, turn);
 }
 
 #[tokio::test]
-async fn a_clock_that_is_behind_opens_nothing_late_and_ends_nothing_late() {
+async fn pod_clock_behind_opens_and_ends_nothing_late() {
     let world = start(
         Skewed::Behind,
         &[
@@ -135,7 +135,7 @@ async fn a_clock_that_is_behind_opens_nothing_late_and_ends_nothing_late() {
 }
 
 #[tokio::test]
-async fn of_two_pods_with_different_clocks_both_say_the_same() {
+async fn pods_with_different_clocks_agree() {
     let world = World::start_with(&[("POLICY__TURN_DURATION", "5m")]).await;
     let pod = world.another_pod_at(Arc::new(Skewed::Ahead)).await;
     let channel = pod.channel().await.unwrap();

@@ -1,4 +1,4 @@
-//! `QueueAdminService`: an organizer steers their own queues and nobody else's.
+//! `QueueAdminService`: an organizer controls only the queues of their own events.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn stranger(world: &World) -> Person {
 }
 
 #[tokio::test]
-async fn only_the_owner_steers_and_a_draft_of_another_does_not_exist() {
+async fn only_the_owner_controls_and_foreign_drafts_are_not_found() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let stranger = stranger(&world);
@@ -75,7 +75,7 @@ async fn only_the_owner_steers_and_a_draft_of_another_does_not_exist() {
 }
 
 #[tokio::test]
-async fn a_queue_goes_through_its_life_and_says_which_moves_it_does_not_allow() {
+async fn queue_refuses_transitions_that_its_state_does_not_allow() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let not_now = |answer: Result<pb::Queue, Status>, state: &str| {
@@ -97,7 +97,7 @@ async fn a_queue_goes_through_its_life_and_says_which_moves_it_does_not_allow() 
 }
 
 #[tokio::test]
-async fn an_event_that_is_not_active_cannot_be_opened_and_one_that_is_opens_when_told_to() {
+async fn only_an_active_event_can_be_opened() {
     let world = World::start().await;
     let event = Uuid::now_v7().to_string();
     world.create_event(&event, 1).await;
@@ -114,7 +114,7 @@ async fn an_event_that_is_not_active_cannot_be_opened_and_one_that_is_opens_when
     let soon = SystemClock.now().checked_add(Duration::from_millis(300)).unwrap();
     let moved = open(&world, &world.organizer, &event, Some(to_pb(soon))).await.unwrap();
     assert_eq!(moved.state(), QueueState::Scheduled);
-    // The sweep writes it down; the customers are let in by the time itself.
+    // The sweep stores the opening; joins are accepted from the opening time on.
     world.wait_for_state(&event, QueueState::Open).await;
     world.join(&world.customer(), &event).await.unwrap();
     let far = SystemClock.now().checked_add(Duration::from_secs(2 * 366 * 24 * 3_600)).unwrap();
@@ -123,7 +123,7 @@ async fn an_event_that_is_not_active_cannot_be_opened_and_one_that_is_opens_when
 }
 
 #[tokio::test]
-async fn a_repeated_control_is_done_once() {
+async fn repeated_control_takes_effect_once() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let request = pb::PauseQueueRequest {
@@ -146,7 +146,7 @@ async fn a_repeated_control_is_done_once() {
 }
 
 #[tokio::test]
-async fn a_close_names_what_is_left_elsewhere() {
+async fn close_names_the_sectors_with_free_units() {
     let world = World::start().await;
     let event = world.open_queue().await;
     world.inventory.set_free(12);
@@ -171,7 +171,7 @@ async fn a_close_names_what_is_left_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_policy_is_checked_whole_and_every_violation_is_said() {
+async fn all_violations_of_a_policy_are_reported() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let update = |policy: pb::QueuePolicy, paths: &[&str]| {
@@ -225,17 +225,17 @@ async fn a_policy_is_checked_whole_and_every_violation_is_said() {
     let policy = queue.policy.unwrap();
     assert_eq!((policy.turn_duration, policy.waiting_max), (Some(minute), 5));
     assert_eq!((policy.admissions_per_minute, policy.open_turns_max), (3_000, 1_000));
-    // Named without a value it goes back to the default.
-    let queue = world.retune(&event, pb::QueuePolicy::default(), &["turn_duration"]).await;
+    // A field that the mask names without a value is reset to the default.
+    let queue = world.update_policy(&event, pb::QueuePolicy::default(), &["turn_duration"]).await;
     assert_eq!(queue.policy.unwrap().turn_duration.unwrap().seconds, 20 * 60);
 }
 
 #[tokio::test]
-async fn how_a_line_is_kept_can_be_set_and_is_shown() {
+async fn line_settings_can_be_changed_and_are_shown() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let second = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
-    let default = world.retune(&event, pb::QueuePolicy::default(), &[]).await.policy.unwrap();
+    let default = world.update_policy(&event, pb::QueuePolicy::default(), &[]).await.policy.unwrap();
     assert_eq!(
         (default.mode(), default.milestones.as_slice()),
         (pb::QueueMode::Tracked, &[1_000, 100, 10][..])
@@ -250,18 +250,19 @@ async fn how_a_line_is_kept_can_be_set_and_is_shown() {
         slide_interval: second(3),
         ..default.clone()
     };
-    let set = world.retune(&event, wanted.clone(), &[]).await.policy.unwrap();
+    let set = world.update_policy(&event, wanted.clone(), &[]).await.policy.unwrap();
     assert_eq!(set, wanted);
-    // Named and empty: no milestones, the default interval, the default mode.
-    let empty =
-        world.retune(&event, pb::QueuePolicy::default(), &["milestones", "slide_interval", "mode"]).await;
+    // Fields that the mask names without a value: no milestones, the default interval, the default mode.
+    let empty = world
+        .update_policy(&event, pb::QueuePolicy::default(), &["milestones", "slide_interval", "mode"])
+        .await;
     let empty = empty.policy.unwrap();
     assert_eq!((empty.mode(), empty.milestones.len()), (pb::QueueMode::Tracked, 0));
     assert_eq!((empty.slide_interval, empty.window_size), (second(10), 7));
 }
 
 #[tokio::test]
-async fn the_mode_is_fixed_once_somebody_joined() {
+async fn mode_is_fixed_after_the_first_join() {
     let world = World::start().await;
     let event = world.open_queue().await;
     world.join_all(1, &event).await;

@@ -1,4 +1,4 @@
-//! Many people at once: they join, they watch, and each remembers what it was told.
+//! Crowds of customers who join and watch at once, and the last message that each watcher got.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,34 +16,34 @@ use uuid::Uuid;
 
 use crate::support::{Person, World};
 
-/// Streams opened at a time.
+/// Number of streams opened at a time.
 const OPENING: usize = 100;
 
-/// A way into the queue: one pod, through some connections.
+/// Several connections to one pod.
 pub(crate) struct Door<'a> {
     service: &'a TestService,
     channels: Vec<Channel>,
 }
 
-/// Somebody in line.
+/// A customer in line.
 pub(crate) struct Member {
     pub(crate) person: Person,
     pub(crate) seq: u64,
     pub(crate) position: u64,
 }
 
-/// What a watcher was told last.
+/// Last message of a watcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Nothing,
     Position(u64),
     Turn,
     Expired,
-    /// The stream broke off.
+    /// The stream ended with an error.
     Cut,
 }
 
-/// Many who watch.
+/// The watchers of a crowd.
 pub(crate) struct Watchers {
     told: Vec<(u64, Arc<Mutex<Told>>)>,
     _reading: JoinSet<()>,
@@ -63,8 +63,8 @@ impl<'a> Door<'a> {
     }
 }
 
-/// As many join at once, taking turns at the doors. Every fifth does so twice at the same time, through two doors where
-/// there are two.
+/// Joins `count` customers at once through all doors. Every fifth customer joins twice at the same time, through two doors if there
+/// are two.
 pub(crate) async fn join_at_once(
     world: &World,
     doors: &[Door<'_>],
@@ -92,7 +92,7 @@ pub(crate) async fn join_at_once(
     members
 }
 
-/// The answers are one order without a gap, and Postgres has the same.
+/// Asserts that the responses form one order without a gap, and that Postgres has the same order.
 pub(crate) async fn assert_one_order(world: &World, event: &str, members: &[Member]) {
     let count = u64::try_from(members.len()).unwrap();
     let seqs: BTreeSet<u64> = members.iter().map(|member| member.seq).collect();
@@ -107,7 +107,7 @@ pub(crate) async fn assert_one_order(world: &World, event: &str, members: &[Memb
     }
 }
 
-/// Who has which number, as Postgres has it.
+/// Reads each customer's number in line from Postgres.
 pub(crate) async fn seqs_of(world: &World, event: &str) -> BTreeMap<String, u64> {
     let sql = "SELECT customer_id, seq FROM entry WHERE event_id = $1";
     let rows = world.postgres.query("seqs", sql, &[&Uuid::parse_str(event).unwrap()]).await.unwrap();
@@ -115,7 +115,7 @@ pub(crate) async fn seqs_of(world: &World, event: &str) -> BTreeMap<String, u64>
     rows.iter().map(|row| (row.get::<_, Uuid>(0).to_string(), seq(row))).collect()
 }
 
-/// Puts people in line who never ask for anything.
+/// Inserts entries of customers who never poll or watch.
 pub(crate) async fn silent(world: &World, event: &str, count: i64) {
     let sql = "WITH crowd AS (
             INSERT INTO entry (entry_id, event_id, customer_id, seq, state, revision, join_time, display_name, avatar_url,
@@ -130,7 +130,7 @@ pub(crate) async fn silent(world: &World, event: &str, count: i64) {
 }
 
 impl Watchers {
-    /// All of them watch, and have been told where they stand.
+    /// Opens a stream for each member and waits for the first message.
     pub(crate) async fn open(door: &Door<'_>, event: &str, members: &[Member]) -> Self {
         let opened = stream::iter(members.iter().enumerate())
             .map(|(number, member)| async move {
@@ -159,7 +159,7 @@ impl Watchers {
         Self { told, _reading: reading }
     }
 
-    /// Everybody was told the truth that Postgres has, within `bound`.
+    /// Waits at most `bound` until every watcher's last message equals the state in Postgres.
     pub(crate) async fn converge(&self, world: &World, event: &str, bound: Duration) {
         let truth = truth(world, event).await;
         let wrong = || {
@@ -183,7 +183,7 @@ impl Watchers {
     }
 }
 
-/// Remembers it, and asserts that nobody falls back.
+/// Records a message and asserts that no position gets worse.
 fn note(state: &Mutex<Told>, update: &Update) {
     let mut told = state.lock().unwrap();
     let new = match update {
@@ -201,7 +201,7 @@ fn note(state: &Mutex<Told>, update: &Update) {
     *told = new;
 }
 
-/// What everybody should have been told.
+/// Reads the expected last message of every watcher from Postgres.
 async fn truth(world: &World, event: &str) -> BTreeMap<u64, Told> {
     let sql = "SELECT seq, state, CASE state WHEN 'WAITING' THEN
             count(*) FILTER (WHERE state = 'WAITING') OVER (ORDER BY seq) END
@@ -217,13 +217,13 @@ async fn truth(world: &World, event: &str) -> BTreeMap<u64, Told> {
 }
 
 #[tokio::test]
-async fn a_thousand_at_once_get_one_gap_free_order_that_equals_their_answers() {
+async fn thousand_concurrent_joins_get_one_order_without_gaps() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let doors = [Door::of(&world.service, 4).await];
     let members = join_at_once(&world, &doors, &event, 1_000).await;
     assert_one_order(&world, &event, &members).await;
-    // Redis soon has the same.
+    // Redis has the same order shortly after.
     wait_until("positions are the numbers", crate::support::SOON, || async {
         let asked = [0, 499, 999].map(|place: usize| &members[place]);
         let answers = join_all(asked.map(|member| world.position(&member.person, &event))).await;
@@ -233,7 +233,7 @@ async fn a_thousand_at_once_get_one_gap_free_order_that_equals_their_answers() {
 }
 
 #[tokio::test]
-async fn two_pods_at_once_make_one_gap_free_order() {
+async fn joins_on_two_pods_get_one_order_without_gaps() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let pod = world.another_pod().await;

@@ -1,4 +1,4 @@
-//! What Inventory says, in whatever order it arrives.
+//! Updates of Inventory in any order.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use uuid::Uuid;
 use crate::support::{SOON, World, refused};
 
 #[tokio::test]
-async fn an_activation_that_overtakes_its_creation_opens_the_queue_when_both_are_there() {
+async fn queue_opens_when_the_activation_arrives_before_the_creation() {
     let world = World::start().await;
     let event = Uuid::now_v7().to_string();
     world.activate_event(&event, 2, None).await;
     world.wait_for_state(&event, QueueState::Scheduled).await;
-    // Until somebody says whose it is, it does not exist.
+    // The queue is not found until its organizer is known.
     refused(world.join(&world.customer(), &event).await, Code::NotFound, "EVENT_NOT_FOUND");
     refused(world.snapshot(&event).await, Code::NotFound, "EVENT_NOT_FOUND");
     world.create_event(&event, 1).await;
@@ -28,7 +28,7 @@ async fn an_activation_that_overtakes_its_creation_opens_the_queue_when_both_are
 }
 
 #[tokio::test]
-async fn a_queue_opens_by_itself_at_its_time() {
+async fn queue_opens_by_itself_at_its_time() {
     let world = World::start().await;
     let event = Uuid::now_v7().to_string();
     let opens = SystemClock.now().checked_add(Duration::from_millis(800)).unwrap();
@@ -39,7 +39,7 @@ async fn a_queue_opens_by_itself_at_its_time() {
 }
 
 #[tokio::test]
-async fn an_older_report_of_the_stock_does_not_close_what_a_newer_one_opened() {
+async fn older_stock_update_does_not_close_the_queue() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let stock = "SELECT stock_revision FROM queue WHERE event_id = $1";
@@ -55,7 +55,7 @@ async fn an_older_report_of_the_stock_does_not_close_what_a_newer_one_opened() {
 }
 
 #[tokio::test]
-async fn an_event_that_ends_closes_its_queue_and_ends_every_place() {
+async fn end_of_the_event_closes_the_queue_and_ends_entries() {
     let world = World::start_with(&[("SWEEP__BATCH_MAX", "3")]).await;
     let event = world.open_queue().await;
     let people = world.join_all(7, &event).await;
@@ -76,7 +76,7 @@ async fn an_event_that_ends_closes_its_queue_and_ends_every_place() {
     .await;
     let told = world.count("SELECT count(*) FROM outbox WHERE topic = 'queue.expired'", &[]).await;
     assert_eq!(told, 7);
-    // A late activation of an older revision opens nothing.
+    // A late activation with an older revision does not open the queue.
     world.activate_event(&event, 2, None).await;
     let handled = "SELECT count(*) FROM inbox";
     wait_until("all are handled", SOON, || async { world.count(handled, &[]).await == 4 }).await;

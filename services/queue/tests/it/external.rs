@@ -1,4 +1,4 @@
-//! The JSON on the channel `queue_events`, for systems outside of the mesh.
+//! The JSON on the channel `queue_events`, for systems outside the mesh.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{SOON, World};
 
 #[tokio::test]
-async fn a_turn_and_an_end_are_told_outside_of_the_mesh() {
+async fn turn_and_expiry_are_published_outside_the_mesh() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let client = redis::Client::open(world.service.redis.urls[0].as_str()).unwrap();
@@ -23,7 +23,7 @@ async fn a_turn_and_an_end_are_told_outside_of_the_mesh() {
     while told.len() < 2 {
         let message = tokio::time::timeout(SOON, messages.next()).await.unwrap().unwrap();
         let message: Value = serde_json::from_slice(message.get_payload_bytes()).unwrap();
-        // The channel is shared by everybody on this Redis.
+        // Other tests publish on the same channel of this Redis.
         if message["match_id"] == event.as_str() {
             told.push(message);
         }

@@ -1,5 +1,5 @@
-//! Redis dies or forgets everything while a thousand watch: no number changes, nobody is told anything wrong, and soon
-//! everybody is told the truth.
+//! Redis dies or is wiped while a thousand customers watch: no number changes, no message is wrong, and every watcher gets its right
+//! position within 10 s.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,17 +16,17 @@ use crate::{
 
 const PEOPLE: usize = 1_000;
 
-/// How soon everybody knows the truth.
+/// Longest time until every watcher has its right position.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// A world on a Redis of its own. Positions are told often, so that also what is not worth a message is told in time.
+/// Starts a world on a Redis of its own. Positions are sent every 2 s, so that small changes arrive within the bound too.
 async fn start(cluster: &RedisCluster) -> World {
     let redis = TestRedis { urls: cluster.urls(), prefix: "test".to_owned() };
     World::start_on(redis, Arc::new(SystemClock), &[("WATCH__POSITION_INTERVAL", "2s")]).await
 }
 
-/// Some leave and some join, also twice, while Redis is in trouble. Answers how long it took half of them at most to join,
-/// to join again, and to leave: now and then somebody may be the one who finds out.
+/// Lets some customers leave and others join twice while Redis is unavailable. Returns the median time of the first join, the second
+/// join and the leave: single calls may take long, because they are the breaker's trials.
 async fn come_and_go(world: &World, event: &str, members: &[Member]) -> [Duration; 3] {
     let (mut first, mut again, mut left) = (Vec::new(), Vec::new(), Vec::new());
     for leaving in members.iter().step_by(97) {
@@ -46,18 +46,18 @@ async fn come_and_go(world: &World, event: &str, members: &[Member]) -> [Duratio
     })
 }
 
-/// Twenty get a turn.
+/// Admits twenty customers.
 async fn admit_some(world: &World, event: &str) {
     let turns = || async { world.count("SELECT count(*) FROM entry WHERE state = 'ADMITTED'", &[]).await };
     let policy = onsale_proto::queue::v1::QueuePolicy { open_turns_max: 20, ..Default::default() };
-    world.retune(event, policy, &["open_turns_max"]).await;
+    world.update_policy(event, policy, &["open_turns_max"]).await;
     world.inventory.set_free(1_000);
     onsale_testkit::wait_until("twenty are admitted", crate::support::SOON, || async { turns().await == 20 })
         .await;
 }
 
 #[tokio::test]
-async fn a_redis_master_dies_while_a_thousand_watch() {
+async fn thousand_watchers_survive_the_death_of_a_redis_master() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let world = start(&cluster).await;
     let event = world.open_queue().await;
@@ -79,7 +79,7 @@ async fn a_redis_master_dies_while_a_thousand_watch() {
 }
 
 #[tokio::test]
-async fn joins_do_not_wait_for_a_redis_that_does_not_answer_also_when_nobody_watches() {
+async fn joins_do_not_wait_for_an_unresponsive_redis() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let world = start(&cluster).await;
     let event = world.open_queue().await;
@@ -98,7 +98,7 @@ async fn joins_do_not_wait_for_a_redis_that_does_not_answer_also_when_nobody_wat
 }
 
 #[tokio::test]
-async fn redis_forgets_everything_while_a_thousand_watch() {
+async fn thousand_watchers_survive_a_wiped_redis() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let world = start(&cluster).await;
     let event = world.open_queue().await;
@@ -117,7 +117,7 @@ async fn redis_forgets_everything_while_a_thousand_watch() {
     watchers.converge(&world, &event, BOUND).await;
     let after = seqs_of(&world, &event).await;
     assert!(seqs.iter().all(|(customer, seq)| after.get(customer) == Some(seq)), "no number changed");
-    // And who asks is answered from Redis as it was.
+    // Position queries are answered from Redis again.
     for member in members.iter().rev().take(5) {
         let ahead = "SELECT count(*) FROM entry WHERE state = 'WAITING' AND seq <= $1";
         let truth = world.count(ahead, &[&i64::try_from(member.seq).unwrap()]).await;

@@ -1,4 +1,4 @@
-//! An Inventory for tests: says what is free, as it is told to.
+//! A fake Inventory whose free units the test sets.
 
 use std::sync::{
     Arc,
@@ -11,7 +11,7 @@ use onsale_proto::inventory::v1::{
 };
 use tonic::{Request, Response, Status};
 
-/// One sector, free as the test says.
+/// A fake Inventory with one sector.
 #[derive(Clone, Default)]
 pub(crate) struct FakeInventory {
     free: Arc<AtomicU32>,

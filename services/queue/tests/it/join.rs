@@ -1,4 +1,4 @@
-//! `JoinQueue`: fair places, one per customer, and every reason to be turned away.
+//! `JoinQueue`: one entry per customer, in order of arrival, and every reason for a refusal.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -22,7 +22,7 @@ fn request(event: &str) -> pb::JoinQueueRequest {
 }
 
 #[tokio::test]
-async fn a_join_answers_a_durable_place_with_token_and_estimate() {
+async fn join_returns_a_stored_entry_with_token_and_estimate() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let first = world.customer();
@@ -40,7 +40,7 @@ async fn a_join_answers_a_durable_place_with_token_and_estimate() {
 }
 
 #[tokio::test]
-async fn a_second_device_gets_the_same_entry_seq_and_token() {
+async fn second_device_gets_the_same_entry_and_token() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.customer();
@@ -52,7 +52,7 @@ async fn a_second_device_gets_the_same_entry_seq_and_token() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_answers_its_entry_even_when_it_has_ended() {
+async fn repeated_request_returns_its_entry_even_after_its_end() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.customer();
@@ -68,7 +68,7 @@ async fn a_repeated_request_answers_its_entry_even_when_it_has_ended() {
 }
 
 #[tokio::test]
-async fn one_request_id_with_two_bodies_is_a_mistake() {
+async fn request_id_with_another_body_is_refused() {
     let world = World::start().await;
     let (event, other) = (world.open_queue().await, world.open_queue().await);
     let person = world.customer();
@@ -81,12 +81,12 @@ async fn one_request_id_with_two_bodies_is_a_mistake() {
         let answer = world.customers().join_queue(person.ask(changed)).await;
         refused(answer, Code::InvalidArgument, "REQUEST_ID_REUSED");
     }
-    // Another customer's id is another id.
+    // The same request id of another customer is another request.
     world.customers().join_queue(world.customer().ask(asked)).await.unwrap();
 }
 
 #[tokio::test]
-async fn nobody_joins_what_does_not_exist() {
+async fn unknown_event_cannot_be_joined() {
     let world = World::start().await;
     let unknown = Uuid::now_v7().to_string();
     let details = refused(world.join(&world.customer(), &unknown).await, Code::NotFound, "EVENT_NOT_FOUND");
@@ -94,7 +94,7 @@ async fn nobody_joins_what_does_not_exist() {
 }
 
 #[tokio::test]
-async fn nobody_joins_before_the_opening_and_hears_when_it_is() {
+async fn join_before_the_opening_is_refused_with_its_time() {
     let world = World::start().await;
     let event = Uuid::now_v7().to_string();
     world.create_event(&event, 1).await;
@@ -117,7 +117,7 @@ async fn nobody_joins_before_the_opening_and_hears_when_it_is() {
 }
 
 #[tokio::test]
-async fn a_pause_keeps_newcomers_out_only_when_it_says_so() {
+async fn pause_refuses_joins_only_if_it_says_so() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let early = world.customer();
@@ -128,12 +128,12 @@ async fn a_pause_keeps_newcomers_out_only_when_it_says_so() {
     let details =
         refused(world.join(&world.customer(), &event).await, Code::FailedPrecondition, "QUEUE_PAUSED");
     assert!(details.retry_info().is_some());
-    // Who is in line stays, on every device.
+    // Customers in line keep their entries on every device.
     assert_eq!(world.join(&early, &event).await.unwrap().standing.unwrap().position, 1);
 }
 
 #[tokio::test]
-async fn nobody_joins_a_closed_queue_and_hears_why() {
+async fn join_of_a_closed_queue_is_refused_with_the_reason() {
     let world = World::start().await;
     for (reason, name) in [
         (CloseReason::Organizer, "ORGANIZER"),
@@ -149,7 +149,7 @@ async fn nobody_joins_a_closed_queue_and_hears_why() {
 }
 
 #[tokio::test]
-async fn nobody_joins_what_is_sold_out() {
+async fn join_of_a_sold_out_event_is_refused() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let sold_out = InventorySoldOut { event_id: event.clone(), revision: 7, sold_out_time: None };
@@ -171,7 +171,7 @@ async fn nobody_joins_what_is_sold_out() {
 }
 
 #[tokio::test]
-async fn a_full_queue_takes_nobody_until_somebody_goes() {
+async fn full_queue_accepts_a_join_after_somebody_leaves() {
     let world = World::start_with(&[("POLICY__WAITING_MAX", "2")]).await;
     let event = world.open_queue().await;
     let people = world.join_all(2, &event).await;
@@ -184,7 +184,7 @@ async fn a_full_queue_takes_nobody_until_somebody_goes() {
 }
 
 #[tokio::test]
-async fn bad_input_is_named_field_by_field_and_nothing_is_written() {
+async fn violations_are_reported_by_field_without_a_write() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let bad = pb::JoinQueueRequest {

@@ -1,4 +1,4 @@
-//! Who leads which event, and what happens when a leader is gone.
+//! Leadership of events, and the replacement of a leader.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     support::{SOON, World},
 };
 
-/// Starts a pod, waits until it leads everything, and then a world beside it.
+/// Starts a pod, waits until it leads every shard, and then starts a world beside it.
 async fn beside_a_leader(settings: &[(&str, &str)]) -> (Pod, World) {
     let leads_all = async |stores: &TestStores, settings: &[(String, String)]| {
         let leader = Pod::start(&stores.database.url, &stores.redis, settings).await;
@@ -34,7 +34,7 @@ async fn epochs(world: &World) -> i64 {
 }
 
 #[tokio::test]
-async fn a_leader_killed_in_the_middle_of_a_batch_is_replaced_and_nobody_is_admitted_twice_or_skipped() {
+async fn leader_killed_in_a_batch_admits_nobody_twice_and_skips_nobody() {
     let (leader, world) = beside_a_leader(&[]).await;
     let event = world.open_queue().await;
     let people = world.join_all(10, &event).await;
@@ -69,10 +69,10 @@ async fn a_leader_killed_in_the_middle_of_a_batch_is_replaced_and_nobody_is_admi
 }
 
 #[tokio::test]
-async fn events_of_every_lane_are_served_and_what_ends_with_time_goes_on_under_the_next_leader() {
+async fn next_leader_takes_over_the_events_of_every_shard() {
     let settings = [("POLICY__TURN_DURATION", "300ms"), ("POLICY__OPEN_TURNS_MAX", "1")];
     let (leader, world) = beside_a_leader(&settings).await;
-    // More events than lanes: each is in one, and each goes on.
+    // More events than shards: every event is led by the next leader.
     let mut lines = Vec::new();
     for _ in 0..10 {
         let event = world.open_queue().await;

@@ -1,4 +1,4 @@
-//! `LeaveQueue`: on all devices, once, and back only at the end.
+//! `LeaveQueue`: it ends the entry on all devices, and a new join is at the end of the line.
 
 use onsale_proto::queue::v1::{self as pb, EntryState, ExpireReason};
 use tonic::Code;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::support::{World, refused};
 
 #[tokio::test]
-async fn who_leaves_lets_the_others_move_up_and_comes_back_at_the_end() {
+async fn leaver_lets_others_move_up_and_rejoins_at_the_end() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(3, &event).await;
@@ -25,7 +25,7 @@ async fn who_leaves_lets_the_others_move_up_and_comes_back_at_the_end() {
 }
 
 #[tokio::test]
-async fn leaving_again_answers_the_entry_as_it_ended() {
+async fn second_leave_returns_the_ended_entry() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -36,14 +36,14 @@ async fn leaving_again_answers_the_entry_as_it_ended() {
     let first = leave().await;
     assert_eq!(first, leave().await);
     assert_eq!(first, Some(world.leave(&person, &event).await.unwrap()));
-    // The old request does not give up a new place.
+    // A repeat of the old request does not end the new entry.
     world.join(&person, &event).await.unwrap();
     assert_eq!(first, leave().await);
     assert_eq!(world.position(&person, &event).await.unwrap().position, 1);
 }
 
 #[tokio::test]
-async fn who_never_joined_cannot_leave() {
+async fn customer_who_never_joined_cannot_leave() {
     let world = World::start().await;
     let event = world.open_queue().await;
     world.join_all(1, &event).await;

@@ -1,4 +1,4 @@
-//! Milestone pushes: who does not watch and came past a milestone is told, once.
+//! Milestone pushes: a customer without an open stream gets one push per milestone passed.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::support::{Person, SOON, World};
 
-/// What was told: milestone, position and customer of each push.
+/// Returns milestone, position and customer of each push.
 async fn pushes(world: &World) -> Vec<(u64, u64, String)> {
     let passed = |update: QueuePositionUpdate| {
         let milestone = update.milestone;
@@ -37,10 +37,10 @@ async fn updates(world: &World) -> Vec<QueuePositionUpdate> {
 
 async fn set_milestones(world: &World, event: &str, milestones: &[u64]) {
     let policy = pb::QueuePolicy { milestones: milestones.to_vec(), ..pb::QueuePolicy::default() };
-    world.retune(event, policy, &["milestones"]).await;
+    world.update_policy(event, policy, &["milestones"]).await;
 }
 
-/// Waits until every milestone has been looked at since the line last moved, up to this number in line.
+/// Waits until the cursor of the milestone has reached this number in line.
 async fn looked_at(world: &World, event: &str, milestone: i64, upto: i64) {
     let event_id = Uuid::parse_str(event).unwrap();
     wait_until(&format!("milestone {milestone} has come to {upto}"), SOON, || async {
@@ -55,7 +55,7 @@ fn told(people: &[Person], milestone: u64, first_position: u64) -> Vec<(u64, u64
 }
 
 #[tokio::test]
-async fn who_passes_a_milestone_is_told_once_the_lowest_they_passed() {
+async fn customer_gets_one_push_for_the_lowest_milestone_passed() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "3")]).await;
     let event = world.open_queue().await;
     set_milestones(&world, &event, &[5, 2]).await;
@@ -63,7 +63,7 @@ async fn who_passes_a_milestone_is_told_once_the_lowest_they_passed() {
     looked_at(&world, &event, 5, 5).await;
     looked_at(&world, &event, 2, 2).await;
     assert_eq!(pushes(&world).await, []);
-    // Three go at once. The fourth and the fifth stand at 2 or before and began behind it; the fifth never stood behind 5.
+    // Three leave at once. The fourth and the fifth are at 2 or before and joined behind it; the fifth never was behind 5.
     world.inventory.set_free(1_000);
     world.turn(&people[2], &event).await;
     looked_at(&world, &event, 2, 5).await;
@@ -74,7 +74,7 @@ async fn who_passes_a_milestone_is_told_once_the_lowest_they_passed() {
     let update = &updates(&world).await[0];
     assert_eq!(update.event.as_ref().unwrap().event_id, event);
     assert!(update.passed[0].estimate.is_some());
-    // A restart repeats nothing; what comes after it is told.
+    // A restart repeats no push, and later pushes are sent.
     let world = world.restart().await;
     let people: Vec<Person> = people.iter().map(|person| world.again(person, Role::Customer)).collect();
     world.leave(&people[0], &event).await.unwrap();
@@ -85,7 +85,7 @@ async fn who_passes_a_milestone_is_told_once_the_lowest_they_passed() {
 }
 
 #[tokio::test]
-async fn who_has_an_open_stream_gets_no_push() {
+async fn customer_with_an_open_stream_gets_no_push() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "2")]).await;
     let event = world.open_queue().await;
     set_milestones(&world, &event, &[3]).await;
@@ -99,7 +99,7 @@ async fn who_has_an_open_stream_gets_no_push() {
     let presence = Presence::new(world.redis.clone(), Keys::new(world.redis.keyspace("queue").unwrap()));
     presence.opened(event_id, &ids[2..5]).await.unwrap();
     presence.closed(event_id, &ids[4..5]).await.unwrap();
-    // Left behind by a pod that is gone.
+    // A stream notice that a crashed pod left behind.
     let watching = Keys::new(world.redis.keyspace("queue").unwrap()).watching(event_id).unwrap();
     let stale = Command::new("ZADD").key(&watching).arg(1).arg(ids[4].to_string());
     let _added: i64 = world.redis.run(stale).await.unwrap();
@@ -108,18 +108,18 @@ async fn who_has_an_open_stream_gets_no_push() {
     world.inventory.set_free(1_000);
     world.turn(&people[1], &event).await;
     looked_at(&world, &event, 3, 5).await;
-    // The fourth watches; the fifth does so no more.
+    // The fourth watches; the fifth has stopped.
     assert_eq!(pushes(&world).await, told(&people[4..5], 3, 3));
 }
 
 #[tokio::test]
-async fn when_nobody_knows_who_watches_everybody_gets_the_push() {
+async fn without_redis_every_customer_gets_the_push() {
     let world = World::start().await;
     let event = world.open_queue().await;
     set_milestones(&world, &event, &[1]).await;
     let people = world.join_all(2, &event).await;
     looked_at(&world, &event, 1, 1).await;
-    // Something else is where the open streams should be, so asking for them fails.
+    // The key of the open streams has another type, so reading it fails.
     let keys = Keys::new(world.redis.keyspace("queue").unwrap());
     let watching = keys.watching(EventId::parse(&event).unwrap()).unwrap();
     let _set: String = world.redis.run(Command::new("SET").key(&watching).arg("away")).await.unwrap();
@@ -129,7 +129,7 @@ async fn when_nobody_knows_who_watches_everybody_gets_the_push() {
 }
 
 #[tokio::test]
-async fn positions_change_and_milestones_are_passed_while_a_queue_is_paused() {
+async fn milestones_are_pushed_while_the_queue_is_paused() {
     let world = World::start().await;
     let event = world.open_queue().await;
     set_milestones(&world, &event, &[1]).await;
@@ -145,7 +145,7 @@ async fn positions_change_and_milestones_are_passed_while_a_queue_is_paused() {
 }
 
 #[tokio::test]
-async fn many_who_pass_are_told_in_batches_and_everybody_once() {
+async fn many_pushes_come_in_batches_and_once_each() {
     let world =
         World::start_with(&[("POLICY__OPEN_TURNS_MAX", "600"), ("POLICY__MILESTONES", "[600]")]).await;
     let event = world.open_queue().await;
@@ -161,7 +161,7 @@ async fn many_who_pass_are_told_in_batches_and_everybody_once() {
     assert_eq!(world.postgres.execute("crowd", sql, &[&event_id, &1_200_i64]).await.unwrap(), 1);
     looked_at(&world, &event, 600, 600).await;
     let fast = pb::QueuePolicy { admissions_per_minute: 1_000_000, ..pb::QueuePolicy::default() };
-    world.retune(&event, fast, &[]).await;
+    world.update_policy(&event, fast, &[]).await;
     world.inventory.set_free(1_000);
     looked_at(&world, &event, 600, 1_200).await;
     let updates = updates(&world).await;

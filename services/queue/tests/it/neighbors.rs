@@ -1,4 +1,4 @@
-//! `ListNeighbors`: who stands around the caller, and nothing of them but what they chose to show.
+//! `ListNeighbors`: the entries around the caller, with their public profiles only.
 
 use onsale_proto::queue::v1::{self as pb};
 use tonic::{Code, Status};
@@ -25,13 +25,13 @@ fn positions(neighbors: &[pb::Neighbor]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn the_first_has_nobody_before_the_last_nobody_after_and_the_middle_both() {
+async fn neighbors_exist_before_and_after_except_at_the_ends() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(15, &event).await;
     let first = neighbors(&world, &people[0], &event, 0).await.unwrap();
     assert_eq!((first.position, first.before.len()), (1, 0));
-    // Five when not asked for a number.
+    // Five without a number in the request.
     assert_eq!((seqs(&first.after), positions(&first.after)), (vec![2, 3, 4, 5, 6], vec![2, 3, 4, 5, 6]));
     let middle = neighbors(&world, &people[7], &event, 3).await.unwrap();
     assert_eq!(
@@ -48,7 +48,7 @@ async fn the_first_has_nobody_before_the_last_nobody_after_and_the_middle_both()
 }
 
 #[tokio::test]
-async fn who_left_or_was_admitted_is_nobodys_neighbour() {
+async fn left_and_admitted_entries_are_no_neighbors() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "2")]).await;
     let event = world.open_queue().await;
     let people = world.join_all(12, &event).await;
@@ -67,7 +67,7 @@ async fn who_left_or_was_admitted_is_nobodys_neighbour() {
 }
 
 #[tokio::test]
-async fn a_neighbour_shows_what_they_chose_to_and_nothing_else() {
+async fn neighbor_shows_only_name_and_picture() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let named = world.customer();
@@ -91,7 +91,7 @@ async fn a_neighbour_shows_what_they_chose_to_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn who_does_not_wait_has_no_neighbours() {
+async fn entry_that_does_not_wait_has_no_neighbors() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "1")]).await;
     let event = world.selling_queue().await;
     let people = world.join_all(3, &event).await;
@@ -110,7 +110,7 @@ async fn who_does_not_wait_has_no_neighbours() {
 }
 
 #[tokio::test]
-async fn more_than_twenty_are_not_answered() {
+async fn more_than_twenty_neighbors_are_refused() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(44, &event).await;
@@ -125,7 +125,7 @@ async fn more_than_twenty_are_not_answered() {
 }
 
 #[tokio::test]
-async fn a_windowed_queue_does_not_know_who_is_next_to_whom() {
+async fn windowed_queue_has_no_neighbors() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let windowed = "UPDATE queue SET mode = 'WINDOWED' WHERE event_id = $1";

@@ -1,4 +1,4 @@
-//! Two pods on the same stores: what happens on one is seen on the other, by the move log or without it.
+//! Two pods on the same stores: changes on one pod reach the watchers of the other, by the move log or without it.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::{
     support::{Person, World},
 };
 
-/// How soon another pod knows.
+/// Longest time until another pod has a change.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// On a machine that builds at the same time as it tests.
+/// The bound for a machine that compiles during the test.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Reads until this position is told; answers how long it took.
+/// Reads until the watcher gets this position; returns the time it took.
 async fn hears(watcher: &mut Watcher, position: u64) -> Duration {
     let begin = Instant::now();
     let heard = timeout(AT_ONCE + GRACE, watcher.until_position(position)).await;
@@ -26,7 +26,7 @@ async fn hears(watcher: &mut Watcher, position: u64) -> Duration {
 }
 
 #[tokio::test]
-async fn who_watches_on_another_pod_hears_of_every_step_even_when_the_log_is_lost() {
+async fn watcher_on_another_pod_gets_every_step_even_without_the_log() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let pod = world.another_pod().await;
@@ -40,7 +40,7 @@ async fn who_watches_on_another_pod_hears_of_every_step_even_when_the_log_is_los
         world.leave(person, &event).await.unwrap();
         slowest = slowest.max(hears(&mut watcher, position).await);
     }
-    // A new log that begins with the next step; and one that is lost again right after it.
+    // A new log that begins with the next change, and one that is lost right after it.
     wipe(&world, &event).await;
     world.leave(&people[3], &event).await.unwrap();
     slowest = slowest.max(hears(&mut watcher, 4).await);
@@ -48,7 +48,7 @@ async fn who_watches_on_another_pod_hears_of_every_step_even_when_the_log_is_los
     wipe(&world, &event).await;
     slowest = slowest.max(hears(&mut watcher, 3).await);
     println!("a step was seen on the other pod after {slowest:?} at most");
-    // Who joins on one pod watches on the other at once.
+    // A customer who joins on one pod can watch on the other immediately.
     let late = world.join_all(1, &event).await.remove(0).known_to(&pod, Role::Customer);
     let mut late = late.watch(&channel, &event, 0).await.unwrap();
     let Some(Update::PositionUpdate(first)) = late.next().await else { panic!("a position comes first") };
@@ -56,7 +56,7 @@ async fn who_watches_on_another_pod_hears_of_every_step_even_when_the_log_is_los
 }
 
 #[tokio::test]
-async fn a_turn_granted_or_ended_by_one_pod_is_told_on_the_other() {
+async fn turn_granted_or_ended_on_one_pod_is_sent_on_the_other() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let pod = world.another_pod().await;
@@ -78,7 +78,7 @@ async fn a_turn_granted_or_ended_by_one_pod_is_told_on_the_other() {
 }
 
 #[tokio::test]
-async fn coming_back_on_another_pod_never_shows_an_older_truth() {
+async fn reconnect_on_another_pod_never_shows_an_older_state() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let pod = world.another_pod().await;
@@ -98,7 +98,7 @@ async fn coming_back_on_another_pod_never_shows_an_older_truth() {
         let Some(Update::PositionUpdate(first)) = watcher.next().await else {
             panic!("a position comes first")
         };
-        // Everybody who has left has been answered: the truth can be no worse.
+        // Every leave has returned, so no position can be higher than this.
         assert_eq!(first.position, 23 - u64::try_from(round).unwrap(), "round {round}");
         assert!(watcher.revision >= revision);
         revision = watcher.revision;

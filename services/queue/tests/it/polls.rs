@@ -1,4 +1,4 @@
-//! Those who ask now and then instead of holding a stream: when to ask again, and what silence costs.
+//! Customers who poll: the time to the next poll, and expiry without polls.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn heartbeat(world: &World, person: &Person, event: &str) -> pb::Standing 
 }
 
 #[tokio::test]
-async fn the_nearer_to_the_front_the_sooner_one_asks_again() {
+async fn poll_wait_shrinks_towards_the_front() {
     let world = World::start_with(&[("RECONCILE__INTERVAL", "300ms")]).await;
     let (short, long) = (world.open_queue().await, world.open_queue().await);
     crowd::silent(&world, &long, 10_500).await;
@@ -31,23 +31,23 @@ async fn the_nearer_to_the_front_the_sooner_one_asks_again() {
     let near = world.join(&person, &short).await.unwrap().standing.unwrap();
     assert_eq!((far.position, near.position), (10_501, 1));
     assert_eq!((seconds(&far), seconds(&near)), (30, 2));
-    // Redis learns of those who joined in nobody's hearing when it is compared.
+    // Redis gets the entries inserted by SQL when it is reconciled.
     wait_until("redis knows them", SOON, || async {
         let again = heartbeat(&world, &person, &long).await;
         (again.position, seconds(&again)) == (10_501, 30)
     })
     .await;
-    // Who is asked to come back never loses the place meanwhile.
+    // A customer who waits as told never counts as idle.
     let policy = pb::QueuePolicy {
         idle_timeout: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
         ..pb::QueuePolicy::default()
     };
-    world.retune(&long, policy, &["idle_timeout"]).await;
+    world.update_policy(&long, policy, &["idle_timeout"]).await;
     assert_eq!(seconds(&heartbeat(&world, &person, &long).await), 20);
 }
 
 #[tokio::test]
-async fn a_heartbeat_keeps_the_place_a_return_in_time_too_and_silence_loses_it() {
+async fn heartbeat_keeps_the_entry_and_silence_ends_it() {
     let world = World::start_with(&[("POLICY__IDLE_TIMEOUT", "4s"), ("SWEEP__IDLE_INTERVAL", "100ms")]).await;
     let event = world.open_queue().await;
     let people = world.join_all(3, &event).await;
@@ -59,7 +59,7 @@ async fn a_heartbeat_keeps_the_place_a_return_in_time_too_and_silence_loses_it()
         if begin.elapsed() > Duration::from_secs(2) {
             heartbeat(&world, returning, &event).await;
         }
-        // The table is asked: a question of the customer would be a sign of life.
+        // Reads the table, because a poll of the customer would count as a heartbeat.
         let sql = "SELECT count(*) FROM entry WHERE customer_id = $1 AND state = 'EXPIRED'";
         if world.count(sql, &[&customer_id]).await == 1 {
             break;

@@ -1,4 +1,4 @@
-//! `GetPosition`, `Heartbeat` and `GetQueueSnapshot`: the same truth for those who ask.
+//! `GetPosition`, `Heartbeat` and `GetQueueSnapshot`.
 
 use onsale_kit::auth::{SigningKey, TokenFacts, TokenSigner};
 use onsale_proto::queue::v1::{self as pb, QueueMode, QueueState};
@@ -20,7 +20,7 @@ async fn ask(
 }
 
 #[tokio::test]
-async fn a_heartbeat_answers_what_a_question_answers() {
+async fn heartbeat_returns_the_same_as_get_position() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(3, &event).await;
@@ -30,7 +30,7 @@ async fn a_heartbeat_answers_what_a_question_answers() {
 }
 
 #[tokio::test]
-async fn who_never_joined_has_no_position() {
+async fn customer_who_never_joined_has_no_position() {
     let world = World::start().await;
     let event = world.open_queue().await;
     world.join_all(1, &event).await;
@@ -41,7 +41,7 @@ async fn who_never_joined_has_no_position() {
 }
 
 #[tokio::test]
-async fn only_ones_own_genuine_token_for_this_event_is_taken() {
+async fn only_a_genuine_token_of_the_caller_and_event_is_accepted() {
     let world = World::start().await;
     let (event, other_event) = (world.open_queue().await, world.open_queue().await);
     let (mine, theirs) = (world.customer(), world.customer());
@@ -71,7 +71,7 @@ async fn only_ones_own_genuine_token_for_this_event_is_taken() {
 }
 
 #[tokio::test]
-async fn an_old_token_is_worth_nothing() {
+async fn expired_token_is_refused() {
     let world = World::start_with(&[("TURNS__QUEUE_TOKEN_LIFETIME", "1ms")]).await;
     let event = world.open_queue().await;
     let person = world.customer();
@@ -80,7 +80,7 @@ async fn an_old_token_is_worth_nothing() {
 }
 
 #[tokio::test]
-async fn anybody_sees_the_public_facts() {
+async fn anybody_can_read_the_public_snapshot() {
     let world = World::start().await;
     let event = world.open_queue().await;
     world.join_all(2, &event).await;

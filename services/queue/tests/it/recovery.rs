@@ -1,4 +1,4 @@
-//! What Redis loses, what a restart forgets, and what silence costs: never a number in line.
+//! Losses of Redis, restarts and missing heartbeats never change a number in line.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     support::{Person, SOON, World},
 };
 
-/// Deletes everything that Redis has about the event's line.
+/// Deletes all keys of the event's line from Redis.
 pub(crate) async fn wipe(world: &World, event: &str) {
     let keys = Keys::new(world.redis.keyspace("queue").unwrap());
     let event_id = EventId::parse(event).unwrap();
@@ -26,7 +26,7 @@ pub(crate) async fn wipe(world: &World, event: &str) {
     }
 }
 
-/// Whether Redis knows everybody who waits again.
+/// Returns true if Redis has every waiting entry again.
 async fn is_loaded(world: &World, event: &str) -> bool {
     let keys = Keys::new(world.redis.keyspace("queue").unwrap());
     let line = keys.line(EventId::parse(event).unwrap()).unwrap();
@@ -42,13 +42,13 @@ async fn assert_places(world: &World, people: &[Person], event: &str, first_seq:
 }
 
 #[tokio::test]
-async fn a_wiped_redis_changes_no_seq_and_no_position() {
+async fn wiped_redis_changes_no_number_and_no_position() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let mut people = world.join_all(10, &event).await;
     wait_until("redis knows the line", SOON, || is_loaded(&world, &event)).await;
     wipe(&world, &event).await;
-    // Joining first: the new ones alone would look like the whole line.
+    // Joins come first, because the new entries alone could be mistaken for the whole line.
     people.extend(world.join_all(2, &event).await);
     assert_places(&world, &people, &event, 1).await;
     wait_until("redis knows the line again", SOON, || is_loaded(&world, &event)).await;
@@ -65,7 +65,7 @@ async fn a_wiped_redis_changes_no_seq_and_no_position() {
 }
 
 #[tokio::test]
-async fn an_entry_that_redis_alone_lost_or_kept_is_put_right() {
+async fn entry_lost_or_left_over_in_redis_is_corrected() {
     let world = World::start_with(&[("RECONCILE__INTERVAL", "300ms")]).await;
     let event = world.open_queue().await;
     let people = world.join_all(4, &event).await;
@@ -88,7 +88,7 @@ async fn an_entry_that_redis_alone_lost_or_kept_is_put_right() {
 }
 
 #[tokio::test]
-async fn whatever_redis_believes_a_watcher_hears_the_right_position() {
+async fn watcher_gets_the_right_position_whatever_redis_has() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(4, &event).await;
@@ -96,7 +96,7 @@ async fn whatever_redis_believes_a_watcher_hears_the_right_position() {
     watcher.until_position(4).await;
     let keys = Keys::new(world.redis.keyspace("queue").unwrap());
     let event_id = EventId::parse(&event).unwrap();
-    // Somebody at the front who does not exist, and a step of the line that never was.
+    // An entry at the front that does not exist, and a log record of a change that never happened.
     let ghost =
         Command::new("ZADD").key(&keys.waiting(event_id).unwrap()).arg(0).arg(Uuid::now_v7().to_string());
     let _added: i64 = world.redis.run(ghost).await.unwrap();
@@ -105,7 +105,7 @@ async fn whatever_redis_believes_a_watcher_hears_the_right_position() {
     let _id: String = world.redis.run(lie).await.unwrap();
     world.leave(&people[0], &event).await.unwrap();
     watcher.until_position(3).await;
-    // No log at all, and then one that begins anew.
+    // First no log at all, then a log that restarts.
     wipe(&world, &event).await;
     world.leave(&people[1], &event).await.unwrap();
     watcher.until_position(2).await;
@@ -114,7 +114,7 @@ async fn whatever_redis_believes_a_watcher_hears_the_right_position() {
 }
 
 #[tokio::test]
-async fn in_a_long_line_too_an_entry_that_redis_lost_for_another_is_put_right() {
+async fn entry_swapped_in_redis_is_corrected_in_a_long_line() {
     let world = World::start_with(&[("RECONCILE__INTERVAL", "300ms")]).await;
     let event = world.open_queue().await;
     crowd::silent(&world, &event, 20_100).await;
@@ -123,14 +123,14 @@ async fn in_a_long_line_too_an_entry_that_redis_lost_for_another_is_put_right() 
     let entry = world.position(&person, &event).await.unwrap().entry.unwrap().entry_id;
     let keys = Keys::new(world.redis.keyspace("queue").unwrap());
     let waiting = keys.waiting(EventId::parse(&event).unwrap()).unwrap();
-    // The count stays right.
+    // The count in Redis stays right.
     let ghost = Uuid::now_v7().to_string();
     let kept = Command::new("ZADD").key(&waiting).arg(2).arg(&ghost);
     let lost = Command::new("ZREM").key(&waiting).arg(&entry);
     let _added: i64 = world.redis.run(kept).await.unwrap();
     let _removed: i64 = world.redis.run(lost).await.unwrap();
     wait_until("redis is right", SOON, || async {
-        // Off by the ghost until the lines are compared, and right from then on.
+        // Positions are off by the foreign entry until the reconciliation, and right from then on.
         let position = world.position(&person, &event).await.unwrap().position;
         let rank = |member: &str| Command::new("ZSCORE").key(&waiting).arg(member);
         let known: Option<u64> = world.redis.run(rank(&entry)).await.unwrap();
@@ -141,7 +141,7 @@ async fn in_a_long_line_too_an_entry_that_redis_lost_for_another_is_put_right() 
 }
 
 #[tokio::test]
-async fn a_restart_on_the_same_stores_keeps_every_place_turn_and_number() {
+async fn restart_keeps_every_entry_turn_and_number() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "1")]).await;
     let event = world.selling_queue().await;
     let people = world.join_all(4, &event).await;
@@ -157,7 +157,7 @@ async fn a_restart_on_the_same_stores_keeps_every_place_turn_and_number() {
 }
 
 #[tokio::test]
-async fn who_is_silent_for_too_long_loses_the_place_and_who_watches_does_not() {
+async fn idle_entry_expires_and_watched_entry_does_not() {
     let world = World::start_with(&[
         ("POLICY__IDLE_TIMEOUT", "3s"),
         ("SWEEP__IDLE_INTERVAL", "100ms"),
@@ -168,17 +168,17 @@ async fn who_is_silent_for_too_long_loses_the_place_and_who_watches_does_not() {
     let people = world.join_all(2, &event).await;
     let mut watcher = world.watch(&people[1], &event).await.unwrap();
     watcher.until_position(2).await;
-    // The silent one is never asked about: asking would be a sign of life.
+    // The idle customer never polls, because a poll would count as a heartbeat.
     watcher.until_position(1).await;
     let silent = world.position(&people[0], &event).await.unwrap().entry.unwrap();
     assert_eq!((silent.state(), silent.expire_reason()), (EntryState::Expired, ExpireReason::NotSeen));
-    // Lost signs count as signs just made.
+    // A lost heartbeat counts as just sent.
     wipe(&world, &event).await;
     assert_eq!(world.position(&people[1], &event).await.unwrap().position, 1);
 }
 
 #[tokio::test]
-async fn signs_of_life_that_redis_could_not_take_cost_nobody_the_place() {
+async fn heartbeats_lost_by_redis_expire_no_entry() {
     let world = World::start_with(&[
         ("POLICY__IDLE_TIMEOUT", "3s"),
         ("SWEEP__IDLE_INTERVAL", "50ms"),
@@ -197,7 +197,7 @@ async fn signs_of_life_that_redis_could_not_take_cost_nobody_the_place() {
     let entry = world.position(&person, &event).await.unwrap().entry.unwrap().entry_id;
     let keys = Keys::new(world.redis.keyspace("queue").unwrap());
     let seen = keys.seen(EventId::parse(&event).unwrap()).unwrap();
-    // For two seconds nothing can be noted; then Redis is back with what it had long ago.
+    // For two seconds no heartbeat is stored; then Redis returns with its old data.
     let _set: String = world.redis.run(Command::new("SET").key(&seen).arg("away")).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let _removed: i64 = world.redis.run(Command::new("DEL").key(&seen)).await.unwrap();

@@ -1,11 +1,11 @@
-//! The service stands: it opens its stores, says that it is ready, and stops when asked to; without a key it does not.
+//! Start and stop: the service is ready once its stores are open, drains when told to stop, and refuses to start without a key.
 
 use onsale_testkit::{service::TestService, wait_until};
 
 use crate::support::{SOON, World};
 
 #[tokio::test]
-async fn it_is_ready_on_real_stores_and_drains_cleanly() {
+async fn service_is_ready_on_real_stores_and_drains_cleanly() {
     let world = World::start().await;
     wait_until("the service is ready", SOON, || async {
         world.service.server.readiness().verdict().is_ready()
@@ -16,7 +16,7 @@ async fn it_is_ready_on_real_stores_and_drains_cleanly() {
 }
 
 #[tokio::test]
-async fn it_does_not_start_without_a_key_to_sign_with() {
+async fn service_does_not_start_without_a_signing_key() {
     let started =
         TestService::start(onsale_queue::SERVICE, onsale_queue::DEFAULTS, onsale_queue::build).await;
     let error = started.err().expect("there is no key").to_string();

@@ -1,4 +1,4 @@
-//! `GetQueueStats` and `WatchQueueStats`: an organizer's live numbers, and who looks at the event.
+//! `GetQueueStats` and `WatchQueueStats`: an organizer's live numbers, and the viewers of the event.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn seconds(span: Option<prost_types::Duration>) -> Option<i64> {
 }
 
 #[tokio::test]
-async fn the_numbers_are_those_of_what_happened() {
+async fn stats_count_what_happened() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "2")]).await;
     let event = world.open_queue().await;
     let answer = ask(&world, &world.organizer, &event).await.unwrap();
@@ -94,12 +94,12 @@ async fn the_numbers_are_those_of_what_happened() {
 }
 
 #[tokio::test]
-async fn joins_per_second_are_those_of_the_last_ten_seconds() {
+async fn joins_per_second_cover_the_last_ten_seconds() {
     let world = World::start().await;
     let event = world.open_queue().await;
     world.join_all(20, &event).await;
     let event_id = Uuid::parse_str(&event).unwrap();
-    // As if nobody had joined but the last so many.
+    // Makes all but the last joins old.
     let age = "UPDATE entry SET join_time = CASE WHEN seq > 20 - $2::bigint THEN now() ELSE now() - interval '11 seconds' END
         WHERE event_id = $1";
     for (joined, per_second) in [(20_i64, 2), (14, 1), (4, 0), (5, 1), (0, 0), (15, 2)] {
@@ -109,7 +109,7 @@ async fn joins_per_second_are_those_of_the_last_ten_seconds() {
         })
         .await;
     }
-    // Entries that are not kept any more count as old.
+    // Deleted entries count as old.
     wait_until("nobody joined lately", SOON, || async {
         world
             .postgres
@@ -122,7 +122,7 @@ async fn joins_per_second_are_those_of_the_last_ten_seconds() {
 }
 
 #[tokio::test]
-async fn waits_are_those_of_who_was_admitted_within_ten_minutes() {
+async fn waits_cover_admissions_of_the_last_ten_minutes() {
     let world = World::start().await;
     let event = world.selling_queue().await;
     let people = world.join_all(20, &event).await;
@@ -148,7 +148,7 @@ async fn waits_are_those_of_who_was_admitted_within_ten_minutes() {
 }
 
 #[tokio::test]
-async fn a_stream_gives_the_numbers_at_once_and_what_changes_after() {
+async fn stats_stream_begins_immediately_and_follows_changes() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let mut console = watch(&world, &world.organizer, &event, Some(Duration::from_secs(1))).await.unwrap();
@@ -168,7 +168,7 @@ async fn a_stream_gives_the_numbers_at_once_and_what_changes_after() {
     }
     world.pause(&event, false).await;
     while next(&mut console).await.state() != QueueState::Paused {}
-    // When the instance drains, a console is told to come back.
+    // A draining instance ends the stream with a retry hint.
     world.service.server.shutdown().await;
     let ended = loop {
         match tokio::time::timeout(SOON, console.message()).await.expect("the stream ends") {
@@ -180,7 +180,7 @@ async fn a_stream_gives_the_numbers_at_once_and_what_changes_after() {
 }
 
 #[tokio::test]
-async fn ten_who_ask_at_a_time_get_the_same_numbers() {
+async fn concurrent_callers_get_the_same_stats() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let asked = (0..10).map(|_| stats(&world, &event));
@@ -189,12 +189,12 @@ async fn ten_who_ask_at_a_time_get_the_same_numbers() {
 }
 
 #[tokio::test]
-async fn only_the_owner_sees_numbers_and_a_draft_of_another_does_not_exist() {
+async fn only_the_owner_reads_stats_and_foreign_drafts_are_not_found() {
     let world = World::start().await;
     let (event, draft) = (world.open_queue().await, world.draft().await);
     let stranger = world.stranger();
     refused(ask(&world, &stranger, &event).await, Code::PermissionDenied, "EVENT_NOT_OWNED");
-    // Nor when they are at hand for the owner.
+    // Cached numbers are refused to other organizers too.
     assert_eq!(stats(&world, &draft).await.state(), QueueState::Scheduled);
     assert_eq!(stats(&world, &event).await.state(), QueueState::Open);
     refused(ask(&world, &stranger, &event).await, Code::PermissionDenied, "EVENT_NOT_OWNED");
@@ -218,7 +218,7 @@ async fn only_the_owner_sees_numbers_and_a_draft_of_another_does_not_exist() {
 }
 
 #[tokio::test]
-async fn viewers_are_counted_on_every_pod_and_summed() {
+async fn viewers_are_summed_over_pods() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(4, &event).await;
@@ -230,7 +230,7 @@ async fn viewers_are_counted_on_every_pod_and_summed() {
         world.position(person, &event).await.unwrap();
         world.position(person, &event).await.unwrap();
     }
-    // What a pod has itself, it knows at once.
+    // A pod counts its own viewers without a delay.
     assert_eq!(stats(&world, &event).await.viewer_count, 2);
     for person in &people[2..] {
         let person = person.known_to(&pod, Role::Customer);
@@ -254,7 +254,7 @@ fn pods(world: &World, event: &str) -> Key {
 }
 
 #[tokio::test]
-async fn the_slowest_pod_counts_and_one_that_is_gone_does_not() {
+async fn slowest_pod_counts_and_a_gone_pod_does_not() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let key = pods(&world, &event);
@@ -274,7 +274,7 @@ async fn the_slowest_pod_counts_and_one_that_is_gone_does_not() {
 }
 
 #[tokio::test]
-async fn numbers_come_also_when_redis_cannot_tell_who_looks() {
+async fn stats_are_available_without_redis() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);

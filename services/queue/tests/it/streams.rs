@@ -1,4 +1,4 @@
-//! Open streams: what is told to whom and how often, what a slow reader costs, and how they end when a pod does.
+//! Open streams: which messages are sent and how often, slow readers, and the end of streams when a pod stops.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,10 +15,10 @@ use crate::{
     support::{Person, SOON, World, refused},
 };
 
-/// Long enough for what was told to have arrived.
+/// Long enough for sent messages to arrive.
 const A_MOMENT: Duration = Duration::from_millis(500);
 
-/// Reads what comes within a moment.
+/// Reads the messages that arrive shortly.
 async fn heard(watcher: &mut Watcher) -> Vec<Update> {
     let mut heard = Vec::new();
     let end = Instant::now() + A_MOMENT;
@@ -28,7 +28,7 @@ async fn heard(watcher: &mut Watcher) -> Vec<Update> {
     heard
 }
 
-/// A stream of a client that takes hardly anything before it reads.
+/// Opens the stream of a client with a tiny receive buffer.
 async fn watch_narrowly(world: &World, person: &Person, event: &str) -> Watcher {
     let endpoint = Endpoint::from_shared(format!("http://{}", world.service.server.address())).unwrap();
     let channel = endpoint.initial_stream_window_size(16).connect().await.unwrap();
@@ -38,7 +38,7 @@ async fn watch_narrowly(world: &World, person: &Person, event: &str) -> Watcher 
 }
 
 #[tokio::test]
-async fn a_gap_is_closed_for_those_behind_and_those_in_front_hear_nothing() {
+async fn leave_moves_entries_behind_it_and_none_before_it() {
     let world = World::start_with(&[("POLICY__IDLE_TIMEOUT", "3s"), ("SWEEP__IDLE_INTERVAL", "100ms")]).await;
     let event = world.open_queue().await;
     let people = world.join_all(4, &event).await;
@@ -48,13 +48,13 @@ async fn a_gap_is_closed_for_those_behind_and_those_in_front_hear_nothing() {
     behind.until_position(4).await;
     world.leave(&people[1], &event).await.unwrap();
     behind.until_position(3).await;
-    // Nobody has heard of the third since it joined.
+    // The third has had no heartbeat since it joined.
     behind.until_position(2).await;
     assert_eq!(heard(&mut front).await, []);
 }
 
 #[tokio::test]
-async fn a_watcher_is_told_of_admissions_and_of_the_public_facts_with_the_right_numbers() {
+async fn watcher_gets_moves_and_snapshots_with_the_right_counts() {
     let world = World::start_with(&[
         ("WATCH__MOVED_INTERVAL", "100ms"),
         ("WATCH__SNAPSHOT_INTERVAL", "300ms"),
@@ -84,13 +84,13 @@ async fn a_watcher_is_told_of_admissions_and_of_the_public_facts_with_the_right_
     let facts = facts.await;
     assert_eq!((facts.event_id.as_str(), facts.state()), (event.as_str(), pb::QueueState::Open));
     assert_eq!((facts.viewer_count, facts.admitted_last_minute), (1, 3));
-    // Nobody moves any more: of that nothing is told.
+    // The line no longer moves, so no message about moves follows.
     let is_moved = |update: &Update| matches!(update, Update::QueueMoved(_));
     assert!(!heard(&mut watcher).await.iter().any(is_moved));
 }
 
 #[tokio::test]
-async fn whatever_else_is_told_the_position_comes_in_time() {
+async fn position_is_sent_in_time_among_other_messages() {
     let world =
         World::start_with(&[("WATCH__POSITION_INTERVAL", "1s"), ("WATCH__SNAPSHOT_INTERVAL", "200ms")]).await;
     let event = world.open_queue().await;
@@ -112,7 +112,7 @@ async fn whatever_else_is_told_the_position_comes_in_time() {
 }
 
 #[tokio::test]
-async fn everybody_hears_of_a_pause_also_while_the_line_moves() {
+async fn every_watcher_gets_a_pause_while_the_line_moves() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let doors = [Door::of(&world.service, 2).await];
@@ -140,7 +140,7 @@ async fn everybody_hears_of_a_pause_also_while_the_line_moves() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_holds_up_nobody_and_gets_the_newest_when_it_reads() {
+async fn slow_reader_delays_nobody_and_gets_the_newest_state() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(42, &event).await;
@@ -151,7 +151,7 @@ async fn a_slow_reader_holds_up_nobody_and_gets_the_newest_when_it_reads() {
         world.leave(person, &event).await.unwrap();
         quick.until_position(position).await;
     }
-    // Of forty steps it hears a few: what was on its way before, and the newest.
+    // Of forty changes it gets a few: those in flight before, and the newest.
     let mut positions = Vec::new();
     while positions.last() != Some(&2) {
         if let Update::PositionUpdate(update) = slow.next().await.expect("the stream goes on") {
@@ -163,19 +163,19 @@ async fn a_slow_reader_holds_up_nobody_and_gets_the_newest_when_it_reads() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_for_too_long_is_asked_to_come_back_and_who_reads_stays() {
+async fn unread_stream_is_ended_and_a_read_stream_stays_open() {
     let world = World::start_with(&[("WATCH__SLOW_AFTER", "1s")]).await;
     let event = world.open_queue().await;
     let people = world.join_all(7, &event).await;
     let mut slow = watch_narrowly(&world, &people[6], &event).await;
     let mut quick = world.watch(&people[5], &event).await.unwrap();
     quick.until_position(6).await;
-    // The first ones may be on their way to it; of four steps at least one waits to be read.
+    // The first messages may be in flight; of four changes at least one stays unread.
     for (person, position) in people[..4].iter().zip([5, 4, 3, 2]) {
         world.leave(person, &event).await.unwrap();
         quick.until_position(position).await;
     }
-    // The time is what is tested.
+    // This sleep is the time under test.
     tokio::time::sleep(Duration::from_secs(2)).await;
     world.leave(&people[4], &event).await.unwrap();
     quick.until_position(1).await;
@@ -189,7 +189,7 @@ async fn who_does_not_read_for_too_long_is_asked_to_come_back_and_who_reads_stay
 }
 
 #[tokio::test]
-async fn a_pod_that_stops_ends_its_streams_with_hints_that_are_spread() {
+async fn stopping_pod_ends_streams_with_spread_retry_hints() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(20, &event).await;
@@ -215,7 +215,7 @@ async fn a_pod_that_stops_ends_its_streams_with_hints_that_are_spread() {
 }
 
 #[tokio::test]
-async fn a_thousand_streams_that_end_leave_nothing_behind() {
+async fn thousand_ended_streams_leave_nothing_behind() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let doors = [Door::of(&world.service, 4).await];

@@ -1,4 +1,4 @@
-//! What the tests share: the service, what its neighbours say, and people who use it.
+//! Support of the tests: the service with its stores, a fake Inventory, published events, and customers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,10 +43,10 @@ pub(crate) use self::person::Person;
 use self::{person::bearer, pod::Pod, watcher::Watcher};
 use crate::inventory::FakeInventory;
 
-/// How long anything may take that should be quick.
+/// Longest wait for a condition that is usually met within a second.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// The service and everything around it.
+/// The service under test with its surroundings.
 pub(crate) struct World {
     pub(crate) service: TestService,
     pub(crate) inventory: FakeInventory,
@@ -56,19 +56,19 @@ pub(crate) struct World {
     pub(crate) organizer: Person,
     jwks: String,
     settings: Vec<(String, String)>,
-    /// Publish what the neighbours say.
+    /// Publish the events of the neighbors.
     voices: Vec<Voice>,
     tasks: Tasks,
 }
 
-/// A neighbour that publishes events.
+/// A neighbor that publishes events.
 struct Voice {
     service: &'static str,
     outbox: Outbox,
     postgres: Postgres,
 }
 
-/// What a turn token says besides customer and expiry.
+/// Fields of a turn token besides its customer and expiry.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TurnClaims {
     pub(crate) event_id: String,
@@ -86,12 +86,12 @@ impl World {
         Self::start_on(redis, Arc::new(SystemClock), settings).await
     }
 
-    /// On a Redis that may be treated roughly, or with a clock that goes wrong.
+    /// Starts on a Redis that the test may break, or with a clock that is off.
     pub(crate) async fn start_on(redis: TestRedis, clock: Arc<dyn Clock>, settings: &[(&str, &str)]) -> Self {
         Self::prepared(redis, clock, settings, async |_, _| ()).await.1
     }
 
-    /// Starts after `before` has done something with the stores and the settings that the service gets.
+    /// Starts after `before` has run with the stores and the settings of the service.
     pub(crate) async fn start_after<T>(
         settings: &[(&str, &str)],
         before: impl AsyncFnOnce(&TestStores, &[(String, String)]) -> T,
@@ -128,7 +128,7 @@ impl World {
         (done, Self::around(service, inventory, jwks, all, tasks).await)
     }
 
-    /// Another pod on the same stores.
+    /// Starts another pod on the same stores, which can be killed.
     pub(crate) async fn pod(&self) -> Pod {
         let TestService { database, redis, .. } = &self.service;
         Pod::start(&database.url, redis, &self.settings).await
@@ -158,7 +158,7 @@ impl World {
         Self { service, inventory, postgres, redis, channel, organizer, jwks, settings, voices, tasks }
     }
 
-    /// Stops the service and starts another on the same stores, as after a deployment.
+    /// Stops the service and starts another one on the same stores, like a deployment.
     pub(crate) async fn restart(self) -> Self {
         let Self { service, inventory, jwks, settings, tasks, channel, organizer, .. } = self;
         drop(channel);
@@ -166,7 +166,7 @@ impl World {
         let TestService { server, database, redis, .. } = service;
         let drained = server.shutdown().await;
         assert!(drained.tasks_aborted.is_empty(), "{drained:?}");
-        // The fake's server went with the tasks.
+        // The server of the fake ended with the tasks.
         let tasks = Tasks::new();
         let url = serve(&tasks, inventory.clone()).await;
         let settings: Vec<(String, String)> = settings
@@ -179,14 +179,14 @@ impl World {
         world
     }
 
-    /// Another instance on the same stores.
+    /// Starts another instance on the same stores.
     pub(crate) async fn another_pod(&self) -> TestService {
         self.another_pod_at(Arc::new(SystemClock)).await
     }
 
-    /// The same, with a clock of its own.
+    /// Like [`World::another_pod`], with its own clock.
     pub(crate) async fn another_pod_at(&self, clock: Arc<dyn Clock>) -> TestService {
-        // Its own database stays empty: the last setting of a name counts.
+        // The database of its own stays empty, because the last setting of a name counts.
         let stores =
             TestStores { database: stack::database().await.unwrap(), redis: self.service.redis.clone() };
         let mut settings = self.settings.clone();
@@ -198,17 +198,17 @@ impl World {
         Person::new(&self.service.mint, Role::Customer)
     }
 
-    /// The same person with a token that this world's service takes.
+    /// Returns the same person with a token that this world's service accepts.
     pub(crate) fn again(&self, person: &Person, role: Role) -> Person {
         person.known_to(&self.service, role)
     }
 
-    /// An organizer who has nothing to do with the events.
+    /// Returns an organizer who owns none of the events.
     pub(crate) fn stranger(&self) -> Person {
         Person::new(&self.service.mint, Role::Organizer)
     }
 
-    /// Of a draft: an event that its organizer has not made public.
+    /// Creates a draft, that is an event that its organizer has not made public; returns the event.
     pub(crate) async fn draft(&self) -> String {
         let event = Uuid::now_v7().to_string();
         self.create_event(&event, 1).await;
@@ -228,12 +228,12 @@ impl World {
         QueueInternalServiceClient::new(self.channel.clone())
     }
 
-    /// A request of Claim.
+    /// Returns a request with the token of Claim.
     pub(crate) fn as_claim<T>(&self, message: T) -> Request<T> {
         bearer(&self.service.mint.token_for("claim", &[Role::Service]), message)
     }
 
-    /// Says something as the service that the contract names as its source.
+    /// Publishes an event as the service that the contract names as its source.
     pub(crate) async fn say<P: EventPayload>(&self, key: &str, payload: &P) {
         let voice = self.voices.iter().find(|voice| voice.service == P::SOURCE).unwrap();
         let event = NewEvent::new(key, payload);
@@ -270,7 +270,7 @@ impl World {
         self.say(event, &activated).await;
     }
 
-    /// A queue that is open; nothing is free, so nobody is admitted until the test says so.
+    /// Creates an open queue without free units, so that nobody is admitted until the test sets some.
     pub(crate) async fn open_queue(&self) -> String {
         let event = Uuid::now_v7().to_string();
         self.inventory.set_sector(&sector_of(&event));
@@ -280,7 +280,7 @@ impl World {
         event
     }
 
-    /// As [`World::open_queue`], with admission at hand.
+    /// Creates an open queue with 1,000 free units.
     pub(crate) async fn selling_queue(&self) -> String {
         let event = self.open_queue().await;
         self.inventory.set_free(1_000);
@@ -293,7 +293,7 @@ impl World {
         Ok(answer.into_inner().snapshot.unwrap())
     }
 
-    /// Looks at the table: the snapshot serves a moment too long for a test.
+    /// Reads the table, because a public snapshot is cached for 1 s.
     pub(crate) async fn wait_for_state(&self, event: &str, state: pb::QueueState) {
         let name = state.as_str_name().trim_start_matches("QUEUE_STATE_");
         let event_id = Uuid::parse_str(event).unwrap();
@@ -312,7 +312,7 @@ impl World {
         person.join(&self.channel, event).await
     }
 
-    /// Joins one after the other.
+    /// Joins customers one after the other.
     pub(crate) async fn join_all(&self, count: usize, event: &str) -> Vec<Person> {
         let mut people = Vec::new();
         for _ in 0..count {
@@ -353,20 +353,25 @@ impl World {
         self.position(person, event).await.unwrap().turn.unwrap()
     }
 
-    /// What the service signs its tokens with.
+    /// Returns the signing key of the service.
     pub(crate) fn signing_key(&self) -> &str {
         let is_key = |(name, _): &&(String, String)| name == "TURNS__SIGNING_KEY";
         self.settings.iter().find(is_key).unwrap().1.as_str()
     }
 
-    /// What a turn token says, if it is genuine.
+    /// Verifies and reads a turn token.
     pub(crate) fn read_turn(&self, token: &str) -> SignedToken<TurnClaims> {
         let keys = KeySet::parse(&self.jwks).unwrap();
         TokenReader::new(keys, "queue", "onsale-turn").read(token).unwrap()
     }
 
-    /// Retunes as the organizer.
-    pub(crate) async fn retune(&self, event: &str, policy: pb::QueuePolicy, paths: &[&str]) -> pb::Queue {
+    /// Updates the policy as the organizer.
+    pub(crate) async fn update_policy(
+        &self,
+        event: &str,
+        policy: pb::QueuePolicy,
+        paths: &[&str],
+    ) -> pb::Queue {
         let request = pb::UpdateQueuePolicyRequest {
             request_id: Uuid::now_v7().to_string(),
             event_id: event.to_owned(),
@@ -436,7 +441,7 @@ pub(crate) fn summary(event: &str) -> EventSummary {
     }
 }
 
-/// The one sector of an event.
+/// Returns the id of an event's only sector.
 pub(crate) fn sector_of(event: &str) -> String {
     Uuid::new_v5(&Uuid::parse_str(event).unwrap(), b"sector").to_string()
 }
@@ -446,7 +451,7 @@ pub(crate) fn to_pb(time: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds, nanos }
 }
 
-/// Asserts a refusal, and gives its details.
+/// Asserts a refusal and returns its details.
 #[track_caller]
 pub(crate) fn refused<T: std::fmt::Debug>(
     answer: Result<T, Status>,
@@ -460,7 +465,7 @@ pub(crate) fn refused<T: std::fmt::Debug>(
     details
 }
 
-/// A fact of a refusal.
+/// Returns a metadata value of a refusal.
 pub(crate) fn fact(details: &ErrorDetails, name: &str) -> Option<String> {
     details.error_info().and_then(|info| info.metadata.get(name).cloned())
 }

@@ -1,4 +1,4 @@
-//! `ValidateTurn` and `CompleteTurn`: what a turn is worth, and how it ends.
+//! `ValidateTurn` and `CompleteTurn`: validity and end of a turn.
 
 use onsale_proto::{
     claim::v1::ReleaseReason,
@@ -42,7 +42,7 @@ async fn complete(world: &World, request: pb::CompleteTurnRequest) -> Result<pb:
 }
 
 #[tokio::test]
-async fn a_running_turn_holds_for_its_customer_and_for_nobody_else() {
+async fn open_turn_is_valid_for_its_customer_only() {
     let world = World::start().await;
     let event = world.selling_queue().await;
     let people = world.join_all(2, &event).await;
@@ -51,7 +51,7 @@ async fn a_running_turn_holds_for_its_customer_and_for_nobody_else() {
     assert_eq!(valid.expire_time, turn.expire_time);
     assert_eq!(valid.entry_id, world.position(&people[0], &event).await.unwrap().entry.unwrap().entry_id);
     let theirs = world.turn(&people[1], &event).await.fencing_number;
-    // Another's number, and one that nobody has.
+    // The number of another customer, and one that was never given out.
     refused(validate(&world, &people[0], &event, theirs).await, Code::NotFound, "ENTRY_NOT_FOUND");
     refused(validate(&world, &people[0], &event, 99).await, Code::NotFound, "ENTRY_NOT_FOUND");
     refused(validate(&world, &people[0], &event, 0).await, Code::InvalidArgument, "FIELDS_INVALID");
@@ -60,7 +60,7 @@ async fn a_running_turn_holds_for_its_customer_and_for_nobody_else() {
 }
 
 #[tokio::test]
-async fn turns_asked_about_at_once_each_get_their_own_answer() {
+async fn concurrent_validations_get_their_own_answers() {
     let world = World::start().await;
     let (event, other) = (world.selling_queue().await, world.selling_queue().await);
     let people = world.join_all(12, &event).await;
@@ -70,7 +70,7 @@ async fn turns_asked_about_at_once_each_get_their_own_answer() {
     }
     block(&world, &world.organizer, blocking(&people[3], &event, "")).await.unwrap();
     let asked = people.iter().zip(&turns).enumerate().map(|(at, (person, turn))| {
-        // Some ask about a turn that is not theirs, or in an event where they have none.
+        // Some requests name another customer's turn, or an event without a turn.
         let number = if at % 4 == 1 { turn.fencing_number + 100 } else { turn.fencing_number };
         let event = if at % 4 == 2 { &other } else { &event };
         let world = &world;
@@ -86,7 +86,7 @@ async fn turns_asked_about_at_once_each_get_their_own_answer() {
 }
 
 #[tokio::test]
-async fn a_turn_given_up_has_ended_and_is_stale_once_there_is_a_newer_one() {
+async fn abandoned_turn_has_ended_and_is_stale_after_a_newer_one() {
     let world = World::start().await;
     let event = world.selling_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -105,7 +105,7 @@ async fn a_turn_given_up_has_ended_and_is_stale_once_there_is_a_newer_one() {
 }
 
 #[tokio::test]
-async fn a_turn_that_ran_out_buys_nothing_new_and_completes_what_was_under_way() {
+async fn expired_turn_is_refused_and_completes_a_purchase_under_way() {
     let world = World::start_with(&[("POLICY__TURN_DURATION", "300ms")]).await;
     let event = world.selling_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -123,7 +123,7 @@ async fn a_turn_that_ran_out_buys_nothing_new_and_completes_what_was_under_way()
 }
 
 #[tokio::test]
-async fn a_turn_is_completed_once_and_for_one_claim() {
+async fn turn_completes_for_one_claim_only() {
     let world = World::start().await;
     let event = world.selling_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -133,7 +133,7 @@ async fn a_turn_is_completed_once_and_for_one_claim() {
     let mut watcher = world.watch(&person, &event).await.unwrap();
     let first = complete(&world, request.clone()).await.unwrap();
     assert_eq!(first.state(), EntryState::Completed);
-    // The same request, and another for the same claim.
+    // A repeat of the request, and another request for the same claim.
     assert_eq!(complete(&world, request.clone()).await.unwrap(), first);
     assert_eq!(complete(&world, completion(&person, &event, fencing_number, &claim)).await.unwrap(), first);
     let other =
@@ -142,14 +142,14 @@ async fn a_turn_is_completed_once_and_for_one_claim() {
     assert_eq!(fact(&details, "state").as_deref(), Some("COMPLETED"));
     let reused = pb::CompleteTurnRequest { claim_id: Uuid::now_v7().to_string(), ..request };
     refused(complete(&world, reused).await, Code::InvalidArgument, "REQUEST_ID_REUSED");
-    // The stream ends without a word after a purchase.
+    // The stream ends without a message after a purchase.
     while watcher.next().await.is_some() {}
-    // Who has bought may join again.
+    // A customer may join again after a purchase.
     assert_eq!(world.join(&person, &event).await.unwrap().standing.unwrap().entry.unwrap().seq, 2);
 }
 
 #[tokio::test]
-async fn a_completed_order_completes_its_turn_however_often_it_is_said() {
+async fn repeated_order_completed_completes_its_turn_once() {
     let world = World::start().await;
     let event = world.selling_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -173,7 +173,7 @@ async fn a_completed_order_completes_its_turn_however_often_it_is_said() {
 }
 
 #[tokio::test]
-async fn a_lost_claim_ends_the_turn_and_a_given_up_one_does_not() {
+async fn expired_claim_ends_the_turn_and_a_canceled_one_does_not() {
     let world = World::start().await;
     let event = world.selling_queue().await;
     let people = world.join_all(2, &event).await;
@@ -196,12 +196,12 @@ async fn a_lost_claim_ends_the_turn_and_a_given_up_one_does_not() {
         entry.expire_reason() == ExpireReason::TurnExpired
     })
     .await;
-    // Said before under the same key, so handled before.
+    // Published before under the same key, so it was handled before.
     validate(&world, &people[0], &event, keeps).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_turn_runs_on_when_the_queue_closes() {
+async fn turn_outlives_the_close_of_its_queue() {
     let world = World::start().await;
     let event = world.selling_queue().await;
     let person = world.join_all(1, &event).await.remove(0);

@@ -1,4 +1,4 @@
-//! `WatchQueue`: the full truth first, then what changes; every device of a customer hears it.
+//! `WatchQueue`: the full state first, then its changes, on every device of a customer.
 
 use onsale_proto::{
     events::v1::{InventoryAvailable, InventorySoldOut},
@@ -9,7 +9,7 @@ use tonic::Code;
 use crate::support::{World, refused};
 
 #[tokio::test]
-async fn the_first_message_is_the_full_truth_and_steps_near_the_front_follow() {
+async fn first_message_is_the_full_state_and_steps_follow() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(3, &event).await;
@@ -26,7 +26,7 @@ async fn the_first_message_is_the_full_truth_and_steps_near_the_front_follow() {
 }
 
 #[tokio::test]
-async fn who_has_not_joined_has_nothing_to_watch() {
+async fn customer_who_never_joined_cannot_watch() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let watch = world.watch(&world.customer(), &event).await.map(|_| ());
@@ -34,7 +34,7 @@ async fn who_has_not_joined_has_nothing_to_watch() {
 }
 
 #[tokio::test]
-async fn a_turn_is_told_on_every_device_and_again_to_who_comes_back() {
+async fn turn_is_sent_to_every_device_and_to_later_streams() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -52,7 +52,7 @@ async fn a_turn_is_told_on_every_device_and_again_to_who_comes_back() {
 }
 
 #[tokio::test]
-async fn a_pause_and_its_end_are_told_and_nobody_is_admitted_between() {
+async fn pause_and_resume_are_sent_and_nobody_is_admitted_between() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -62,12 +62,12 @@ async fn a_pause_and_its_end_are_told_and_nobody_is_admitted_between() {
     let Some(Update::QueuePaused(paused)) = watcher.next().await else { panic!("the pause is told") };
     assert_eq!((paused.joins_paused, paused.notice.as_str()), (true, "one moment"));
     world.inventory.set_free(10);
-    // Who looks in now hears of the pause too.
+    // A stream that opens now gets the pause too.
     let mut late = world.watch(&person, &event).await.unwrap();
     assert!(matches!(late.next().await, Some(Update::PositionUpdate(_))));
     assert!(matches!(late.next().await, Some(Update::QueuePaused(_))));
     world.resume(&event).await.unwrap();
-    // In either order: one look may see both the end of the pause and the turn.
+    // In either order, because one round may see both the end of the pause and the turn.
     let (mut is_resumed, mut is_admitted) = (false, false);
     while !(is_resumed && is_admitted) {
         match watcher.next().await.expect("the stream goes on") {
@@ -79,7 +79,7 @@ async fn a_pause_and_its_end_are_told_and_nobody_is_admitted_between() {
 }
 
 #[tokio::test]
-async fn a_sell_out_is_told_places_stay_and_units_that_come_back_are_told_too() {
+async fn sell_out_and_its_end_are_sent_and_entries_stay() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let people = world.join_all(2, &event).await;
@@ -99,7 +99,7 @@ async fn a_sell_out_is_told_places_stay_and_units_that_come_back_are_told_too() 
 }
 
 #[tokio::test]
-async fn leaving_on_one_device_ends_the_stream_of_the_other() {
+async fn leave_on_one_device_ends_the_stream_of_the_other() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -109,14 +109,14 @@ async fn leaving_on_one_device_ends_the_stream_of_the_other() {
     let Some(Update::EntryExpired(expired)) = watcher.next().await else { panic!("the end is told") };
     assert_eq!(expired.reason(), ExpireReason::Left);
     assert_eq!(watcher.next().await, None);
-    // Who looks again hears the same.
+    // A stream that opens again gets the same.
     let mut late = world.watch(&person, &event).await.unwrap();
     assert!(matches!(late.next().await, Some(Update::EntryExpired(_))));
     assert_eq!(late.next().await, None);
 }
 
 #[tokio::test]
-async fn a_final_close_ends_the_streams_of_who_waits_and_their_places() {
+async fn final_close_ends_waiting_entries_and_their_streams() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);
@@ -137,7 +137,7 @@ async fn a_final_close_ends_the_streams_of_who_waits_and_their_places() {
 }
 
 #[tokio::test]
-async fn a_watcher_hears_its_position_even_when_nothing_moves() {
+async fn watcher_gets_its_position_even_if_nothing_moves() {
     let world = World::start_with(&[("WATCH__POSITION_INTERVAL", "300ms")]).await;
     let event = world.open_queue().await;
     let person = world.join_all(1, &event).await.remove(0);

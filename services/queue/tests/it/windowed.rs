@@ -1,4 +1,4 @@
-//! WINDOWED queues: numbers in order of arrival, and everything else follows from the number.
+//! WINDOWED queues: numbers are given out in order of arrival, and the state of an entry follows from its number.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use crate::{
     support::{Person, SOON, World, fact, refused, summary},
 };
 
-/// Somebody with a number.
+/// A customer with a number.
 struct Holder {
     person: Person,
     token: String,
     seq: u64,
 }
 
-/// An open WINDOWED queue with windows of this size; nothing is free, so nothing slides until the test says so.
+/// Creates an open WINDOWED queue with windows of this size and no free units, so that nothing slides until the test sets some.
 async fn windowed_queue(world: &World, window_size: u32, active_windows: u32) -> String {
     let event = world.open_queue().await;
     let policy = pb::QueuePolicy {
@@ -33,7 +33,7 @@ async fn windowed_queue(world: &World, window_size: u32, active_windows: u32) ->
         active_windows,
         ..pb::QueuePolicy::default()
     };
-    world.retune(&event, policy, &[]).await;
+    world.update_policy(&event, policy, &[]).await;
     event
 }
 
@@ -111,7 +111,7 @@ async fn line(world: &World, event: &str, column: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_thousand_joins_on_two_pods_get_every_number_once() {
+async fn thousand_joins_on_two_pods_get_every_number_once() {
     let world = World::start().await;
     let pod = world.pod().await;
     let event = windowed_queue(&world, 10, 1).await;
@@ -139,7 +139,7 @@ async fn a_thousand_joins_on_two_pods_get_every_number_once() {
 }
 
 #[tokio::test]
-async fn numbers_come_in_order_of_arrival_and_a_repeat_gets_a_new_one() {
+async fn numbers_follow_arrival_and_a_repeat_gets_a_new_one() {
     let world = World::start().await;
     let event = windowed_queue(&world, 10, 1).await;
     let person = world.customer();
@@ -167,7 +167,7 @@ async fn numbers_come_in_order_of_arrival_and_a_repeat_gets_a_new_one() {
 }
 
 #[tokio::test]
-async fn the_window_slides_in_order_to_the_last_ticket_and_never_past_it() {
+async fn window_slides_in_order_up_to_the_last_number() {
     let world = quick_world().await;
     let event = windowed_queue(&world, 2, 1).await;
     let holders = join_all(&world, 5, &event).await;
@@ -179,7 +179,7 @@ async fn the_window_slides_in_order_to_the_last_ticket_and_never_past_it() {
     let token = world.read_turn(&turn.token);
     assert_eq!((token.claims.fencing_number, token.subject), (5, holders[4].person.customer_id()));
     assert_eq!(token.claims.entry_id, active.entry.unwrap().entry_id);
-    // The newest two are active, whatever the number of slides before.
+    // The newest two are active after any number of slides.
     let mut states = Vec::new();
     for holder in &holders {
         states.push(state(&world, holder, &event).await);
@@ -189,13 +189,13 @@ async fn the_window_slides_in_order_to_the_last_ticket_and_never_past_it() {
     let expired = standing(&world, &holders[0], &event).await.entry.unwrap();
     assert_eq!(expired.expire_reason(), ExpireReason::TurnExpired);
     assert!(expired.end_time.is_some());
-    // With nobody new nothing slides: the active ones stay so, while another queue slides on.
+    // Without new customers nothing slides and active entries stay active, while another queue slides on.
     let other = windowed_queue(&world, 1, 1).await;
     let others = join_all(&world, 3, &other).await;
     until(&world, &others[2], &other, EntryState::Admitted).await;
     assert_eq!(line(&world, &event, "last_admitted_seq").await, 5);
     assert_eq!(state(&world, &holders[3], &event).await, EntryState::Admitted);
-    // Somebody new makes it go on, by one.
+    // One new customer makes the window slide by one.
     let last = join_all(&world, 1, &event).await;
     until(&world, &last[0], &event, EntryState::Admitted).await;
     assert_eq!(state(&world, &holders[3], &event).await, EntryState::Expired);
@@ -206,11 +206,11 @@ async fn the_window_slides_in_order_to_the_last_ticket_and_never_past_it() {
 }
 
 #[tokio::test]
-async fn a_slide_is_no_longer_than_a_window_and_the_rate_bounds_it() {
+async fn slide_is_bounded_by_the_window_and_the_rate() {
     let world =
         World::start_with(&[("POLICY__ADMISSIONS_PER_MINUTE", "60"), ("POLICY__SLIDE_INTERVAL", "1s")]).await;
     let event = windowed_queue(&world, 2, 1_000).await;
-    // One a second, and what three seconds and one more save up; windows of two.
+    // One admission a second, at most three seconds' worth plus one saved up, and windows of two.
     let holders = join_all(&world, 12, &event).await;
     world.inventory.set_free(1_000);
     let begin = tokio::time::Instant::now();
@@ -219,7 +219,7 @@ async fn a_slide_is_no_longer_than_a_window_and_the_rate_bounds_it() {
 }
 
 #[tokio::test]
-async fn pausing_stops_the_window_and_not_the_numbers() {
+async fn pause_stops_the_window_and_not_the_joins() {
     let world = quick_world().await;
     let event = windowed_queue(&world, 1, 5).await;
     world.pause(&event, false).await;
@@ -227,7 +227,7 @@ async fn pausing_stops_the_window_and_not_the_numbers() {
     let holders = join_all(&world, 2, &event).await;
     let other = windowed_queue(&world, 1, 1).await;
     let others = join_all(&world, 2, &other).await;
-    // The other queue has slid twice, this one not at all.
+    // The other queue has slid twice, this one has not.
     until(&world, &others[1], &other, EntryState::Admitted).await;
     let waiting = standing(&world, &holders[1], &event).await;
     assert_eq!(
@@ -242,7 +242,7 @@ async fn pausing_stops_the_window_and_not_the_numbers() {
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_while_nothing_is_free() {
+async fn window_does_not_slide_without_free_units() {
     let world = quick_world().await;
     let event = windowed_queue(&world, 5, 5).await;
     let holders = join_all(&world, 1, &event).await;
@@ -254,7 +254,7 @@ async fn nobody_is_let_in_while_nothing_is_free() {
 }
 
 #[tokio::test]
-async fn a_queue_knows_its_customers_by_their_own_genuine_token_only() {
+async fn windowed_queue_accepts_only_genuine_tokens_of_the_caller() {
     let world = World::start_with(&[("TURNS__QUEUE_TOKEN_LIFETIME", "3s")]).await;
     let event = windowed_queue(&world, 10, 1).await;
     let holders = join_all(&world, 2, &event).await;
@@ -270,7 +270,7 @@ async fn a_queue_knows_its_customers_by_their_own_genuine_token_only() {
         "QUEUE_TOKEN_REQUIRED",
     );
     let other = windowed_queue(&world, 10, 1).await;
-    // Another's number under one's own signature.
+    // The number of another customer in a genuine token of the caller.
     let (head, body) = (first.token.rsplit_once('.').unwrap().0, second.token.rsplit_once('.').unwrap().1);
     let forged = format!("{head}.{body}");
     for (token, event) in [
@@ -298,11 +298,11 @@ async fn a_queue_knows_its_customers_by_their_own_genuine_token_only() {
 }
 
 #[tokio::test]
-async fn a_ticket_buys_while_it_is_active_and_once() {
+async fn active_entry_is_used_for_one_purchase() {
     let world = quick_world().await;
     let event = windowed_queue(&world, 1, 3).await;
     let holders = join_all(&world, 5, &event).await;
-    // Still waiting, and never issued.
+    // A number that still waits, and one that was never given out.
     refused(validate(&world, &holders[0], &event).await, Code::NotFound, "ENTRY_NOT_FOUND");
     let stranger = Holder { person: world.customer(), token: String::new(), seq: 99 };
     refused(validate(&world, &stranger, &event).await, Code::NotFound, "ENTRY_NOT_FOUND");
@@ -312,7 +312,7 @@ async fn a_ticket_buys_while_it_is_active_and_once() {
     let active = until(&world, &holders[4], &event, EntryState::Admitted).await;
     let valid = validate(&world, &holders[4], &event).await.unwrap();
     assert_eq!(valid.entry_id, active.entry.unwrap().entry_id);
-    // What was begun in time has the length of a turn.
+    // A purchase that began in time may take a whole turn.
     assert!(valid.expire_time.unwrap().seconds >= active.turn.unwrap().expire_time.unwrap().seconds + 60);
     assert_eq!(complete(&world, &holders[4], &event, &claim).await.unwrap(), None);
     assert_eq!(complete(&world, &holders[4], &event, &claim).await.unwrap(), None);
@@ -321,7 +321,7 @@ async fn a_ticket_buys_while_it_is_active_and_once() {
     let details =
         refused(validate(&world, &holders[4], &event).await, Code::FailedPrecondition, "TURN_ENDED");
     assert_eq!(fact(&details, "state").as_deref(), Some("COMPLETED"));
-    // Over, it buys nothing new, and completes what was under way.
+    // A passed entry is refused for a new purchase and completes the one under way.
     let details =
         refused(validate(&world, &holders[0], &event).await, Code::FailedPrecondition, "TURN_EXPIRED");
     assert!(fact(&details, "expire_time").is_some());
@@ -331,7 +331,7 @@ async fn a_ticket_buys_while_it_is_active_and_once() {
 }
 
 #[tokio::test]
-async fn what_claim_reports_uses_a_ticket_once_and_ends_none() {
+async fn claim_events_use_an_entry_once_and_end_none() {
     let world = quick_world().await;
     let event = windowed_queue(&world, 5, 3).await;
     let holders = join_all(&world, 2, &event).await;
@@ -362,16 +362,16 @@ async fn what_claim_reports_uses_a_ticket_once_and_ends_none() {
     .await;
     assert_eq!(world.count("SELECT count(*) FROM used_ticket", &[]).await, 1);
     assert_eq!(line(&world, &event, "completed_count").await, 1);
-    // A claim that came to nothing does not cost the ticket.
+    // A released claim does not use the entry.
     validate(&world, &holders[1], &event).await.unwrap();
     refused(validate(&world, &holders[0], &event).await, Code::FailedPrecondition, "TURN_ENDED");
 }
 
 #[tokio::test]
-async fn leaving_changes_nothing_and_a_final_end_is_told() {
+async fn leave_changes_nothing_and_a_final_close_is_sent() {
     let world = World::start_with(&[("POLICY__WAITING_MAX", "1")]).await;
     let event = windowed_queue(&world, 5, 3).await;
-    // As many may wait as come.
+    // There is no limit on waiting entries.
     let holders = join_all(&world, 2, &event).await;
     let request = pb::LeaveQueueRequest { request_id: Uuid::now_v7().to_string(), event_id: event.clone() };
     let left = world.customers().leave_queue(holders[0].person.ask(request)).await.unwrap().into_inner();
@@ -384,7 +384,7 @@ async fn leaving_changes_nothing_and_a_final_end_is_told() {
 }
 
 #[tokio::test]
-async fn a_watcher_hears_its_number_come_and_go() {
+async fn watcher_is_notified_when_its_number_becomes_active_and_expires() {
     let world = quick_world().await;
     let event = windowed_queue(&world, 1, 1).await;
     let holders = join_all(&world, 3, &event).await;
@@ -413,7 +413,7 @@ async fn a_watcher_hears_its_number_come_and_go() {
         .await;
     assert_eq!(expired, ExpireReason::TurnExpired);
     assert_eq!(last.until_turn().await.fencing_number, 3);
-    // Who comes now is told the same, and nobody without a ticket is told anything.
+    // A stream that opens now gets the same, and one without a token is refused.
     let mut late = watch(&holders[2]).await.unwrap();
     assert_eq!(late.until_turn().await.fencing_number, 3);
     let nobody = Holder { person: world.customer(), token: String::new(), seq: 0 };

@@ -1,4 +1,4 @@
-//! People who use the service, and what they ask.
+//! Customers and organizers, and their calls.
 
 use onsale_proto::{
     auth::v1::Role,
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::support::watcher::Watcher;
 
-/// Somebody, known by a subject.
+/// A customer or organizer, identified by a subject.
 #[derive(Clone, Debug)]
 pub(crate) struct Person {
     subject: String,
@@ -31,12 +31,12 @@ impl Person {
         bearer(&self.token, message)
     }
 
-    /// The same person with a token that `service` takes.
+    /// Returns the same person with a token that `service` accepts.
     pub(crate) fn known_to(&self, service: &TestService, role: Role) -> Self {
         Self { subject: self.subject.clone(), token: service.mint.token_for(&self.subject, &[role]) }
     }
 
-    /// Joins through this connection.
+    /// Joins the queue of `event`.
     pub(crate) async fn join(&self, channel: &Channel, event: &str) -> Result<pb::JoinQueueResponse, Status> {
         let request = pb::JoinQueueRequest {
             request_id: Uuid::now_v7().to_string(),
@@ -46,14 +46,14 @@ impl Person {
         Ok(QueueServiceClient::new(channel.clone()).join_queue(self.ask(request)).await?.into_inner())
     }
 
-    /// Asks through this connection.
+    /// Returns the person's position.
     pub(crate) async fn position(&self, channel: &Channel, event: &str) -> Result<pb::Standing, Status> {
         let request = pb::GetPositionRequest { event_id: event.to_owned(), queue_token: String::new() };
         let answer = QueueServiceClient::new(channel.clone()).get_position(self.ask(request)).await?;
         Ok(answer.into_inner().standing.unwrap())
     }
 
-    /// Leaves through this connection.
+    /// Leaves the queue of `event`.
     pub(crate) async fn leave(&self, channel: &Channel, event: &str) -> Result<pb::Entry, Status> {
         let request =
             pb::LeaveQueueRequest { request_id: Uuid::now_v7().to_string(), event_id: event.to_owned() };
@@ -61,7 +61,7 @@ impl Person {
         Ok(answer.into_inner().entry.unwrap())
     }
 
-    /// Opens a stream through this connection.
+    /// Opens a stream and returns its client end.
     pub(crate) async fn watch(
         &self,
         channel: &Channel,
@@ -84,7 +84,7 @@ impl Person {
     }
 }
 
-/// A request with a token.
+/// Returns a request with a token.
 pub(crate) fn bearer<T>(token: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());

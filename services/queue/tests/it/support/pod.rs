@@ -1,4 +1,4 @@
-//! Another pod of the service on the same stores, in a runtime of its own: it can be killed, as a crash would.
+//! Another pod of the service on the same stores, in a runtime of its own, so that a test can kill it like a crash.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -15,7 +15,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::support::{Person, SOON};
 
-/// A running pod. Dropping it kills it: nothing is drained, nothing is given back.
+/// A running pod. Dropping it kills it without draining and without releasing its leases.
 pub(crate) struct Pod {
     address: SocketAddr,
     mint: Mint,
@@ -51,7 +51,7 @@ impl Pod {
         Self { address: server.address(), mint, runtime: Some(runtime), _server: server }
     }
 
-    /// Kills it, and comes back when nothing of it runs any more.
+    /// Kills the pod and waits until none of its tasks runs.
     pub(crate) async fn kill(mut self) {
         let runtime = self.runtime.take().unwrap();
         tokio::task::spawn_blocking(move || runtime.shutdown_timeout(SOON)).await.unwrap();

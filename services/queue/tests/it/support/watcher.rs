@@ -1,4 +1,4 @@
-//! A customer's end of an open stream.
+//! The client end of an open stream.
 
 use onsale_proto::queue::v1::{self as pb, queue_update::Update};
 use tonic::{Status, Streaming};
@@ -16,7 +16,7 @@ impl Watcher {
         Self { stream, revision: last_revision }
     }
 
-    /// The next message whenever it comes, or how the stream ended; none when it has ended with OK.
+    /// Returns the next message or the error that ended the stream; `None` if it ended with OK. Waits for any time.
     pub(crate) async fn read(&mut self) -> Option<Result<Update, Status>> {
         let update = match self.stream.message().await {
             Ok(message) => message?.update?,
@@ -27,13 +27,13 @@ impl Watcher {
         update.update.map(Ok)
     }
 
-    /// The next message; none when the stream has ended with OK.
+    /// Returns the next message within 20 s; `None` if the stream ended with OK.
     pub(crate) async fn next(&mut self) -> Option<Update> {
         let next = tokio::time::timeout(SOON, self.read());
         next.await.expect("a message comes in time").transpose().unwrap()
     }
 
-    /// The status with which the stream ends, whatever comes before.
+    /// Returns the status with which the stream ends, skipping messages.
     pub(crate) async fn end(&mut self) -> Status {
         let end = async {
             loop {
@@ -47,7 +47,7 @@ impl Watcher {
         tokio::time::timeout(SOON, end).await.expect("the stream ends in time")
     }
 
-    /// Reads until `wanted` finds what it wants.
+    /// Reads until `wanted` returns a value.
     pub(crate) async fn until<T>(&mut self, wanted: impl Fn(&Update) -> Option<T>) -> T {
         loop {
             let update = self.next().await.expect("the stream goes on");
