@@ -31,10 +31,10 @@ use tokio::net::TcpListener;
 pub use behaviour::Behaviour;
 pub use mailbox::{MailboxError, Query};
 pub use message::{Header, Mail, Picture};
-use {behaviour::Switchboard, mailbox::Mailbox, smtp::Limits};
+use {behaviour::FaultInjector, mailbox::Mailbox, smtp::Limits};
 
 /// How long a stopping catcher waits for its connections.
-const STOP_MAX: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a catcher needs to know. [`Config::new`] has sensible values for all but the folder.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ pub struct Catcher {
     smtp_address: SocketAddr,
     http_address: SocketAddr,
     mailbox: Arc<Mailbox>,
-    switchboard: Switchboard,
+    faults: FaultInjector,
     tasks: Tasks,
 }
 
@@ -111,16 +111,16 @@ impl Catcher {
         let mailbox = Arc::new(mailbox.await.map_err(StartError::Mailbox)?);
         let (smtp, smtp_address) = listen(config.smtp_listen).await?;
         let (web, http_address) = listen(config.http_listen).await?;
-        let (tasks, switchboard) = (Tasks::new(), Switchboard::default());
+        let (tasks, faults) = (Tasks::new(), FaultInjector::default());
         let limits = Limits {
             mail_bytes_max: config.mail_bytes_max,
             connections_max: config.connections_max,
             command_timeout: config.command_timeout,
             data_timeout: config.data_timeout,
         };
-        let server = smtp::Server::new(Arc::clone(&mailbox), switchboard.clone(), limits);
+        let server = smtp::Server::new(Arc::clone(&mailbox), faults.clone(), limits);
         tasks.spawn("smtp", server.run(smtp, tasks.clone()));
-        let router = http::router(Arc::clone(&mailbox), switchboard.clone());
+        let router = http::router(Arc::clone(&mailbox), faults.clone());
         let stopped = tasks.token().cancelled_owned();
         tasks.spawn("mail pages", async move {
             if let Err(error) = axum::serve(web, router).with_graceful_shutdown(stopped).await {
@@ -128,7 +128,7 @@ impl Catcher {
             }
         });
         tracing::info!(%smtp_address, %http_address, mails = mailbox.count(), "mail catcher listens");
-        Ok(Self { smtp_address, http_address, mailbox, switchboard, tasks })
+        Ok(Self { smtp_address, http_address, mailbox, faults, tasks })
     }
 
     /// Where mail is to be sent.
@@ -150,12 +150,12 @@ impl Catcher {
 
     /// Misbehaves as `behaviour` says, from now on.
     pub fn behave(&self, behaviour: Behaviour) {
-        self.switchboard.set(behaviour);
+        self.faults.set(behaviour);
     }
 
     /// Stops listening, ends every connection and gives the ports back. What arrived stays in the folder.
     pub async fn stop(self) {
-        self.tasks.shutdown(STOP_MAX).await;
+        self.tasks.shutdown(SHUTDOWN_TIMEOUT).await;
     }
 }
 

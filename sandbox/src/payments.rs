@@ -17,12 +17,12 @@
 
 mod api;
 mod behaviour;
-mod book;
 mod checkout;
 mod journal;
-mod model;
-mod reply;
+mod provider_state;
+mod records;
 mod session;
+mod stripe_json;
 mod webhooks;
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -33,12 +33,12 @@ use tokio::{net::TcpListener, sync::watch};
 
 pub use behaviour::Behaviour;
 pub use journal::JournalError;
-use {behaviour::Switchboard, book::Book, webhooks::Webhooks};
+use {behaviour::FaultInjector, provider_state::ProviderState, webhooks::Webhooks};
 
 /// How often sessions are looked at whose time may be over.
-const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a stopping provider waits for its calls and deliveries.
-const STOP_MAX: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a provider needs to know. [`Config::new`] has sensible values for all but the two secrets.
 #[derive(Clone)]
@@ -107,18 +107,18 @@ pub enum StartError {
 /// A running provider. Dropping it does not stop it: [`Provider::stop`] does.
 pub struct Provider {
     address: SocketAddr,
-    switchboard: Switchboard,
+    faults: FaultInjector,
     webhook_url: watch::Sender<Option<String>>,
-    book: Arc<Book>,
+    state: Arc<ProviderState>,
     tasks: Tasks,
 }
 
 /// What all handlers share.
 #[derive(Clone)]
 struct Shared {
-    book: Arc<Book>,
+    state: Arc<ProviderState>,
     webhooks: Webhooks,
-    switchboard: Switchboard,
+    faults: FaultInjector,
     secret_key: Arc<str>,
     public_url: Arc<str>,
     clock: Arc<dyn Clock>,
@@ -128,11 +128,11 @@ impl Provider {
     /// Opens the journal, listens, and takes up the webhooks that were not delivered before.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let listen = |source| StartError::Listen { address: config.listen, source };
-        let book = Arc::new(Book::open(config.data_file.as_deref()).map_err(StartError::Journal)?);
+        let state = Arc::new(ProviderState::open(config.data_file.as_deref()).map_err(StartError::Journal)?);
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let tasks = Tasks::new();
-        let switchboard = Switchboard::default();
+        let faults = FaultInjector::default();
         let (webhook_url, target) = watch::channel(config.webhook_url);
         let webhooks = Webhooks::new(
             webhooks::Settings {
@@ -141,24 +141,24 @@ impl Provider {
                 clock: Arc::clone(&config.clock),
             },
             target,
-            Arc::clone(&book),
-            switchboard.clone(),
+            Arc::clone(&state),
+            faults.clone(),
             tasks.clone(),
         )
         .map_err(StartError::Client)?;
         let public_url = config.public_url.unwrap_or_else(|| format!("http://{address}"));
         let shared = Shared {
-            book: Arc::clone(&book),
+            state: Arc::clone(&state),
             webhooks,
-            switchboard: switchboard.clone(),
+            faults: faults.clone(),
             secret_key: config.secret_key.into(),
             public_url: public_url.trim_end_matches('/').into(),
             clock: config.clock,
         };
-        shared.webhooks.send_all(book.undelivered());
+        shared.webhooks.send_all(state.undelivered());
         serve(listener, shared, &tasks);
         tracing::info!(%address, "sandbox payment provider is serving");
-        Ok(Self { address, switchboard, webhook_url, book, tasks })
+        Ok(Self { address, faults, webhook_url, state, tasks })
     }
 
     /// Where it listens.
@@ -180,30 +180,30 @@ impl Provider {
 
     /// Behaves like this from now on.
     pub fn set_behaviour(&self, behaviour: Behaviour) {
-        self.switchboard.set(behaviour);
+        self.faults.set(behaviour);
     }
 
     /// How many webhooks were not taken yet.
     #[must_use]
     pub fn webhooks_waiting(&self) -> usize {
-        self.book.undelivered().len()
+        self.state.undelivered().len()
     }
 
     /// How many sessions were opened.
     #[must_use]
     pub fn session_count(&self) -> usize {
-        self.book.read(|known| known.sessions.len())
+        self.state.read(|data| data.sessions.len())
     }
 
     /// How many refunds were made.
     #[must_use]
     pub fn refund_count(&self) -> usize {
-        self.book.read(|known| known.refunds.len())
+        self.state.read(|data| data.refunds.len())
     }
 
     /// Stops listening and sending. What was not delivered is in the journal.
     pub async fn stop(self) {
-        self.tasks.shutdown(STOP_MAX).await;
+        self.tasks.shutdown(SHUTDOWN_TIMEOUT).await;
     }
 }
 
@@ -217,7 +217,7 @@ fn serve(listener: TcpListener, shared: Shared, tasks: &Tasks) {
         }
     });
     tasks.spawn("sandbox session expiry", async move {
-        while stop.run_until_cancelled(tokio::time::sleep(EXPIRE_EVERY)).await.is_some() {
+        while stop.run_until_cancelled(tokio::time::sleep(EXPIRY_INTERVAL)).await.is_some() {
             shared.expire_due();
         }
     });

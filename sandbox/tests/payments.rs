@@ -20,7 +20,7 @@ use serde_json::Value;
 
 const KEY: &str = "sk_test_merchant";
 const SECRET: &str = "whsec_test";
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn config(data_file: Option<&Path>) -> Config {
     let webhook_retry = BackoffConfig {
@@ -39,29 +39,33 @@ async fn start() -> Provider {
 /// A merchant: calls the provider, and takes webhooks.
 struct Merchant {
     http: reqwest::Client,
-    heard: Arc<Mutex<Vec<Value>>>,
+    received: Arc<Mutex<Vec<Value>>>,
     /// What webhooks are answered with.
-    answer: Arc<Mutex<StatusCode>>,
+    status: Arc<Mutex<StatusCode>>,
     /// How many were not taken.
-    refused: Arc<Mutex<u32>>,
+    refused_count: Arc<Mutex<u32>>,
     address: SocketAddr,
     _tasks: Tasks,
 }
 
-type Ear = (Arc<Mutex<Vec<Value>>>, Arc<Mutex<StatusCode>>, Arc<Mutex<u32>>);
+type Receiver = (Arc<Mutex<Vec<Value>>>, Arc<Mutex<StatusCode>>, Arc<Mutex<u32>>);
 
-async fn hear(State((heard, answer, refused)): State<Ear>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn receive_webhook(
+    State((received, status, refused_count)): State<Receiver>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
     let header = headers["stripe-signature"].to_str().unwrap();
     let (time, signature) = header.strip_prefix("t=").unwrap().split_once(",v1=").unwrap();
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let expected = hmac::sign(&key, &[time.as_bytes(), b".", &body].concat());
     let expected: String = expected.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(signature, expected, "every webhook is signed");
-    let status = *answer.lock().unwrap();
+    let status = *status.lock().unwrap();
     if !status.is_success() {
-        *refused.lock().unwrap() += 1;
+        *refused_count.lock().unwrap() += 1;
     } else {
-        heard.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+        received.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
     }
     status
 }
@@ -69,16 +73,16 @@ async fn hear(State((heard, answer, refused)): State<Ear>, headers: HeaderMap, b
 impl Merchant {
     async fn new() -> Self {
         onsale_kit::tls::install_provider();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let answer = Arc::new(Mutex::new(StatusCode::OK));
-        let refused = Arc::new(Mutex::new(0));
-        let ear = (heard.clone(), answer.clone(), refused.clone());
-        let router = Router::new().route("/webhooks", post(hear)).with_state(ear);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let status = Arc::new(Mutex::new(StatusCode::OK));
+        let refused_count = Arc::new(Mutex::new(0));
+        let receiver = (received.clone(), status.clone(), refused_count.clone());
+        let router = Router::new().route("/webhooks", post(receive_webhook)).with_state(receiver);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let tasks = Tasks::new();
         tasks.spawn("merchant", async move { axum::serve(listener, router).await.unwrap() });
-        Self { http: reqwest::Client::new(), heard, answer, refused, address, _tasks: tasks }
+        Self { http: reqwest::Client::new(), received, status, refused_count, address, _tasks: tasks }
     }
 
     fn webhook_url(&self) -> Option<String> {
@@ -98,25 +102,25 @@ impl Merchant {
         self.http.get(url).bearer_auth(KEY).send().await.unwrap().json().await.unwrap()
     }
 
-    async fn open(&self, provider: &Provider, key: &str) -> Value {
+    async fn open_session(&self, provider: &Provider, key: &str) -> Value {
         let (status, session) = self.post(&sessions(provider), Some(key), &form()).await;
         assert_eq!(status, 200, "{session}");
         session
     }
 
-    async fn press(&self, session: &Value, button: &str) -> u16 {
+    async fn press_button(&self, session: &Value, button: &str) -> u16 {
         let url = format!("{}/{button}", session["url"].as_str().unwrap());
         let answer = self.http.post(url).header("accept", "application/json").send().await.unwrap();
         answer.status().as_u16()
     }
 
-    fn kinds(&self) -> Vec<String> {
-        let heard = self.heard.lock().unwrap();
-        heard.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    fn event_types(&self) -> Vec<String> {
+        let received = self.received.lock().unwrap();
+        received.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
     }
 
-    async fn wait_for(&self, count: usize) {
-        wait_until("webhooks come", PATIENCE, || async { self.heard.lock().unwrap().len() >= count }).await;
+    async fn wait_for_webhooks(&self, count: usize) {
+        wait_until("webhooks come", TIMEOUT, || async { self.received.lock().unwrap().len() >= count }).await;
     }
 }
 
@@ -141,17 +145,17 @@ fn form() -> [(&'static str, &'static str); 8] {
 async fn a_session_is_paid_once_and_the_merchant_hears_of_it() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     provider.set_webhook_url(merchant.webhook_url());
-    let session = merchant.open(&provider, "one").await;
+    let session = merchant.open_session(&provider, "one").await;
     assert_eq!(session["amount_total"], 4_000);
     assert_eq!(session["status"], "open");
     assert_eq!(session["payment_intent"], Value::Null);
-    assert_eq!(merchant.press(&session, "pay").await, 200);
-    assert_eq!(merchant.press(&session, "pay").await, 200, "a second press changes nothing");
-    assert_eq!(merchant.press(&session, "decline").await, 409);
-    merchant.wait_for(2).await;
-    let mut kinds = merchant.kinds();
-    kinds.sort();
-    assert_eq!(kinds, ["checkout.session.completed", "payment_intent.succeeded"]);
+    assert_eq!(merchant.press_button(&session, "pay").await, 200);
+    assert_eq!(merchant.press_button(&session, "pay").await, 200, "a second press changes nothing");
+    assert_eq!(merchant.press_button(&session, "decline").await, 409);
+    merchant.wait_for_webhooks(2).await;
+    let mut types = merchant.event_types();
+    types.sort();
+    assert_eq!(types, ["checkout.session.completed", "payment_intent.succeeded"]);
     let url = format!("{}/{}", sessions(&provider), session["id"].as_str().unwrap());
     let paid = merchant.get(&format!("{url}?expand%5B%5D=payment_intent")).await;
     assert_eq!(paid["payment_status"], "paid");
@@ -163,10 +167,11 @@ async fn a_session_is_paid_once_and_the_merchant_hears_of_it() {
 #[tokio::test]
 async fn an_idempotency_key_gives_the_same_answer_and_takes_no_other_question() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    let (first, second) = tokio::join!(merchant.open(&provider, "one"), merchant.open(&provider, "one"));
+    let (first, second) =
+        tokio::join!(merchant.open_session(&provider, "one"), merchant.open_session(&provider, "one"));
     assert_eq!(first, second, "two at once are still one");
-    assert_eq!(merchant.open(&provider, "one").await, first);
-    assert_ne!(merchant.open(&provider, "two").await["id"], first["id"]);
+    assert_eq!(merchant.open_session(&provider, "one").await, first);
+    assert_ne!(merchant.open_session(&provider, "two").await["id"], first["id"]);
     let mut other = form();
     other[3].1 = "2001";
     let (status, refused) = merchant.post(&sessions(&provider), Some("one"), &other).await;
@@ -201,14 +206,14 @@ async fn declined_and_left_sessions_end_without_money() {
         ("one", "decline", "complete", "requires_payment_method", "checkout.session.async_payment_failed"),
         ("two", "cancel", "expired", "canceled", "payment_intent.canceled"),
     ] {
-        let session = merchant.open(&provider, key).await;
-        assert_eq!(merchant.press(&session, button).await, 200);
+        let session = merchant.open_session(&provider, key).await;
+        assert_eq!(merchant.press_button(&session, button).await, 200);
         let url = format!("{}/{}", sessions(&provider), session["id"].as_str().unwrap());
         let ended = merchant.get(&format!("{url}?expand%5B%5D=payment_intent")).await;
         assert_eq!(ended["status"], status);
         assert_eq!(ended["payment_status"], "unpaid");
         assert_eq!(ended["payment_intent"]["status"], intent);
-        wait_until(kind, PATIENCE, || async { merchant.kinds().contains(&kind.to_owned()) }).await;
+        wait_until(kind, TIMEOUT, || async { merchant.event_types().contains(&kind.to_owned()) }).await;
     }
     provider.stop().await;
 }
@@ -218,20 +223,20 @@ async fn a_session_ends_with_its_time_or_when_the_merchant_says_so() {
     let clock = ManualClock::new(SystemClock.now());
     let timed = Config { clock: Arc::new(clock.clone()), ..config(None) };
     let (provider, merchant) = (Provider::start(timed).await.unwrap(), Merchant::new().await);
-    let left = merchant.open(&provider, "left").await;
-    let ended = merchant.open(&provider, "ended").await;
+    let left = merchant.open_session(&provider, "left").await;
+    let ended = merchant.open_session(&provider, "ended").await;
     let url = format!("{}/{}/expire", sessions(&provider), ended["id"].as_str().unwrap());
     assert_eq!(merchant.post(&url, None, &[]).await.1["status"], "expired");
     clock.advance(Duration::from_secs(25 * 60 * 60));
-    assert_eq!(merchant.press(&left, "pay").await, 409);
+    assert_eq!(merchant.press_button(&left, "pay").await, 409);
     provider.stop().await;
 }
 
 #[tokio::test]
 async fn money_goes_back_once() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    let session = merchant.open(&provider, "one").await;
-    merchant.press(&session, "pay").await;
+    let session = merchant.open_session(&provider, "one").await;
+    merchant.press_button(&session, "pay").await;
     let url = format!("{}/{}", sessions(&provider), session["id"].as_str().unwrap());
     let intent = merchant.get(&url).await["payment_intent"].as_str().unwrap().to_owned();
     let refunds = format!("{}/v1/refunds", provider.url());
@@ -253,8 +258,8 @@ async fn a_restart_forgets_neither_sessions_nor_answers_nor_undelivered_webhooks
     let journal = folder.path().join("payments.jsonl");
     let merchant = Merchant::new().await;
     let provider = Provider::start(config(Some(&journal))).await.unwrap();
-    let session = merchant.open(&provider, "one").await;
-    merchant.press(&session, "pay").await;
+    let session = merchant.open_session(&provider, "one").await;
+    merchant.press_button(&session, "pay").await;
     assert_eq!(provider.webhooks_waiting(), 2);
     let opened_at = provider.url();
     provider.stop().await;
@@ -266,12 +271,12 @@ async fn a_restart_forgets_neither_sessions_nor_answers_nor_undelivered_webhooks
 
     let listening = Config { webhook_url: merchant.webhook_url(), ..config(Some(&journal)) };
     let provider = Provider::start(listening).await.unwrap();
-    merchant.wait_for(2).await;
-    assert_eq!(merchant.open(&provider, "one").await["id"], session["id"]);
+    merchant.wait_for_webhooks(2).await;
+    assert_eq!(merchant.open_session(&provider, "one").await["id"], session["id"]);
     let url = format!("{}/{}", sessions(&provider), session["id"].as_str().unwrap());
     assert_eq!(merchant.get(&url).await["payment_status"], "paid");
     assert_ne!(provider.url(), opened_at, "another process, another port");
-    wait_until("both are taken", PATIENCE, || async { provider.webhooks_waiting() == 0 }).await;
+    wait_until("both are taken", TIMEOUT, || async { provider.webhooks_waiting() == 0 }).await;
     provider.stop().await;
     let provider = Provider::start(config(Some(&journal))).await.unwrap();
     assert_eq!(provider.webhooks_waiting(), 0, "what was taken is not sent again");
@@ -281,21 +286,21 @@ async fn a_restart_forgets_neither_sessions_nor_answers_nor_undelivered_webhooks
 #[tokio::test]
 async fn webhooks_are_sent_until_they_are_taken_and_can_come_twice_or_never() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    *merchant.answer.lock().unwrap() = StatusCode::SERVICE_UNAVAILABLE;
+    *merchant.status.lock().unwrap() = StatusCode::SERVICE_UNAVAILABLE;
     provider.set_webhook_url(merchant.webhook_url());
     provider.set_behaviour(Behaviour { duplicate_webhooks: 1, ..Behaviour::default() });
-    let session = merchant.open(&provider, "one").await;
-    merchant.press(&session, "cancel").await;
-    wait_until("it was tried", PATIENCE, || async { *merchant.refused.lock().unwrap() > 1 }).await;
+    let session = merchant.open_session(&provider, "one").await;
+    merchant.press_button(&session, "cancel").await;
+    wait_until("it was tried", TIMEOUT, || async { *merchant.refused_count.lock().unwrap() > 1 }).await;
     assert_eq!(provider.webhooks_waiting(), 1);
-    *merchant.answer.lock().unwrap() = StatusCode::OK;
-    merchant.wait_for(2).await;
-    let heard = merchant.heard.lock().unwrap().clone();
-    assert_eq!(heard[0]["id"], heard[1]["id"], "the same event twice");
+    *merchant.status.lock().unwrap() = StatusCode::OK;
+    merchant.wait_for_webhooks(2).await;
+    let received = merchant.received.lock().unwrap().clone();
+    assert_eq!(received[0]["id"], received[1]["id"], "the same event twice");
 
     provider.set_behaviour(Behaviour { drop_webhooks: 1, ..Behaviour::default() });
-    let session = merchant.open(&provider, "two").await;
-    merchant.press(&session, "cancel").await;
+    let session = merchant.open_session(&provider, "two").await;
+    merchant.press_button(&session, "cancel").await;
     assert_eq!(provider.webhooks_waiting(), 0);
     provider.stop().await;
 }
@@ -305,10 +310,10 @@ async fn events_that_come_about_together_can_be_told_in_reverse() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     provider.set_webhook_url(merchant.webhook_url());
     provider.set_behaviour(Behaviour { reorder_webhooks: true, ..Behaviour::default() });
-    let session = merchant.open(&provider, "one").await;
-    merchant.press(&session, "pay").await;
-    merchant.wait_for(2).await;
-    assert_eq!(merchant.kinds(), ["checkout.session.completed", "payment_intent.succeeded"]);
+    let session = merchant.open_session(&provider, "one").await;
+    merchant.press_button(&session, "pay").await;
+    merchant.wait_for_webhooks(2).await;
+    assert_eq!(merchant.event_types(), ["checkout.session.completed", "payment_intent.succeeded"]);
     provider.stop().await;
 }
 
@@ -323,7 +328,7 @@ async fn it_fails_and_loses_answers_when_told_to() {
     assert_eq!(provider.session_count(), 0, "a failed call does nothing");
     assert_eq!(merchant.post(&sessions(&provider), Some("one"), &form()).await.0, 500);
     assert_eq!(provider.session_count(), 1, "only the answer was lost");
-    merchant.open(&provider, "one").await;
+    merchant.open_session(&provider, "one").await;
     assert_eq!(provider.session_count(), 1);
     provider.stop().await;
 }
@@ -331,7 +336,7 @@ async fn it_fails_and_loses_answers_when_told_to() {
 #[tokio::test]
 async fn people_see_what_they_pay_and_go_back_to_the_shop() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    let session = merchant.open(&provider, "one").await;
+    let session = merchant.open_session(&provider, "one").await;
     let page = session["url"].as_str().unwrap();
     let html = merchant.http.get(page).send().await.unwrap().text().await.unwrap();
     assert!(html.contains("EUR 40.00") && html.contains("Derby") && !html.contains("<b>"), "{html}");

@@ -1,7 +1,8 @@
 //! How the catcher misbehaves when told to.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// What goes wrong next. Nothing, by default.
@@ -16,34 +17,29 @@ pub struct Behaviour {
 
 /// The behaviour that counts now. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Switchboard(Arc<Mutex<Behaviour>>);
+pub(super) struct FaultInjector(Arc<Mutex<Behaviour>>);
 
-impl Switchboard {
+impl FaultInjector {
     pub(super) fn get(&self) -> Behaviour {
-        *self.lock()
+        *self.0.lock()
     }
 
     pub(super) fn set(&self, behaviour: Behaviour) {
-        *self.lock() = behaviour;
+        *self.0.lock() = behaviour;
     }
 
     /// Whether the mail that begins now is refused.
-    pub(super) fn takes_reject(&self) -> bool {
-        take(&mut self.lock().reject_next)
+    pub(super) fn consume_rejection(&self) -> bool {
+        take_one(&mut self.0.lock().reject_next)
     }
 
     /// Whether the mail that has arrived goes unanswered.
-    pub(super) fn takes_close_after_data(&self) -> bool {
-        take(&mut self.lock().close_after_data_next)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Behaviour> {
-        // Nothing panics while holding it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn consume_close_after_data(&self) -> bool {
+        take_one(&mut self.0.lock().close_after_data_next)
     }
 }
 
-fn take(left: &mut u32) -> bool {
+fn take_one(left: &mut u32) -> bool {
     let Some(fewer) = left.checked_sub(1) else { return false };
     *left = fewer;
     true

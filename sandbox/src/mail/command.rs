@@ -14,7 +14,7 @@ pub(super) enum Command {
     Recipient { to: String },
     /// The mail follows.
     Data,
-    /// Forget the mail begun.
+    /// Forget the mail partial.
     Reset,
     /// Nothing.
     Noop,

@@ -9,7 +9,7 @@ use super::line::{Line, read_line};
 /// One line may be longer than the 1,000 bytes of the standard; senders do it.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 /// A mail that is too large is read to its end, so that the client hears why; but not beyond so many times the bound.
-const PATIENCE: usize = 4;
+const OVERSIZE_FACTOR_MAX: usize = 4;
 
 /// What came.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Data {
     /// A mail beyond the bound.
     TooLarge,
     /// The client left, or would not end.
-    Cut,
+    Incomplete,
 }
 
 /// Reads a mail of at most `bytes_max`. Only CR LF `.` CR LF ends it: a lone LF before or after the dot does not, as mails
@@ -30,7 +30,7 @@ pub(super) async fn read_data(
 ) -> io::Result<Data> {
     let mut mail = Vec::new();
     let (mut bytes, mut is_too_large, mut is_after_line_end) = (0_usize, false, true);
-    while bytes <= bytes_max.saturating_mul(PATIENCE) {
+    while bytes <= bytes_max.saturating_mul(OVERSIZE_FACTOR_MAX) {
         let line = match read_line(reader, LINE_BYTES_MAX).await? {
             Line::Read(line) => line,
             Line::TooLong => {
@@ -38,7 +38,7 @@ pub(super) async fn read_data(
                 (is_too_large, is_after_line_end) = (true, true);
                 continue;
             }
-            Line::End => return Ok(Data::Cut),
+            Line::Eof => return Ok(Data::Incomplete),
         };
         if is_after_line_end && line == b".\r\n" {
             return Ok(if is_too_large { Data::TooLarge } else { Data::Whole(mail) });
@@ -54,7 +54,7 @@ pub(super) async fn read_data(
             mail.extend_from_slice(text);
         }
     }
-    Ok(Data::Cut)
+    Ok(Data::Incomplete)
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
     #[tokio::test]
     async fn a_mail_beyond_the_bound_is_read_to_its_end_and_no_further_than_patience() {
         assert_eq!(read(b"123456\r\n.\r\n", 5).await, Data::TooLarge);
-        assert_eq!(read(&b"123456\r\n".repeat(100), 5).await, Data::Cut);
-        assert_eq!(read(b"123", 5).await, Data::Cut);
+        assert_eq!(read(&b"123456\r\n".repeat(100), 5).await, Data::Incomplete);
+        assert_eq!(read(b"123", 5).await, Data::Incomplete);
     }
 }

@@ -11,8 +11,8 @@ pub(super) enum Line {
     Read(Vec<u8>),
     /// A line beyond the bound; it was read to its end and thrown away.
     TooLong,
-    /// The other side has nothing more to say; a begun line is dropped.
-    End,
+    /// The other side has nothing more to say; a partial line is dropped.
+    Eof,
 }
 
 /// Reads up to the next LF, keeping at most `bytes_max` of it. How long that may take is the caller's to bound.
@@ -25,7 +25,7 @@ pub(super) async fn read_line(
     loop {
         let available = reader.fill_buf().await?;
         if available.is_empty() {
-            return Ok(Line::End);
+            return Ok(Line::Eof);
         }
         let end = available.iter().position(|byte| *byte == b'\n');
         let part = available.split_at(end.map_or(available.len(), |end| end + 1)).0;
@@ -50,6 +50,6 @@ mod tests {
         let mut input: &[u8] = b"abcdef\r\nabc\nrest";
         assert_eq!(read_line(&mut input, 5).await.unwrap(), Line::TooLong);
         assert_eq!(read_line(&mut input, 5).await.unwrap(), Line::Read(b"abc\n".to_vec()));
-        assert_eq!(read_line(&mut input, 5).await.unwrap(), Line::End);
+        assert_eq!(read_line(&mut input, 5).await.unwrap(), Line::Eof);
     }
 }

@@ -5,7 +5,7 @@ use mail_parser::{Message, MessageParser, MimeHeaders, PartType};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::mailbox::Postmark;
+use super::mailbox::StoredEnvelope;
 
 /// A mail that arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub struct Header {
 }
 
 impl Mail {
-    pub(super) fn read(id: Uuid, postmark: Postmark, mail: &[u8]) -> Self {
+    pub(super) fn parse(id: Uuid, stored: StoredEnvelope, mail: &[u8]) -> Self {
         let message = MessageParser::default().parse(mail).unwrap_or_default();
         let text = message.text_bodies().find_map(|part| match &part.body {
             PartType::Text(text) => Some(text.to_string()),
@@ -67,9 +67,9 @@ impl Mail {
             |(name, value): (&str, &str)| Header { name: name.to_owned(), value: value.trim().to_owned() };
         Self {
             id,
-            from: postmark.from,
-            to: postmark.to,
-            time: postmark.time.to_string(),
+            from: stored.from,
+            to: stored.to,
+            time: stored.time.to_string(),
             subject: message.subject().unwrap_or_default().to_owned(),
             message_id: message.message_id().map(str::to_owned),
             text,
@@ -80,7 +80,7 @@ impl Mail {
     }
 
     /// Its HTML with the pictures in it, for who cannot follow a `cid:`.
-    pub(super) fn whole_html(&self) -> Option<String> {
+    pub(super) fn html_with_pictures(&self) -> Option<String> {
         let mut html = self.html.clone()?;
         for Picture { content_id, media_type, content } in &self.pictures {
             // With the quote, as one name may begin like another.

@@ -1,10 +1,8 @@
 //! How a provider misbehaves when it is told to: the faults that a merchant has to survive.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -32,64 +30,60 @@ pub struct Behaviour {
 
 /// What happens to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum CallFault {
     None,
     /// Nothing is done.
-    Failed,
+    Reject,
     /// It is done, and the answer lost.
-    Lost,
+    LoseResponse,
 }
 
 /// Where the behaviour is set and read. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Switchboard {
+pub(super) struct FaultInjector {
     behaviour: Arc<Mutex<Behaviour>>,
     /// Tells those that wait for held webhooks.
     hold: watch::Sender<bool>,
 }
 
-impl Default for Switchboard {
+impl Default for FaultInjector {
     fn default() -> Self {
         Self { behaviour: Arc::default(), hold: watch::Sender::new(false) }
     }
 }
 
-impl Switchboard {
+impl FaultInjector {
     pub(super) fn set(&self, behaviour: Behaviour) {
         self.hold.send_replace(behaviour.hold_webhooks);
-        *self.lock() = behaviour;
+        *self.behaviour.lock() = behaviour;
     }
 
     pub(super) fn get(&self) -> Behaviour {
-        self.lock().clone()
+        self.behaviour.lock().clone()
     }
 
     /// Counts one call.
-    pub(super) fn next_call(&self) -> (Fault, Duration) {
-        let mut behaviour = self.lock();
+    pub(super) fn consume_call_fault(&self) -> (CallFault, Duration) {
+        let mut behaviour = self.behaviour.lock();
         let delay = Duration::from_millis(behaviour.delay_calls_ms);
         if take_one(&mut behaviour.fail_calls) {
-            (Fault::Failed, delay)
+            (CallFault::Reject, delay)
         } else if take_one(&mut behaviour.lose_answers) {
-            (Fault::Lost, delay)
+            (CallFault::LoseResponse, delay)
         } else {
-            (Fault::None, delay)
+            (CallFault::None, delay)
         }
     }
 
     /// Counts one webhook; answers whether it is never to be sent.
-    pub(super) fn drops_webhook(&self) -> bool {
-        take_one(&mut self.lock().drop_webhooks)
+    pub(super) fn consume_webhook_drop(&self) -> bool {
+        take_one(&mut self.behaviour.lock().drop_webhooks)
     }
 
     /// Done as soon as webhooks are not held.
-    pub(super) async fn released(&self) {
+    pub(super) async fn webhooks_released(&self) {
         // Fails only when the sender is gone, and we hold it.
         let _ = self.hold.subscribe().wait_for(|hold| !hold).await;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Behaviour> {
-        self.behaviour.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

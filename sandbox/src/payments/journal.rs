@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::model::Change;
+use super::records::Change;
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -96,13 +96,13 @@ mod tests {
     use super::*;
 
     fn done(id: &str) -> Vec<Change> {
-        vec![Change::Done(id.to_owned())]
+        vec![Change::EventClosed(id.to_owned())]
     }
 
     fn ids(changes: &[Change]) -> Vec<&str> {
         changes
             .iter()
-            .filter_map(|change| if let Change::Done(id) = change { Some(id.as_str()) } else { None })
+            .filter_map(|change| if let Change::EventClosed(id) = change { Some(id.as_str()) } else { None })
             .collect()
     }
 

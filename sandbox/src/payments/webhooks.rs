@@ -12,18 +12,18 @@ use ring::hmac;
 use tokio::sync::{Semaphore, watch};
 
 use super::{
-    behaviour::Switchboard,
-    book::Book,
-    model::{Change, Event},
+    behaviour::FaultInjector,
+    provider_state::ProviderState,
+    records::{Change, Event},
     session::seconds,
 };
 
 /// How long a merchant may take.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many are sent at the same time.
-const CONCURRENCY: usize = 32;
+const DELIVERIES_IN_FLIGHT_MAX: usize = 32;
 /// What reordering lets an earlier event wait, per event that came with it.
-const REORDER_STEP: Duration = Duration::from_millis(150);
+const REORDER_DELAY: Duration = Duration::from_millis(150);
 
 /// How webhooks are made.
 #[derive(Clone)]
@@ -38,8 +38,8 @@ pub(super) struct Settings {
 pub(super) struct Webhooks {
     settings: Arc<Settings>,
     target: watch::Receiver<Option<String>>,
-    book: Arc<Book>,
-    switchboard: Switchboard,
+    state: Arc<ProviderState>,
+    faults: FaultInjector,
     client: reqwest::Client,
     slots: Arc<Semaphore>,
     tasks: Tasks,
@@ -49,29 +49,29 @@ impl Webhooks {
     pub(super) fn new(
         settings: Settings,
         target: watch::Receiver<Option<String>>,
-        book: Arc<Book>,
-        switchboard: Switchboard,
+        state: Arc<ProviderState>,
+        faults: FaultInjector,
         tasks: Tasks,
     ) -> Result<Self, reqwest::Error> {
         onsale_kit::tls::install_provider();
-        let client = reqwest::Client::builder().timeout(ANSWER_TIME_MAX).build()?;
-        let slots = Arc::new(Semaphore::new(CONCURRENCY));
-        Ok(Self { settings: Arc::new(settings), target, book, switchboard, client, slots, tasks })
+        let client = reqwest::Client::builder().timeout(RESPONSE_TIMEOUT).build()?;
+        let slots = Arc::new(Semaphore::new(DELIVERIES_IN_FLIGHT_MAX));
+        Ok(Self { settings: Arc::new(settings), target, state, faults, client, slots, tasks })
     }
 
     /// Takes over events that are in the book already: each is sent until it is taken.
     pub(super) fn send_all(&self, events: Vec<Event>) {
-        let behaviour = self.switchboard.get();
+        let behaviour = self.faults.get();
         let delay = Duration::from_millis(behaviour.delay_webhooks_ms);
         let count = events.len();
         for (index, event) in events.into_iter().enumerate() {
-            if self.switchboard.drops_webhook() {
-                self.done(&event.id);
+            if self.faults.consume_webhook_drop() {
+                self.close_event(&event.id);
                 continue;
             }
             let after = u32::try_from(count.saturating_sub(index)).unwrap_or(u32::MAX);
             let wait =
-                if behaviour.reorder_webhooks { REORDER_STEP.saturating_mul(after) } else { Duration::ZERO };
+                if behaviour.reorder_webhooks { REORDER_DELAY.saturating_mul(after) } else { Duration::ZERO };
             let (sender, stop) = (self.clone(), self.tasks.token());
             let copies = behaviour.duplicate_webhooks.saturating_add(1);
             self.tasks.spawn("sandbox webhook", async move {
@@ -87,7 +87,7 @@ impl Webhooks {
     async fn deliver(mut self, event: &Event, copies: u32) {
         for _copy in 0..copies {
             let mut backoff = Backoff::new(self.settings.retry);
-            while !self.attempt(event).await {
+            while !self.try_deliver(event).await {
                 let Some(delay) = backoff.next_delay() else {
                     tracing::error!(event_id = event.id, "webhook was never taken and is given up");
                     break;
@@ -95,12 +95,12 @@ impl Webhooks {
                 tokio::time::sleep(delay).await;
             }
         }
-        self.done(&event.id);
+        self.close_event(&event.id);
     }
 
     /// One attempt, freshly signed; whether it was taken.
-    async fn attempt(&mut self, event: &Event) -> bool {
-        self.switchboard.released().await;
+    async fn try_deliver(&mut self, event: &Event) -> bool {
+        self.faults.webhooks_released().await;
         let Ok(url) = self.target.wait_for(Option::is_some).await.map(|url| url.clone()) else {
             return false;
         };
@@ -113,9 +113,9 @@ impl Webhooks {
             .header("stripe-signature", signature(&self.settings.secret, now, &event.body))
             .body(event.body.clone());
         match request.send().await {
-            Ok(answer) if answer.status().is_success() => true,
-            Ok(answer) => {
-                let status = answer.status().as_u16();
+            Ok(response) if response.status().is_success() => true,
+            Ok(response) => {
+                let status = response.status().as_u16();
                 tracing::debug!(event_id = event.id, status, "webhook was refused");
                 false
             }
@@ -126,9 +126,9 @@ impl Webhooks {
         }
     }
 
-    fn done(&self, event_id: &str) {
-        let written = self.book.change(|_known| (vec![Change::Done(event_id.to_owned())], ()));
-        if let Err(error) = written {
+    fn close_event(&self, event_id: &str) {
+        let recorded = self.state.change(|_data| (vec![Change::EventClosed(event_id.to_owned())], ()));
+        if let Err(error) = recorded {
             // It is sent again after a restart, which is harmless.
             tracing::warn!(error = %Chain(&error), "failed to note that a webhook was taken");
         }

@@ -2,7 +2,7 @@
 
 use super::{ApiError, Parameters};
 use crate::payments::{
-    model::{Intent, IntentStatus, Metadata, Session, SessionStatus},
+    records::{Intent, IntentStatus, Metadata, Session, SessionStatus},
     session::new_id,
 };
 

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{
     journal::JournalError,
-    model::{IntentStatus, Refund, Session, SessionStatus},
-    session::StepError,
+    records::{IntentStatus, Refund, Session, SessionStatus},
+    session::ActionError,
 };
 
 /// A session; `checkout` is the base of the page to pay on, given only to the merchant.
@@ -103,15 +103,15 @@ impl From<JournalError> for ApiError {
     }
 }
 
-impl From<StepError> for ApiError {
-    fn from(error: StepError) -> Self {
+impl From<ActionError> for ApiError {
+    fn from(error: ActionError) -> Self {
         match error {
-            StepError::NotFound => {
+            ActionError::NotFound => {
                 Self::new(StatusCode::NOT_FOUND, "invalid_request_error", error.to_string())
                     .with_code("resource_missing")
             }
-            StepError::NotOpen(_) => Self::invalid(error.to_string()),
-            StepError::Journal(error) => error.into(),
+            ActionError::NotOpen(_) => Self::invalid(error.to_string()),
+            ActionError::Journal(error) => error.into(),
         }
     }
 }

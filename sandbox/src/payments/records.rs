@@ -1,4 +1,4 @@
-//! What a provider knows: sessions, refunds, answers given, events owed. Plain data; how a session lives is in
+//! What a provider knows: sessions, refunds, answers given, events undelivered. Plain data; how a session lives is in
 //! [`session`](super::session).
 
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub(super) struct Refund {
 
 /// An answer to a call with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct IdempotentResponse {
     pub(super) key: String,
     /// What was asked: path and parameters.
     pub(super) path: String,
@@ -92,8 +92,11 @@ pub(super) struct Event {
 pub(super) enum Change {
     Session(Session),
     Refund(Refund),
-    Answer(Answer),
+    /// Stored as `answer`.
+    #[serde(rename = "answer")]
+    Response(IdempotentResponse),
     Event(Event),
     /// The event was taken, or is given up.
-    Done(String),
+    #[serde(rename = "done")]
+    EventClosed(String),
 }
