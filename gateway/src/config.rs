@@ -14,26 +14,27 @@ use serde::Deserialize;
 const WEBHOOK_BYTES_MAX: usize = 1024 * 1024;
 
 /// More would be no bound.
-const IN_FLIGHT_MAX: usize = 1_000_000;
+const REQUESTS_IN_FLIGHT_MAX: usize = 1_000_000;
 
 /// All settings but the chassis' own.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// What this process is part of.
-    pub environment: Environment,
+    pub(crate) environment: Environment,
     /// Plain HTTP.
-    pub http: HttpConfig,
+    pub(crate) http: HttpConfig,
     /// Where the services are.
-    pub neighbours: NeighboursConfig,
+    #[serde(rename = "neighbours")]
+    pub(crate) neighbors: NeighborsConfig,
     /// What only development may have.
-    pub development: DevelopmentConfig,
+    pub(crate) development: DevelopmentConfig,
 }
 
 /// Real or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Environment {
+pub(crate) enum Environment {
     /// Real customers, real money.
     Production,
     /// Everything else.
@@ -43,44 +44,41 @@ pub enum Environment {
 /// The HTTP port.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct HttpConfig {
-    pub listen: SocketAddr,
-    pub connections_max: usize,
+pub(crate) struct HttpConfig {
+    pub(crate) listen: SocketAddr,
+    pub(crate) connections_max: usize,
     #[serde(with = "humantime_serde")]
-    pub header_timeout: Duration,
+    pub(crate) header_timeout: Duration,
     #[serde(with = "humantime_serde")]
-    pub request_timeout: Duration,
-    pub requests_in_flight_max: usize,
-    pub cors_origins: Vec<String>,
-    pub webhook_bytes_max: usize,
+    pub(crate) request_timeout: Duration,
+    pub(crate) requests_in_flight_max: usize,
+    pub(crate) cors_origins: Vec<String>,
+    pub(crate) webhook_bytes_max: usize,
 }
 
 /// Where the services are.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "each is named after the service it reaches")]
-pub struct NeighboursConfig {
-    pub queue: ClientConfig,
-    pub inventory: ClientConfig,
-    pub claim: ClientConfig,
-    pub payment: ClientConfig,
-    pub ticketing: ClientConfig,
-    pub notification: ClientConfig,
+pub(crate) struct NeighborsConfig {
+    pub(crate) queue: ClientConfig,
+    pub(crate) inventory: ClientConfig,
+    pub(crate) claim: ClientConfig,
+    pub(crate) payment: ClientConfig,
+    pub(crate) ticketing: ClientConfig,
+    pub(crate) notification: ClientConfig,
 }
 
 /// The issuer for development.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct DevelopmentConfig {
-    pub sign_in: bool,
-    pub issuer: String,
-    pub audience: String,
+pub(crate) struct DevelopmentConfig {
+    pub(crate) sign_in: bool,
+    pub(crate) issuer: String,
+    pub(crate) audience: String,
     #[serde(deserialize_with = "optional")]
-    pub signing_key: Option<Secret>,
+    pub(crate) signing_key: Option<Secret>,
     #[serde(with = "humantime_serde")]
-    pub token_lifetime: Duration,
+    pub(crate) token_lifetime: Duration,
 }
 
 impl ServiceConfig for Config {
@@ -104,8 +102,8 @@ impl HttpConfig {
         refuse(self.connections_max == 0, "connections_max", "must be at least 1");
         refuse(self.header_timeout.is_zero(), "header_timeout", "must be above zero");
         refuse(self.request_timeout.is_zero(), "request_timeout", "must be above zero");
-        let is_count = (1..=IN_FLIGHT_MAX).contains(&self.requests_in_flight_max);
-        refuse(!is_count, "requests_in_flight_max", "must be from 1 to 1000000");
+        let is_in_range = (1..=REQUESTS_IN_FLIGHT_MAX).contains(&self.requests_in_flight_max);
+        refuse(!is_in_range, "requests_in_flight_max", "must be from 1 to 1000000");
         let is_origin = |origin: &String| !origin.is_empty() && HeaderValue::from_str(origin).is_ok();
         refuse(!self.cors_origins.iter().all(is_origin), "cors_origins", "must be origins, or \"*\"");
         let is_bounded = (1..=WEBHOOK_BYTES_MAX).contains(&self.webhook_bytes_max);

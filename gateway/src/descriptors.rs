@@ -38,17 +38,17 @@ pub fn public() -> Result<Vec<u8>, DescriptorsError> {
 }
 
 fn public_of(descriptor_set: &[u8], public: &PublicMethods) -> Result<Vec<u8>, DescriptorsError> {
-    let ours = DescriptorPool::decode(descriptor_set).map_err(DescriptorsError::Decode)?;
+    let contracts = DescriptorPool::decode(descriptor_set).map_err(DescriptorsError::Decode)?;
     let errors =
         DescriptorPool::decode(tonic_types::pb::FILE_DESCRIPTOR_SET).map_err(DescriptorsError::Decode)?;
-    let mut wanted = BTreeSet::new();
-    for file in ours.files().filter(|file| shows_public_service(file, public)) {
-        want(&file, &mut wanted);
+    let mut included = BTreeSet::new();
+    for file in contracts.files().filter(|file| shows_public_service(file, public)) {
+        add_with_imports(&file, &mut included);
     }
     let mut set = Vec::new();
     let mut written = BTreeSet::new();
     // Both pools keep the order of their sets, in which a file comes after all it imports.
-    let files = ours.files().filter(|file| wanted.contains(file.name())).chain(errors.files());
+    let files = contracts.files().filter(|file| included.contains(file.name())).chain(errors.files());
     for file in files {
         refuse_internal(&file, public)?;
         if written.insert(file.name().to_owned()) {
@@ -66,10 +66,10 @@ fn shows_public_service(file: &FileDescriptor, public: &PublicMethods) -> bool {
 }
 
 /// Marks a file and all it imports.
-fn want(file: &FileDescriptor, wanted: &mut BTreeSet<String>) {
-    if wanted.insert(file.name().to_owned()) {
+fn add_with_imports(file: &FileDescriptor, included: &mut BTreeSet<String>) {
+    if included.insert(file.name().to_owned()) {
         for dependency in file.dependencies() {
-            want(&dependency, wanted);
+            add_with_imports(&dependency, included);
         }
     }
 }

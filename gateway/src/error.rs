@@ -6,7 +6,7 @@ use tonic::Status;
 
 /// Why a call was not answered by a service.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// The contract does not open the method to the outside.
     #[error("no service here has this method")]
     NotPublic,

@@ -4,10 +4,10 @@
 pub mod config;
 pub mod descriptors;
 pub mod envoy;
-pub mod error;
-pub mod proxy;
+mod error;
+mod proxy;
 pub mod public;
-pub mod web;
+mod web;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -19,7 +19,7 @@ use onsale_kit::{
 };
 
 use crate::{
-    config::{Config, NeighboursConfig},
+    config::{Config, NeighborsConfig},
     proxy::Proxy,
     public::PublicMethods,
 };
@@ -40,16 +40,17 @@ pub async fn assemble(config: Config, chassis: &mut Chassis) -> Result<SocketAdd
     let contract = Contract::load(&[onsale_proto::DESCRIPTORS])?;
     let public = Arc::new(PublicMethods::of(&contract));
     // Without our tokens: a call that is passed on has its caller's, or none.
-    let strangers = Neighbours::new(&contract, None, chassis.tasks().clone());
-    let channels = Channels::open(&strangers, &config.neighbours)?;
+    let without_tokens = Neighbours::new(&contract, None, chassis.tasks().clone());
+    let channels = Channels::open(&without_tokens, &config.neighbors)?;
     for service in public.services() {
-        let channel = channels.of(service).ok_or_else(|| format!("nobody is known to serve {service}"))?;
+        let channel =
+            channels.for_service(service).ok_or_else(|| format!("nobody is known to serve {service}"))?;
         // Named for the life of the process, of which there is one.
         let name: &'static str = service.to_owned().leak();
         chassis.add_handler(name, Proxy::new(Arc::clone(&public), channel));
     }
     chassis.reflect_only(descriptors::public()?.leak());
-    let payment = chassis.neighbours()?.channel("payment", &config.neighbours.payment)?;
+    let payment = chassis.neighbours()?.channel("payment", &config.neighbors.payment)?;
     web::serve(&config, chassis, payment).await
 }
 
@@ -59,8 +60,8 @@ struct Channels {
 }
 
 impl Channels {
-    fn open(neighbours: &Neighbours, config: &NeighboursConfig) -> Result<Self, ClientError> {
-        let open = |name: &'static str, config: &ClientConfig| Ok((name, neighbours.channel(name, config)?));
+    fn open(neighbors: &Neighbours, config: &NeighborsConfig) -> Result<Self, ClientError> {
+        let open = |name: &'static str, config: &ClientConfig| Ok((name, neighbors.channel(name, config)?));
         Ok(Self {
             by_area: [
                 open("queue", &config.queue)?,
@@ -74,7 +75,7 @@ impl Channels {
     }
 
     /// The channel to whoever owns the service with this full name: `onsale.<area>.v1.…`.
-    fn of(&self, service: &str) -> Option<Channel> {
+    fn for_service(&self, service: &str) -> Option<Channel> {
         let area = service.strip_prefix("onsale.")?.split('.').next()?;
         self.by_area.iter().find(|(name, _)| *name == area).map(|(_, channel)| channel.clone())
     }

@@ -18,24 +18,23 @@ use tonic::{Status, body::Body, codegen::BoxFuture};
 
 use crate::{error::Error, public::PublicMethods};
 
-mod answer;
 mod headers;
+mod response;
 
 /// Answers for one service by asking it.
 #[derive(Clone, Debug)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     public: Arc<PublicMethods>,
     channel: Channel,
 }
 
 impl Proxy {
     /// Passes on what is `public`, over `channel`, which must have no tokens of ours.
-    #[must_use]
-    pub fn new(public: Arc<PublicMethods>, channel: Channel) -> Self {
+    pub(crate) fn new(public: Arc<PublicMethods>, channel: Channel) -> Self {
         Self { public, channel }
     }
 
-    async fn pass_on(self, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
+    async fn forward(self, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
         // Second lock on the same door: only public services are served here in the first place.
         let method = self.public.get(request.uri().path()).ok_or(Error::NotPublic)?;
         let is_service = |identity: &Arc<Identity>| identity.roles.contains(Role::Service);
@@ -45,21 +44,21 @@ impl Proxy {
         // A stream outlives the call that opens it; only its caller's own deadline, in the headers, ends it.
         let deadline = if method.server_streaming { None } else { Deadline::current() };
         let response = self.channel.call_within(outgoing(request), deadline).await;
-        answer::settle(response.map_err(answer::outward)?, method.server_streaming).await
+        response::ensure_status(response.map_err(response::public_status)?, method.server_streaming).await
     }
 }
 
 impl Handler for Proxy {
     fn call(&self, request: Request<RequestBody>) -> BoxFuture<Response<Body>, Infallible> {
         let proxy = self.clone();
-        Box::pin(async move { Ok(proxy.pass_on(request).await.unwrap_or_else(Status::into_http)) })
+        Box::pin(async move { Ok(proxy.forward(request).await.unwrap_or_else(Status::into_http)) })
     }
 }
 
 /// The same call, with only those headers that a service has a use for.
 fn outgoing(request: Request<RequestBody>) -> Request<Body> {
     let (mut head, body) = request.into_parts();
-    headers::keep_known(&mut head.headers);
+    headers::retain_forwarded(&mut head.headers);
     // What the gateway found out about the caller is for the gateway.
     head.extensions.clear();
     Request::from_parts(head, Body::new(body))

@@ -22,12 +22,12 @@ use onsale_kit::{BuildError, client::Channel, server::Chassis};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-use self::{answer::Bounds, connections::Connections, sign_in::SignIn, webhooks::Webhooks};
+use self::{connections::Connections, limits::RequestLimits, sign_in::SignIn, webhooks::Webhooks};
 use crate::config::{Config, HttpConfig};
 
-mod answer;
-mod calls;
 mod connections;
+mod grpc_web;
+mod limits;
 mod sign_in;
 mod webhooks;
 
@@ -35,14 +35,18 @@ mod webhooks;
 const CORS_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Where a call's status stands, which a page may read only when it is told.
-const EXPOSED: [HeaderName; 3] = [
+const EXPOSED_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("grpc-status"),
     HeaderName::from_static("grpc-message"),
     HeaderName::from_static("grpc-status-details-bin"),
 ];
 
 /// Opens the port and serves it until the chassis drains. Answers where.
-pub async fn serve(config: &Config, chassis: &Chassis, payment: Channel) -> Result<SocketAddr, BuildError> {
+pub(crate) async fn serve(
+    config: &Config,
+    chassis: &Chassis,
+    payment: Channel,
+) -> Result<SocketAddr, BuildError> {
     let listen = config.http.listen;
     let listener =
         TcpListener::bind(listen).await.map_err(|error| format!("failed to listen on {listen}: {error}"))?;
@@ -58,19 +62,19 @@ fn router(config: &Config, chassis: &Chassis, payment: Channel) -> Result<Router
     let webhooks = Webhooks::new(payment, chassis.clock(), &config.http);
     let mut plain = Router::new()
         .route("/", get(async || Html(include_str!("web/page.html"))))
-        .route("/webhooks/{provider}", post(webhooks::take).with_state(webhooks))
+        .route("/webhooks/{provider}", post(webhooks::receive).with_state(webhooks))
         .layer(DefaultBodyLimit::max(config.http.webhook_bytes_max));
     if let Some(sign_in) = SignIn::new(&config.development, chassis.clock())? {
         tracing::warn!("sign-in for development is open: anybody can be anybody");
         plain = plain.merge(sign_in.router());
     }
-    let bounds = Bounds {
-        places: Arc::new(Semaphore::new(config.http.requests_in_flight_max)),
-        time_max: config.http.request_timeout,
+    let limits = RequestLimits {
+        permits: Arc::new(Semaphore::new(config.http.requests_in_flight_max)),
+        timeout: config.http.request_timeout,
     };
     let plain =
-        plain.layer(middleware::from_fn(move |request, next| answer::within(bounds.clone(), request, next)));
-    let router = plain.fallback_service(calls::service(chassis.entrance()));
+        plain.layer(middleware::from_fn(move |request, next| limits::enforce(limits.clone(), request, next)));
+    let router = plain.fallback_service(grpc_web::service(chassis.entrance()));
     Ok(match cors(&config.http) {
         Some(cors) => router.layer(cors),
         None => router,
@@ -92,5 +96,5 @@ fn cors(config: &HttpConfig) -> Option<CorsLayer> {
         HeaderName::from_static("x-user-agent"),
     ];
     let layer = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
-    Some(layer.allow_headers(allowed).expose_headers(EXPOSED).max_age(CORS_AGE_MAX))
+    Some(layer.allow_headers(allowed).expose_headers(EXPOSED_HEADERS).max_age(CORS_AGE_MAX))
 }

@@ -6,7 +6,7 @@ use http::{
     header::{ACCEPT_LANGUAGE, AUTHORIZATION, CONTENT_TYPE, TE, USER_AGENT},
 };
 
-const KNOWN: [HeaderName; 8] = [
+const FORWARDED: [HeaderName; 8] = [
     // Verified by the gateway, and by the service again.
     AUTHORIZATION,
     CONTENT_TYPE,
@@ -19,9 +19,9 @@ const KNOWN: [HeaderName; 8] = [
 ];
 
 /// Takes out all but the known ones. The trace is not among them: the channel writes our own.
-pub(super) fn keep_known(headers: &mut HeaderMap) {
-    let mut kept = HeaderMap::with_capacity(KNOWN.len());
-    for name in KNOWN {
+pub(super) fn retain_forwarded(headers: &mut HeaderMap) {
+    let mut kept = HeaderMap::with_capacity(FORWARDED.len());
+    for name in FORWARDED {
         // The first alone: a second value of any of these has no meaning, and of some a bad one.
         if let Some(value) = headers.remove(&name) {
             kept.insert(name, value);
@@ -54,7 +54,7 @@ mod tests {
         ] {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static("value"));
         }
-        keep_known(&mut headers);
+        retain_forwarded(&mut headers);
         let mut names: Vec<_> = headers.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         assert_eq!(names, ["authorization", "content-type", "grpc-timeout"]);

@@ -48,7 +48,7 @@ impl Connections {
     pub(super) async fn serve(self, listener: TcpListener, router: Router) {
         let builder = Arc::new(builder(&self.config));
         let header_timeout = self.config.header_timeout;
-        let places = Arc::new(Semaphore::new(self.config.connections_max));
+        let permits = Arc::new(Semaphore::new(self.config.connections_max));
         let graceful = GracefulShutdown::new();
         let tracker = TaskTracker::new();
         let mut drain = std::pin::pin!(self.drain);
@@ -66,20 +66,20 @@ impl Connections {
                 }
             };
             // None left: the connection is closed at once.
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+            let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else { continue };
             let (builder, router, watcher) = (Arc::clone(&builder), router.clone(), graceful.watcher());
             tracker.spawn(async move {
-                let _place = place;
+                let _permit = permit;
                 let io = TokioIo::new(without_delay(stream));
-                let begun = CancellationToken::new();
-                let service = router.map_request(note(begun.clone()));
+                let request_started = CancellationToken::new();
+                let service = router.map_request(mark_started(request_started.clone()));
                 let served = builder.serve_connection(io, TowerToHyperService::new(service)).into_owned();
                 tokio::select! {
                     // Peers vanish all the time; that is news only to who looks for it.
                     served = watcher.watch(served) => if let Err(error) = served {
                         tracing::debug!(error, "a connection ended early");
                     },
-                    () = silence(begun, header_timeout) => tracing::debug!("a connection asked for nothing"),
+                    () = no_request_within(request_started, header_timeout) => tracing::debug!("a connection asked for nothing"),
                 }
             });
         }
@@ -106,18 +106,18 @@ fn builder(config: &HttpConfig) -> Builder<TokioExecutor> {
     builder
 }
 
-/// Notes that a request has begun.
-fn note<B>(begun: CancellationToken) -> impl FnMut(Request<B>) -> Request<B> + Clone {
+/// Notes that a request has request_started.
+fn mark_started<B>(request_started: CancellationToken) -> impl FnMut(Request<B>) -> Request<B> + Clone {
     move |request| {
-        begun.cancel();
+        request_started.cancel();
         request
     }
 }
 
-/// Done when no request has begun within `time_max`. The builder bounds only the headers of HTTP/1.1, and not the wait for the
+/// Done when no request has begun within `timeout`. The builder bounds only the headers of HTTP/1.1, and not the wait for the
 /// first bytes, which tell it the version.
-async fn silence(begun: CancellationToken, time_max: Duration) {
-    if tokio::time::timeout(time_max, begun.cancelled()).await.is_ok() {
+async fn no_request_within(request_started: CancellationToken, timeout: Duration) {
+    if tokio::time::timeout(timeout, request_started.cancelled()).await.is_ok() {
         std::future::pending().await
     }
 }

@@ -22,11 +22,11 @@ use onsale_types::Clock;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::answer::refuse;
+use super::limits::refuse;
 use crate::config::DevelopmentConfig;
 
 /// The namespace of subjects: the same email is the same person, for ever.
-const PEOPLE: Uuid = Uuid::from_u128(0x3b0c_6f1e_94d7_4f0a_8a3d_71c2_5e60_9d14);
+const SUBJECT_NAMESPACE: Uuid = Uuid::from_u128(0x3b0c_6f1e_94d7_4f0a_8a3d_71c2_5e60_9d14);
 
 const BODY_BYTES_MAX: usize = 16 * 1024;
 const EMAIL_BYTES_MAX: usize = 254;
@@ -45,7 +45,7 @@ pub(super) struct SignIn {
 /// What is asked for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct SignInRequest {
     email: String,
     name: Option<String>,
     locale: Option<String>,
@@ -80,7 +80,7 @@ struct Claims<'a> {
 
 /// The answer.
 #[derive(Debug, Serialize)]
-struct Granted {
+struct SignInResponse {
     token: String,
     token_type: &'static str,
     expires_in: u64,
@@ -113,21 +113,21 @@ impl SignIn {
             .with_state(Arc::new(self))
     }
 
-    fn grant(&self, asked: &Asked) -> Result<Granted, BuildError> {
-        let email = asked.email.trim().to_lowercase();
-        let subject = Uuid::new_v5(&PEOPLE, email.as_bytes()).to_string();
+    fn issue_token(&self, request: &SignInRequest) -> Result<SignInResponse, BuildError> {
+        let email = request.email.trim().to_lowercase();
+        let subject = Uuid::new_v5(&SUBJECT_NAMESPACE, email.as_bytes()).to_string();
         let now = self.clock.now();
         let expiry = now.checked_add(self.lifetime).ok_or("the token would never end")?;
         let claims = Claims {
             email: &email,
             email_verified: true,
-            name: asked.name.as_deref(),
-            locale: asked.locale.as_deref(),
-            roles: &asked.roles,
+            name: request.name.as_deref(),
+            locale: request.locale.as_deref(),
+            roles: &request.roles,
             iat: now.to_seconds_and_nanos().0,
         };
-        let facts = TokenFacts { audience: &self.audience, subject: &subject, expiry };
-        let token = self.signer.sign(&facts, &claims)?;
+        let fields = TokenFacts { audience: &self.audience, subject: &subject, expiry };
+        let token = self.signer.sign(&fields, &claims)?;
         // As every service will see them, so that the ids below are theirs.
         let identity = Identity {
             subject,
@@ -138,7 +138,7 @@ impl SignIn {
             display_name: None,
             expiry,
         };
-        Ok(Granted {
+        Ok(SignInResponse {
             token,
             token_type: "Bearer",
             expires_in: self.lifetime.as_secs(),
@@ -150,15 +150,15 @@ impl SignIn {
 
 /// `POST /dev/sign-in`.
 async fn sign_in(State(issuer): State<Arc<SignIn>>, body: Bytes) -> Response {
-    let asked: Asked = match serde_json::from_slice(&body) {
-        Ok(asked) => asked,
+    let request: SignInRequest = match serde_json::from_slice(&body) {
+        Ok(request) => request,
         Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("not a sign-in: {error}")),
     };
-    if let Some(problem) = asked.problem() {
-        return refuse(StatusCode::BAD_REQUEST, problem);
+    if let Some(violation) = request.violation() {
+        return refuse(StatusCode::BAD_REQUEST, violation);
     }
-    match issuer.grant(&asked) {
-        Ok(granted) => ([(CACHE_CONTROL, "no-store")], Json(granted)).into_response(),
+    match issuer.issue_token(&request) {
+        Ok(response) => ([(CACHE_CONTROL, "no-store")], Json(response)).into_response(),
         Err(error) => {
             tracing::error!(error, "failed to make a token");
             refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
@@ -172,9 +172,9 @@ async fn jwks(State(issuer): State<Arc<SignIn>>) -> Response {
         .into_response()
 }
 
-impl Asked {
+impl SignInRequest {
     /// What is wrong with it, if anything.
-    fn problem(&self) -> Option<&'static str> {
+    fn violation(&self) -> Option<&'static str> {
         let is_plain =
             |text: &str, bytes_max: usize| text.len() <= bytes_max && !text.chars().any(char::is_control);
         let is_email = self.email.trim().split_once('@').is_some_and(|(local, host)| {

@@ -18,7 +18,7 @@ use onsale_types::Clock;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::answer::refuse;
+use super::limits::refuse;
 use crate::config::HttpConfig;
 
 /// As the contract has it.
@@ -42,23 +42,23 @@ const DROPPED_PREFIXES: [&str; 3] = ["x-envoy-", "x-forwarded-", "x-onsale-"];
 pub(super) struct Webhooks {
     payment: PaymentInternalServiceClient<Channel>,
     clock: Arc<dyn Clock>,
-    time_max: Duration,
+    timeout: Duration,
 }
 
 impl Webhooks {
     /// `payment` must carry our own token: the provider has none.
     pub(super) fn new(payment: Channel, clock: Arc<dyn Clock>, config: &HttpConfig) -> Self {
-        Self { payment: PaymentInternalServiceClient::new(payment), clock, time_max: config.request_timeout }
+        Self { payment: PaymentInternalServiceClient::new(payment), clock, timeout: config.request_timeout }
     }
 
-    async fn hand_over(&self, request: HandleWebhookRequest) -> Result<(), Status> {
+    async fn forward(&self, request: HandleWebhookRequest) -> Result<(), Status> {
         let mut payment = self.payment.clone();
-        Deadline::after(self.time_max).scope(payment.handle_webhook(request)).await.map(drop)
+        Deadline::after(self.timeout).scope(payment.handle_webhook(request)).await.map(drop)
     }
 }
 
 /// `POST /webhooks/<provider>`.
-pub(super) async fn take(
+pub(super) async fn receive(
     State(webhooks): State<Webhooks>,
     Path(provider): Path<String>,
     headers: HeaderMap,
@@ -71,7 +71,7 @@ pub(super) async fn take(
         Ok(body) => body,
         Err(rejection) => return refuse(rejection.status(), rejection.body_text()),
     };
-    let headers: Vec<_> = headers.iter().filter(|(name, _)| is_providers(name)).map(header).collect();
+    let headers: Vec<_> = headers.iter().filter(|(name, _)| is_forwarded(name)).map(webhook_header).collect();
     if headers.len() > HEADERS_MAX {
         return refuse(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too many headers");
     }
@@ -82,7 +82,7 @@ pub(super) async fn take(
         body: body.into(),
         receive_time: Some(prost_types::Timestamp { seconds, nanos }),
     };
-    match webhooks.hand_over(request).await {
+    match webhooks.forward(request).await {
         Ok(()) => StatusCode::OK.into_response(),
         Err(status) => refusal(provider, &status),
     }
@@ -95,12 +95,12 @@ fn provider_named(name: &str) -> Option<Provider> {
         .find(|provider| provider.as_str_name().trim_start_matches("PROVIDER_").to_ascii_lowercase() == name)
 }
 
-fn is_providers(name: &HeaderName) -> bool {
+fn is_forwarded(name: &HeaderName) -> bool {
     !DROPPED.contains(&name.as_str())
         && !DROPPED_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
 }
 
-fn header((name, value): (&HeaderName, &http::HeaderValue)) -> WebhookHeader {
+fn webhook_header((name, value): (&HeaderName, &http::HeaderValue)) -> WebhookHeader {
     WebhookHeader { name: name.as_str().to_owned(), value: value.as_bytes().to_vec() }
 }
 

@@ -14,16 +14,16 @@ use onsale_testkit::{service::environment, tokens::Mint};
 use onsale_types::SystemClock;
 use serde_json::{Value, json};
 
-use crate::support::{Door, Envoy, http_client};
+use crate::support::{Envoy, TestGateway, http_client};
 
-async fn open() -> Door {
+async fn open() -> TestGateway {
     let key = SigningKey::generate().expect("randomness");
     let settings = [
         ("ENVIRONMENT", "development"),
         ("DEVELOPMENT__SIGN_IN", "true"),
         ("DEVELOPMENT__SIGNING_KEY", key.as_str()),
     ];
-    Door::open_with(&settings).await
+    TestGateway::open_with(&settings).await
 }
 
 async fn sign_in(base: &str, asked: &Value) -> (u16, Value) {
@@ -49,9 +49,9 @@ async fn verifier(base: &str) -> Verifier {
 
 #[tokio::test]
 async fn a_token_says_who_signed_in_and_the_same_email_is_the_same_person() {
-    let door = open().await;
-    let envoy = Envoy::start(&door).await;
-    for base in [format!("http://{}", door.http), envoy.url("")] {
+    let gateway = open().await;
+    let envoy = Envoy::start(&gateway).await;
+    for base in [format!("http://{}", gateway.http), envoy.url("")] {
         let verifier = verifier(&base).await;
         let asked = json!({ "email": "Ana@Example.com ", "name": "Ana", "locale": "hr" });
         let (status, granted) = sign_in(&base, &asked).await;
@@ -74,13 +74,13 @@ async fn a_token_says_who_signed_in_and_the_same_email_is_the_same_person() {
         assert_ne!(other["customer_id"], granted["customer_id"]);
     }
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
 async fn what_is_no_sign_in_is_refused_with_a_sentence() {
-    let door = open().await;
-    let base = format!("http://{}", door.http);
+    let gateway = open().await;
+    let base = format!("http://{}", gateway.http);
     for asked in [
         json!({}),
         json!({ "email": "" }),
@@ -97,17 +97,17 @@ async fn what_is_no_sign_in_is_refused_with_a_sentence() {
         assert_eq!(status, 400, "{asked}");
         assert!(answer["error"].is_string(), "{answer}");
     }
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
 async fn without_the_setting_there_is_no_sign_in() {
-    let door = Door::open().await;
-    let base = format!("http://{}", door.http);
+    let gateway = TestGateway::open().await;
+    let base = format!("http://{}", gateway.http);
     assert_eq!(sign_in(&base, &json!({ "email": "a@b" })).await.0, 404);
     let keys = http_client().get(format!("{base}/.well-known/jwks.json")).send().await.expect("an answer");
     assert_eq!(keys.status(), 404);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[test]

@@ -23,24 +23,24 @@ use tonic::{
 };
 use tonic_types::StatusExt;
 
-use crate::fake::Fake;
+use crate::fake_services::FakeServices;
 
 /// Long enough for a slow machine; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) const AREAS: [&str; 6] = ["QUEUE", "INVENTORY", "CLAIM", "PAYMENT", "TICKETING", "NOTIFICATION"];
 
 /// The way from the gateway to the services.
-pub(crate) struct Door {
+pub(crate) struct TestGateway {
     pub(crate) mint: Mint,
-    pub(crate) services: Fake,
-    pub(crate) gateway: RunningServer,
+    pub(crate) services: FakeServices,
+    pub(crate) server: RunningServer,
     /// The gateway's HTTP port.
     pub(crate) http: SocketAddr,
     fake_server: RunningServer,
 }
 
-impl Door {
+impl TestGateway {
     pub(crate) async fn open() -> Self {
         Self::open_with(&[]).await
     }
@@ -48,7 +48,7 @@ impl Door {
     /// With settings of the gateway's besides (`SERVER__DEADLINE_DEFAULT`, `1s`).
     pub(crate) async fn open_with(settings: &[(&str, &str)]) -> Self {
         let mint = Mint::new();
-        let (services, fake_server) = Fake::start(&mint).await;
+        let (services, fake_server) = FakeServices::start(&mint).await;
         let target = format!("http://{}", fake_server.address());
         let targets: Vec<_> =
             AREAS.iter().map(|area| (format!("NEIGHBOURS__{area}__TARGET"), target.clone())).collect();
@@ -61,17 +61,17 @@ impl Door {
         let mut chassis =
             Chassis::new(SERVICE, chassis_config, Arc::new(SystemClock)).expect("good settings");
         let http = onsale_gateway::assemble(config, &mut chassis).await.expect("the gateway is built");
-        let gateway = chassis.start().await.expect("the gateway starts");
-        Self { mint, services, gateway, http, fake_server }
+        let server = chassis.start().await.expect("the gateway starts");
+        Self { mint, services, server, http, fake_server }
     }
 
     /// A gRPC connection to the gateway itself.
     pub(crate) async fn channel(&self) -> Channel {
-        channel(self.gateway.address()).await
+        channel(self.server.address()).await
     }
 
     pub(crate) async fn close(self) {
-        let drained = self.gateway.shutdown().await;
+        let drained = self.server.shutdown().await;
         assert!(drained.is_clean(), "{drained:?}");
         self.fake_server.shutdown().await;
     }
@@ -79,7 +79,7 @@ impl Door {
     /// Stops the services and leaves the gateway without them.
     pub(crate) async fn stop_services(self) -> RunningServer {
         self.fake_server.shutdown().await;
-        self.gateway
+        self.server
     }
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn assert_status(status: &Status, code: Code, reason: &str) {
 
 pub(crate) fn http_client() -> reqwest::Client {
     onsale_kit::tls::install_provider();
-    reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().expect("a client")
+    reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build().expect("a client")
 }
 
 /// A running Envoy; killed when dropped.
@@ -133,18 +133,18 @@ pub(crate) struct Envoy {
 }
 
 impl Envoy {
-    /// In front of `door`.
-    pub(crate) async fn start(door: &Door) -> Self {
-        Self::start_with(door, |_settings| {}).await
+    /// In front of `gateway`.
+    pub(crate) async fn start(gateway: &TestGateway) -> Self {
+        Self::start_with(gateway, |_settings| {}).await
     }
 
-    pub(crate) async fn start_with(door: &Door, change: impl FnOnce(&mut EnvoySettings)) -> Self {
+    pub(crate) async fn start_with(gateway: &TestGateway, change: impl FnOnce(&mut EnvoySettings)) -> Self {
         let folder = tempfile::tempdir().expect("a folder for Envoy");
         let mut settings = EnvoySettings {
             listen: ([127, 0, 0, 1], 0).into(),
             admin: ([127, 0, 0, 1], 0).into(),
-            gateway_grpc: door.gateway.address().into(),
-            gateway_http: door.http.into(),
+            gateway_grpc: gateway.server.address().into(),
+            gateway_http: gateway.http.into(),
             descriptor_path: folder.path().join("onsale.pb"),
             ..EnvoySettings::default()
         };
@@ -163,7 +163,7 @@ impl Envoy {
             .spawn()
             .expect("Envoy starts");
         let mut envoy = Self { address: settings.listen, _process: process, folder };
-        wait_until("Envoy is ready", PATIENCE, || async { envoy.listening().await.is_some() }).await;
+        wait_until("Envoy is ready", TIMEOUT, || async { envoy.listening().await.is_some() }).await;
         envoy.address = envoy.listening().await.expect("Envoy listens");
         envoy
     }

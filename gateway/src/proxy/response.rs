@@ -19,7 +19,7 @@ use crate::error::Error;
 
 /// The status for the caller of a call that did not come through. What our channel says about connections and addresses is
 /// for the log.
-pub(super) fn outward(status: Status) -> Status {
+pub(super) fn public_status(status: Status) -> Status {
     let unreachable = Reason::from(ErrorReason::DependencyUnavailable).as_str();
     let is_ours = status.get_details_error_info().is_none_or(|info| info.reason == unreachable);
     match status.code() {
@@ -29,7 +29,10 @@ pub(super) fn outward(status: Status) -> Status {
 }
 
 /// The answer in the form the chassis counts by: a status that comes alone stands in the headers.
-pub(super) async fn settle(response: Response<Body>, is_stream: bool) -> Result<Response<Body>, Status> {
+pub(super) async fn ensure_status(
+    response: Response<Body>,
+    is_stream: bool,
+) -> Result<Response<Body>, Status> {
     let (mut head, mut body) = response.into_parts();
     if head.headers.contains_key(Status::GRPC_STATUS) {
         // Nothing comes after it; and only a body that says so ends with the headers, by which Envoy knows such an answer.
@@ -39,7 +42,7 @@ pub(super) async fn settle(response: Response<Body>, is_stream: bool) -> Result<
         return Err(Error::NotGrpc(head.status).into());
     }
     if is_stream {
-        return Ok(Response::from_parts(head, Body::new(PassedBody::new(None, body))));
+        return Ok(Response::from_parts(head, Body::new(ForwardedBody::new(None, body))));
     }
     match body.frame().await {
         Some(Ok(frame)) => match frame.into_trailers() {
@@ -47,29 +50,29 @@ pub(super) async fn settle(response: Response<Body>, is_stream: bool) -> Result<
                 head.headers.extend(trailers);
                 Ok(Response::from_parts(head, Body::empty()))
             }
-            Err(first) => Ok(Response::from_parts(head, Body::new(PassedBody::new(Some(first), body)))),
+            Err(first) => Ok(Response::from_parts(head, Body::new(ForwardedBody::new(Some(first), body)))),
         },
-        Some(Err(status)) => Err(outward(status)),
-        None => Err(broken_off()),
+        Some(Err(status)) => Err(public_status(status)),
+        None => Err(missing_status()),
     }
 }
 
 pin_project! {
     /// The body of an answer: what the service sends, and a status in any case.
-    struct PassedBody {
+    struct ForwardedBody {
         first: Option<Frame<Bytes>>,
         source: Body,
-        is_over: bool,
+        is_ended: bool,
     }
 }
 
-impl PassedBody {
+impl ForwardedBody {
     fn new(first: Option<Frame<Bytes>>, source: Body) -> Self {
-        Self { first, source, is_over: false }
+        Self { first, source, is_ended: false }
     }
 }
 
-impl http_body::Body for PassedBody {
+impl http_body::Body for ForwardedBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -78,7 +81,7 @@ impl http_body::Body for PassedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.project();
-        if *this.is_over {
+        if *this.is_ended {
             return Poll::Ready(None);
         }
         if let Some(first) = this.first.take() {
@@ -86,19 +89,19 @@ impl http_body::Body for PassedBody {
         }
         let frame = match std::task::ready!(Pin::new(this.source).poll_frame(context)) {
             Some(Ok(frame)) => frame,
-            Some(Err(status)) => trailers(&outward(status)),
-            None => trailers(&broken_off()),
+            Some(Err(status)) => trailers(&public_status(status)),
+            None => trailers(&missing_status()),
         };
-        *this.is_over = frame.is_trailers();
+        *this.is_ended = frame.is_trailers();
         Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_over
+        self.is_ended
     }
 }
 
-fn broken_off() -> Status {
+fn missing_status() -> Status {
     Error::Unreachable("the answer ended without a status".to_owned()).into()
 }
 

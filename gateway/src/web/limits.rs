@@ -25,19 +25,19 @@ pub(super) fn refuse(status: StatusCode, sentence: impl Into<String>) -> Respons
 
 /// How much may be asked of us at once, and for how long.
 #[derive(Clone)]
-pub(super) struct Bounds {
+pub(super) struct RequestLimits {
     /// A permit for each request that may still be answered. Each may hold a whole body in memory.
-    pub(super) places: Arc<Semaphore>,
+    pub(super) permits: Arc<Semaphore>,
     /// For one request: the caller may be sending its body drop by drop.
-    pub(super) time_max: Duration,
+    pub(super) timeout: Duration,
 }
 
-/// The answer, unless it would go beyond the bounds.
-pub(super) async fn within(bounds: Bounds, request: Request, next: Next) -> Response {
-    let Ok(_place) = bounds.places.try_acquire() else {
+/// The answer, unless it would go beyond the limits.
+pub(super) async fn enforce(limits: RequestLimits, request: Request, next: Next) -> Response {
+    let Ok(_permit) = limits.permits.try_acquire() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests at once; try again");
     };
-    match tokio::time::timeout(bounds.time_max, next.run(request)).await {
+    match tokio::time::timeout(limits.timeout, next.run(request)).await {
         Ok(response) => response,
         Err(_elapsed) => refuse(StatusCode::SERVICE_UNAVAILABLE, "it took too long; try again"),
     }

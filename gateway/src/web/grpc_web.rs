@@ -12,7 +12,7 @@ use tonic::body::Body;
 use tonic_web::GrpcWebLayer;
 use tower::{Layer, Service, ServiceExt};
 
-use super::answer::refuse;
+use super::limits::refuse;
 
 /// Answers calls, and says to everybody else that there is nothing here.
 pub(super) fn service(
@@ -26,15 +26,15 @@ pub(super) fn service(
 + Send
 + Sync
 + 'static {
-    let gate = tower::service_fn(move |request: Request<Body>| {
+    let serve_call = tower::service_fn(move |request: Request<Body>| {
         let entrance = entrance.clone();
         async move { Ok::<_, Infallible>(entrance.answer(request).await) }
     });
-    let calls = GrpcWebLayer::new().layer(gate);
+    let calls = GrpcWebLayer::new().layer(serve_call);
     tower::service_fn(move |request: Request<WebBody>| {
         let calls = calls.clone();
         async move {
-            if !is_call(&request) {
+            if !is_grpc(&request) {
                 return Ok(refuse(StatusCode::NOT_FOUND, "there is nothing here"));
             }
             calls.oneshot(request).await.map(IntoResponse::into_response)
@@ -42,7 +42,7 @@ pub(super) fn service(
     })
 }
 
-fn is_call(request: &Request<WebBody>) -> bool {
+fn is_grpc(request: &Request<WebBody>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }

@@ -12,14 +12,14 @@ use tokio::{
 use tonic::Status;
 
 use crate::{
-    fake::framed,
-    support::{PATIENCE, http_client},
+    fake_services::framed,
+    support::{TIMEOUT, http_client},
 };
 
 /// Sends one request and reads the head of the answer. By then it has reached a service, or never will.
 pub(crate) async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)]) {
     let body = framed(&[]);
-    let mut text = format!("POST {path} HTTP/1.1\r\nhost: door\r\ncontent-length: {}\r\n", body.len());
+    let mut text = format!("POST {path} HTTP/1.1\r\nhost: gateway\r\ncontent-length: {}\r\n", body.len());
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -35,7 +35,7 @@ pub(crate) async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str
             }
         }
     };
-    let read = tokio::time::timeout(PATIENCE, head).await;
+    let read = tokio::time::timeout(TIMEOUT, head).await;
     assert!(read.is_ok(), "{path} with {headers:?} was not answered");
 }
 

@@ -30,14 +30,14 @@ use crate::support::chassis_config;
 
 /// What reached a service.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedCall {
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) body: Bytes,
 }
 
-impl Seen {
+impl ReceivedCall {
     /// The message that was sent.
     pub(crate) fn message<M: Message + Default>(&self) -> M {
         M::decode(self.body.slice(5..)).expect("the body is one message")
@@ -47,26 +47,26 @@ impl Seen {
 /// What a method answers.
 enum Reply {
     Message(Bytes),
-    Failure(Status),
+    HeaderStatus(Status),
     /// A status that comes after the headers, as from a service that fails late.
-    LateFailure(Status),
+    TrailerStatus(Status),
     /// Sends what the test sends, until it stops.
     Stream(mpsc::UnboundedReceiver<Bytes>),
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Fake {
+pub(crate) struct FakeServices {
     state: Arc<State>,
 }
 
 #[derive(Default)]
 struct State {
-    seen: Mutex<Vec<Seen>>,
+    calls: Mutex<Vec<ReceivedCall>>,
     replies: Mutex<HashMap<String, Reply>>,
     streams_cancelled: AtomicUsize,
 }
 
-impl Fake {
+impl FakeServices {
     /// Serves every service of the contracts, for callers that `mint` vouches for.
     pub(crate) async fn start(mint: &Mint) -> (Self, RunningServer) {
         let fake = Self::default();
@@ -82,32 +82,32 @@ impl Fake {
         (fake, chassis.start().await.expect("the fake services start"))
     }
 
-    pub(crate) fn answer<M: Message>(&self, path: &str, message: &M) {
+    pub(crate) fn respond_with<M: Message>(&self, path: &str, message: &M) {
         self.set(path, Reply::Message(message.encode_to_vec().into()));
     }
 
-    pub(crate) fn fail(&self, path: &str, status: Status) {
-        self.set(path, Reply::Failure(status));
+    pub(crate) fn fail_in_headers(&self, path: &str, status: Status) {
+        self.set(path, Reply::HeaderStatus(status));
     }
 
-    pub(crate) fn fail_late(&self, path: &str, status: Status) {
-        self.set(path, Reply::LateFailure(status));
+    pub(crate) fn fail_in_trailers(&self, path: &str, status: Status) {
+        self.set(path, Reply::TrailerStatus(status));
     }
 
     /// From now on one call of `path` gets what is sent here, message by message.
-    pub(crate) fn stream(&self, path: &str) -> Messages {
+    pub(crate) fn open_stream(&self, path: &str) -> StreamSender {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.set(path, Reply::Stream(receiver));
-        Messages(sender)
+        StreamSender(sender)
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.state.seen.lock().expect("no test panics in here").clone()
+    pub(crate) fn calls(&self) -> Vec<ReceivedCall> {
+        self.state.calls.lock().expect("no test panics in here").clone()
     }
 
     #[track_caller]
-    pub(crate) fn last(&self) -> Seen {
-        self.seen().pop().expect("a call has reached a service")
+    pub(crate) fn last_call(&self) -> ReceivedCall {
+        self.calls().pop().expect("a call has reached a service")
     }
 
     pub(crate) fn streams_cancelled(&self) -> usize {
@@ -126,39 +126,39 @@ impl Fake {
             Err(status) => return status.into_http(),
         };
         let identity = head.extensions.get::<Arc<Identity>>().cloned();
-        let seen = Seen { path: path.clone(), headers: head.headers, identity, body };
-        self.state.seen.lock().expect("no test panics in here").push(seen);
+        let seen = ReceivedCall { path: path.clone(), headers: head.headers, identity, body };
+        self.state.calls.lock().expect("no test panics in here").push(seen);
         let mut replies = self.state.replies.lock().expect("no test panics in here");
         match replies.get(&path) {
             None => messages(tokio_stream::iter([Bytes::new()])),
             Some(Reply::Message(message)) => messages(tokio_stream::iter([message.clone()])),
-            Some(Reply::Failure(status)) => status.clone().into_http(),
-            Some(Reply::LateFailure(status)) => grpc(tokio_stream::iter([trailers(status)])),
+            Some(Reply::HeaderStatus(status)) => status.clone().into_http(),
+            Some(Reply::TrailerStatus(status)) => grpc(tokio_stream::iter([trailers(status)])),
             Some(Reply::Stream(_)) => {
                 let Some(Reply::Stream(receiver)) = replies.remove(&path) else { unreachable!() };
-                let ending = Ending { state: Arc::clone(&self.state), is_done: false };
-                messages(until_done(receiver, ending))
+                let counter = CancelCounter { state: Arc::clone(&self.state), is_done: false };
+                messages(until_done(receiver, counter))
             }
         }
     }
 }
 
 /// The sending end of a stream; dropping it ends the stream with OK.
-pub(crate) struct Messages(mpsc::UnboundedSender<Bytes>);
+pub(crate) struct StreamSender(mpsc::UnboundedSender<Bytes>);
 
-impl Messages {
+impl StreamSender {
     pub(crate) fn send<M: Message>(&self, message: &M) {
         self.0.send(message.encode_to_vec().into()).expect("the stream is open");
     }
 }
 
 /// Counts a stream that was dropped before its end.
-struct Ending {
+struct CancelCounter {
     state: Arc<State>,
     is_done: bool,
 }
 
-impl Drop for Ending {
+impl Drop for CancelCounter {
     fn drop(&mut self) {
         if !self.is_done {
             self.state.streams_cancelled.fetch_add(1, Ordering::SeqCst);
@@ -168,12 +168,12 @@ impl Drop for Ending {
 
 fn until_done(
     receiver: mpsc::UnboundedReceiver<Bytes>,
-    ending: Ending,
+    counter: CancelCounter,
 ) -> impl tokio_stream::Stream<Item = Bytes> + Send + 'static {
-    let mut ending = Some(ending);
+    let mut counter = Some(counter);
     let end = tokio_stream::iter(std::iter::from_fn(move || {
-        if let Some(ending) = &mut ending {
-            ending.is_done = true;
+        if let Some(counter) = &mut counter {
+            counter.is_done = true;
         }
         None
     }));
@@ -204,7 +204,7 @@ pub(crate) fn framed(message: &[u8]) -> Bytes {
     [&[0], length.as_slice(), message].concat().into()
 }
 
-impl Handler for Fake {
+impl Handler for FakeServices {
     fn call(&self, request: Request<RequestBody>) -> BoxFuture<Response<Body>, Infallible> {
         let fake = self.clone();
         Box::pin(async move { Ok(fake.respond(request).await) })
