@@ -1,4 +1,4 @@
-//! The mail catcher over real sockets: what it takes, what it refuses, what it keeps and what it shows.
+//! Tests of the mail catcher over real SMTP and HTTP connections.
 
 #![cfg(test)]
 
@@ -14,7 +14,7 @@ use tokio::{
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client that speaks SMTP by hand.
+/// A minimal SMTP client that sends raw commands.
 struct SmtpClient {
     stream: TcpStream,
     received: Vec<u8>,
@@ -27,7 +27,7 @@ impl SmtpClient {
         client
     }
 
-    /// The next answer, of however many lines.
+    /// Reads the next reply, all its lines included.
     async fn reply(&mut self) -> String {
         let mut answer = String::new();
         loop {
@@ -39,7 +39,7 @@ impl SmtpClient {
         }
     }
 
-    /// One line; empty when the server has closed.
+    /// Reads one line. Empty: the server has closed the connection.
     async fn line(&mut self) -> String {
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
@@ -48,7 +48,7 @@ impl SmtpClient {
             }
             let mut part = [0; 4096];
             let read =
-                timeout(TIMEOUT, self.stream.read(&mut part)).await.expect("the server answers or closes");
+                timeout(TIMEOUT, self.stream.read(&mut part)).await.expect("the server replies or closes");
             match read {
                 Ok(0) | Err(_) => return String::new(),
                 Ok(count) => self.received.extend_from_slice(&part[..count]),
@@ -65,7 +65,7 @@ impl SmtpClient {
         self.reply().await
     }
 
-    /// A whole mail; the answer to its text.
+    /// Sends a complete mail and returns the reply to its text.
     async fn send_mail(&mut self, to: &str, text: &str) -> String {
         assert!(self.command("MAIL FROM:<shop@example.com>").await.starts_with("250"));
         assert!(self.command(&format!("RCPT TO:<{to}>")).await.starts_with("250"));
@@ -82,7 +82,7 @@ async fn list_mails(catcher: &Catcher) -> Vec<Mail> {
     catcher.mails(&Query::default()).await.unwrap()
 }
 
-/// A plain HTTP exchange: status line, headers and body as one text.
+/// Sends one HTTP request and returns status line, headers and body as one text.
 async fn http(catcher: &Catcher, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(catcher.http_address()).await.unwrap();
     let length = body.len();
@@ -97,7 +97,7 @@ async fn http(catcher: &Catcher, method: &str, path: &str, body: &str) -> String
 }
 
 #[tokio::test]
-async fn a_mail_is_kept_with_its_dots_and_decoded() {
+async fn mail_is_stored_without_dot_stuffing_and_decoded() {
     let folder = tempfile::tempdir().unwrap();
     let catcher = start(folder.path()).await;
     let mut client = SmtpClient::connect(catcher.smtp_address()).await;
@@ -124,7 +124,7 @@ async fn a_mail_is_kept_with_its_dots_and_decoded() {
 }
 
 #[tokio::test]
-async fn a_pipelined_client_gets_its_answers_in_order() {
+async fn pipelined_commands_are_answered_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let catcher = start(folder.path()).await;
     let mut client = SmtpClient::connect(catcher.smtp_address()).await;
@@ -143,7 +143,7 @@ async fn a_pipelined_client_gets_its_answers_in_order() {
 }
 
 #[tokio::test]
-async fn a_mail_that_is_too_large_is_refused_and_the_next_is_taken() {
+async fn oversized_mail_is_refused_and_the_next_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { mail_bytes_max: 1_000, ..Config::new(folder.path()) };
     let catcher = Catcher::start(config).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_mail_that_is_too_large_is_refused_and_the_next_is_taken() {
     assert!(client.command("MAIL FROM:<a@b> SIZE=1001").await.starts_with("552"));
     assert!(client.send_mail("a@b", &"x".repeat(1_001)).await.starts_with("552"));
     assert!(client.send_mail("a@b", "Subject: small\r\n\r\nx").await.starts_with("250"));
-    // One that would not end is cut.
+    // After four times the limit the connection is closed.
     client.command("MAIL FROM:<a@b>").await;
     client.command("RCPT TO:<a@b>").await;
     client.command("DATA").await;
@@ -162,7 +162,7 @@ async fn a_mail_that_is_too_large_is_refused_and_the_next_is_taken() {
 }
 
 #[tokio::test]
-async fn garbage_is_answered_and_ends_after_too_much_of_it() {
+async fn invalid_commands_are_refused_and_twenty_close_the_connection() {
     let folder = tempfile::tempdir().unwrap();
     let catcher = start(folder.path()).await;
     let mut client = SmtpClient::connect(catcher.smtp_address()).await;
@@ -185,7 +185,7 @@ async fn garbage_is_answered_and_ends_after_too_much_of_it() {
 }
 
 #[tokio::test]
-async fn slow_clients_and_too_many_of_them_are_sent_away() {
+async fn slow_clients_and_excess_connections_receive_421() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config {
         connections_max: 2,
@@ -207,7 +207,7 @@ async fn slow_clients_and_too_many_of_them_are_sent_away() {
     }
     assert!(silent.reply().await.starts_with("421"));
     assert!(list_mails(&catcher).await.is_empty());
-    // Their places become free again, a moment after their connections closed.
+    // The permits are returned shortly after the connections close.
     let free = async {
         loop {
             let stream = TcpStream::connect(catcher.smtp_address()).await.unwrap();
@@ -216,12 +216,12 @@ async fn slow_clients_and_too_many_of_them_are_sent_away() {
             }
         }
     };
-    timeout(TIMEOUT, free).await.expect("a place becomes free");
+    timeout(TIMEOUT, free).await.expect("a permit is returned");
     catcher.stop().await;
 }
 
 #[tokio::test]
-async fn many_clients_at_once_lose_nothing_and_the_oldest_mails_give_way() {
+async fn concurrent_clients_keep_the_newest_thirty_mails() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { mails_max: 30, ..Config::new(folder.path()) };
     let catcher = Catcher::start(config).await.unwrap();
@@ -243,7 +243,7 @@ async fn many_clients_at_once_lose_nothing_and_the_oldest_mails_give_way() {
 }
 
 #[tokio::test]
-async fn a_restart_keeps_what_arrived() {
+async fn restart_keeps_stored_mails() {
     let folder = tempfile::tempdir().unwrap();
     let first = start(folder.path()).await;
     let mut client = SmtpClient::connect(first.smtp_address()).await;
@@ -261,11 +261,11 @@ async fn a_restart_keeps_what_arrived() {
 }
 
 #[tokio::test]
-async fn it_misbehaves_as_told() {
+async fn injected_faults_reject_mails_and_withhold_replies() {
     let folder = tempfile::tempdir().unwrap();
     let catcher = start(folder.path()).await;
-    let told = http(&catcher, "POST", "/sandbox/behaviour", r#"{"reject_next": 1}"#).await;
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    let response = http(&catcher, "POST", "/sandbox/behaviour", r#"{"reject_next": 1}"#).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     let mut client = SmtpClient::connect(catcher.smtp_address()).await;
     assert!(client.command("MAIL FROM:<a@b>").await.starts_with("451"));
     assert!(client.send_mail("a@b", "Subject: taken\r\n\r\nx").await.starts_with("250"));
@@ -276,7 +276,7 @@ async fn it_misbehaves_as_told() {
 }
 
 #[tokio::test]
-async fn mails_are_listed_filtered_opened_and_forgotten_over_http() {
+async fn http_api_lists_filters_returns_and_deletes_mails() {
     let folder = tempfile::tempdir().unwrap();
     let catcher = start(folder.path()).await;
     let mut client = SmtpClient::connect(catcher.smtp_address()).await;
@@ -303,7 +303,7 @@ async fn mails_are_listed_filtered_opened_and_forgotten_over_http() {
 }
 
 #[tokio::test]
-async fn a_mails_own_pictures_are_shown_on_its_page() {
+async fn embedded_pictures_are_shown_on_the_page_of_a_mail() {
     let folder = tempfile::tempdir().unwrap();
     let catcher = start(folder.path()).await;
     let mut client = SmtpClient::connect(catcher.smtp_address()).await;
@@ -313,7 +313,7 @@ async fn a_mails_own_pictures_are_shown_on_its_page() {
         Content-Transfer-Encoding: base64\r\n\r\niVBORw==\r\n--b--";
     client.send_mail("a@b", text).await;
     let [mail] = list_mails(&catcher).await.try_into().unwrap();
-    assert!(mail.html.unwrap().contains("cid:one@shop"), "as it came");
+    assert!(mail.html.unwrap().contains("cid:one@shop"), "the JSON keeps the original reference");
     let [picture] = mail.pictures.try_into().unwrap();
     assert_eq!((picture.content_id.as_str(), picture.content.as_str()), ("one@shop", "iVBORw=="));
     let page = http(&catcher, "GET", &format!("/mails/{}", mail.id), "").await;
@@ -322,7 +322,7 @@ async fn a_mails_own_pictures_are_shown_on_its_page() {
 }
 
 #[tokio::test]
-async fn what_a_killed_catcher_had_half_written_is_cleared_away() {
+async fn start_deletes_partial_files_of_a_killed_catcher() {
     let folder = tempfile::tempdir().unwrap();
     let half = folder.path().join("01980000-0000-7000-8000-000000000001.tmp");
     let foreign = folder.path().join("notes.tmp");
@@ -336,7 +336,7 @@ async fn what_a_killed_catcher_had_half_written_is_cleared_away() {
 }
 
 #[tokio::test]
-async fn pages_escape_whatever_a_mail_says() {
+async fn pages_escape_the_content_of_mails() {
     let folder = tempfile::tempdir().unwrap();
     let catcher = start(folder.path()).await;
     let mut client = SmtpClient::connect(catcher.smtp_address()).await;

@@ -1,6 +1,6 @@
-//! The sandbox payment provider over real HTTP: what a merchant, a customer and a tester may expect of it.
+//! Tests of the sandbox payment provider over real HTTP, as merchant, customer and tester.
 
-// Says to clippy that the helpers here are tests too, and may fail by panicking.
+// Marks the helpers as test code for clippy, so that they may panic.
 #![cfg(test)]
 
 use std::{
@@ -36,13 +36,13 @@ async fn start() -> Provider {
     Provider::start(config(None)).await.unwrap()
 }
 
-/// A merchant: calls the provider, and takes webhooks.
+/// A merchant that calls the provider and receives webhooks.
 struct Merchant {
     http: reqwest::Client,
     received: Arc<Mutex<Vec<Value>>>,
-    /// What webhooks are answered with.
+    /// Response status to webhooks.
     status: Arc<Mutex<StatusCode>>,
-    /// How many were not taken.
+    /// Number of webhooks that received an error status.
     refused_count: Arc<Mutex<u32>>,
     address: SocketAddr,
     _tasks: Tasks,
@@ -120,7 +120,8 @@ impl Merchant {
     }
 
     async fn wait_for_webhooks(&self, count: usize) {
-        wait_until("webhooks come", TIMEOUT, || async { self.received.lock().unwrap().len() >= count }).await;
+        wait_until("webhooks arrive", TIMEOUT, || async { self.received.lock().unwrap().len() >= count })
+            .await;
     }
 }
 
@@ -142,7 +143,7 @@ fn form() -> [(&'static str, &'static str); 8] {
 }
 
 #[tokio::test]
-async fn a_session_is_paid_once_and_the_merchant_hears_of_it() {
+async fn session_is_paid_once_and_the_merchant_receives_webhooks() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     provider.set_webhook_url(merchant.webhook_url());
     let session = merchant.open_session(&provider, "one").await;
@@ -150,7 +151,7 @@ async fn a_session_is_paid_once_and_the_merchant_hears_of_it() {
     assert_eq!(session["status"], "open");
     assert_eq!(session["payment_intent"], Value::Null);
     assert_eq!(merchant.press_button(&session, "pay").await, 200);
-    assert_eq!(merchant.press_button(&session, "pay").await, 200, "a second press changes nothing");
+    assert_eq!(merchant.press_button(&session, "pay").await, 200, "a repeated payment changes nothing");
     assert_eq!(merchant.press_button(&session, "decline").await, 409);
     merchant.wait_for_webhooks(2).await;
     let mut types = merchant.event_types();
@@ -165,11 +166,11 @@ async fn a_session_is_paid_once_and_the_merchant_hears_of_it() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_gives_the_same_answer_and_takes_no_other_question() {
+async fn idempotency_key_replays_its_response_and_refuses_other_parameters() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     let (first, second) =
         tokio::join!(merchant.open_session(&provider, "one"), merchant.open_session(&provider, "one"));
-    assert_eq!(first, second, "two at once are still one");
+    assert_eq!(first, second, "concurrent calls with one key open one session");
     assert_eq!(merchant.open_session(&provider, "one").await, first);
     assert_ne!(merchant.open_session(&provider, "two").await["id"], first["id"]);
     let mut other = form();
@@ -183,23 +184,27 @@ async fn an_idempotency_key_gives_the_same_answer_and_takes_no_other_question() 
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_parameters_are_refused() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    for (place, value) in [(0, "setup"), (1, "0"), (2, "xts"), (3, "-5"), (4, ""), (5, "")] {
+    for (index, value) in [(0, "setup"), (1, "0"), (2, "xts"), (3, "-5"), (4, ""), (5, "")] {
         let mut bad = form();
-        bad[place].1 = value;
+        bad[index].1 = value;
         let (status, answer) = merchant.post(&sessions(&provider), None, &bad).await;
         assert_eq!((status, answer["error"]["type"].as_str()), (400, Some("invalid_request_error")));
     }
     let soon = SystemClock.now().to_seconds_and_nanos().0 + 60;
     let soon = soon.to_string();
     let form: Vec<_> = form().into_iter().chain([("expires_at", soon.as_str())]).collect();
-    assert_eq!(merchant.post(&sessions(&provider), None, &form).await.0, 400, "half an hour at least");
+    assert_eq!(
+        merchant.post(&sessions(&provider), None, &form).await.0,
+        400,
+        "a session lasts at least 30 minutes"
+    );
     provider.stop().await;
 }
 
 #[tokio::test]
-async fn declined_and_left_sessions_end_without_money() {
+async fn declined_and_canceled_sessions_end_unpaid() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     provider.set_webhook_url(merchant.webhook_url());
     for (key, button, status, intent, kind) in [
@@ -219,7 +224,7 @@ async fn declined_and_left_sessions_end_without_money() {
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_time_or_when_the_merchant_says_so() {
+async fn session_expires_by_time_or_by_the_merchant() {
     let clock = ManualClock::new(SystemClock.now());
     let timed = Config { clock: Arc::new(clock.clone()), ..config(None) };
     let (provider, merchant) = (Provider::start(timed).await.unwrap(), Merchant::new().await);
@@ -233,7 +238,7 @@ async fn a_session_ends_with_its_time_or_when_the_merchant_says_so() {
 }
 
 #[tokio::test]
-async fn money_goes_back_once() {
+async fn payment_is_refunded_once() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     let session = merchant.open_session(&provider, "one").await;
     merchant.press_button(&session, "pay").await;
@@ -253,7 +258,7 @@ async fn money_goes_back_once() {
 }
 
 #[tokio::test]
-async fn a_restart_forgets_neither_sessions_nor_answers_nor_undelivered_webhooks() {
+async fn restart_keeps_sessions_responses_and_undelivered_webhooks() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("payments.jsonl");
     let merchant = Merchant::new().await;
@@ -264,7 +269,7 @@ async fn a_restart_forgets_neither_sessions_nor_answers_nor_undelivered_webhooks
     let opened_at = provider.url();
     provider.stop().await;
 
-    // Half a line, as a process leaves it that dies while it writes.
+    // A partial line, as left by a process that dies while it writes.
     let mut text = std::fs::read_to_string(&journal).unwrap();
     text.push_str(r#"[{"session":{"id":"#);
     std::fs::write(&journal, text).unwrap();
@@ -275,28 +280,29 @@ async fn a_restart_forgets_neither_sessions_nor_answers_nor_undelivered_webhooks
     assert_eq!(merchant.open_session(&provider, "one").await["id"], session["id"]);
     let url = format!("{}/{}", sessions(&provider), session["id"].as_str().unwrap());
     assert_eq!(merchant.get(&url).await["payment_status"], "paid");
-    assert_ne!(provider.url(), opened_at, "another process, another port");
-    wait_until("both are taken", TIMEOUT, || async { provider.webhooks_waiting() == 0 }).await;
+    assert_ne!(provider.url(), opened_at, "the restarted provider has another port");
+    wait_until("both webhooks are delivered", TIMEOUT, || async { provider.webhooks_waiting() == 0 }).await;
     provider.stop().await;
     let provider = Provider::start(config(Some(&journal))).await.unwrap();
-    assert_eq!(provider.webhooks_waiting(), 0, "what was taken is not sent again");
+    assert_eq!(provider.webhooks_waiting(), 0, "delivered webhooks are not sent again");
     provider.stop().await;
 }
 
 #[tokio::test]
-async fn webhooks_are_sent_until_they_are_taken_and_can_come_twice_or_never() {
+async fn webhook_is_retried_until_accepted_and_can_be_duplicated_or_dropped() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     *merchant.status.lock().unwrap() = StatusCode::SERVICE_UNAVAILABLE;
     provider.set_webhook_url(merchant.webhook_url());
     provider.set_behaviour(Behaviour { duplicate_webhooks: 1, ..Behaviour::default() });
     let session = merchant.open_session(&provider, "one").await;
     merchant.press_button(&session, "cancel").await;
-    wait_until("it was tried", TIMEOUT, || async { *merchant.refused_count.lock().unwrap() > 1 }).await;
+    wait_until("a delivery was attempted", TIMEOUT, || async { *merchant.refused_count.lock().unwrap() > 1 })
+        .await;
     assert_eq!(provider.webhooks_waiting(), 1);
     *merchant.status.lock().unwrap() = StatusCode::OK;
     merchant.wait_for_webhooks(2).await;
     let received = merchant.received.lock().unwrap().clone();
-    assert_eq!(received[0]["id"], received[1]["id"], "the same event twice");
+    assert_eq!(received[0]["id"], received[1]["id"], "the duplicate has the same event id");
 
     provider.set_behaviour(Behaviour { drop_webhooks: 1, ..Behaviour::default() });
     let session = merchant.open_session(&provider, "two").await;
@@ -306,7 +312,7 @@ async fn webhooks_are_sent_until_they_are_taken_and_can_come_twice_or_never() {
 }
 
 #[tokio::test]
-async fn events_that_come_about_together_can_be_told_in_reverse() {
+async fn events_of_one_change_can_be_sent_in_reverse_order() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     provider.set_webhook_url(merchant.webhook_url());
     provider.set_behaviour(Behaviour { reorder_webhooks: true, ..Behaviour::default() });
@@ -318,23 +324,23 @@ async fn events_that_come_about_together_can_be_told_in_reverse() {
 }
 
 #[tokio::test]
-async fn it_fails_and_loses_answers_when_told_to() {
+async fn injected_faults_reject_calls_and_lose_responses() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    let told = serde_json::json!({ "fail_calls": 1, "lose_answers": 1 });
+    let behaviour = serde_json::json!({ "fail_calls": 1, "lose_answers": 1 });
     let url = format!("{}/sandbox/behaviour", provider.url());
-    let set = merchant.http.post(&url).json(&told).send().await.unwrap();
+    let set = merchant.http.post(&url).json(&behaviour).send().await.unwrap();
     assert!(set.status().is_success());
     assert_eq!(merchant.post(&sessions(&provider), Some("one"), &form()).await.0, 503);
     assert_eq!(provider.session_count(), 0, "a failed call does nothing");
     assert_eq!(merchant.post(&sessions(&provider), Some("one"), &form()).await.0, 500);
-    assert_eq!(provider.session_count(), 1, "only the answer was lost");
+    assert_eq!(provider.session_count(), 1, "only the response was lost");
     merchant.open_session(&provider, "one").await;
     assert_eq!(provider.session_count(), 1);
     provider.stop().await;
 }
 
 #[tokio::test]
-async fn people_see_what_they_pay_and_go_back_to_the_shop() {
+async fn checkout_page_shows_the_amount_and_redirects_to_the_merchant() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     let session = merchant.open_session(&provider, "one").await;
     let page = session["url"].as_str().unwrap();

@@ -1,21 +1,22 @@
-//! How the catcher misbehaves when told to.
+//! Fault injection for the mail catcher.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// What goes wrong next. Nothing, by default.
+/// Faults to inject. The default injects none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Behaviour {
-    /// So many mails are refused with 451, before their text is read.
+    /// Number of further mails that are refused with 451 at MAIL FROM.
     pub reject_next: u32,
-    /// So many mails are kept and never answered: the connection closes, and the sender cannot know that they arrived.
+    /// Number of further mails that are stored but not acknowledged: the connection closes, so the sender cannot know that
+    /// they arrived.
     pub close_after_data_next: u32,
 }
 
-/// The behaviour that counts now. Clones share it.
+/// Holds the current [`Behaviour`] and counts it down. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultInjector(Arc<Mutex<Behaviour>>);
 
@@ -28,12 +29,12 @@ impl FaultInjector {
         *self.0.lock() = behaviour;
     }
 
-    /// Whether the mail that begins now is refused.
+    /// Returns true if the new mail must be refused, and counts the fault down.
     pub(super) fn consume_rejection(&self) -> bool {
         take_one(&mut self.0.lock().reject_next)
     }
 
-    /// Whether the mail that has arrived goes unanswered.
+    /// Returns true if the stored mail must not be acknowledged, and counts the fault down.
     pub(super) fn consume_close_after_data(&self) -> bool {
         take_one(&mut self.0.lock().close_after_data_next)
     }

@@ -1,5 +1,4 @@
-//! The HTTP side: the list, one mail, and the pages a person opens. Everything from a mail is escaped; its HTML is shown
-//! in a frame without any rights.
+//! HTTP API and pages of the mail catcher. Pages escape all content of a mail and show its HTML in a sandboxed frame.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use super::{
     message::Mail,
 };
 
-/// Pages run nothing and load nothing: a mail is a stranger's text.
+/// Content security policy of all pages: no scripts and no external content, because a mail is untrusted input.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 #[derive(Clone)]
@@ -30,7 +29,6 @@ struct Shared {
     faults: FaultInjector,
 }
 
-/// The page that lists mails.
 #[derive(Template)]
 #[template(path = "mails.html")]
 struct ListPage {
@@ -38,7 +36,6 @@ struct ListPage {
     count: usize,
 }
 
-/// The page that shows one.
 #[derive(Template)]
 #[template(path = "mail.html")]
 struct MailPage {
@@ -46,7 +43,7 @@ struct MailPage {
     mail: Mail,
 }
 
-/// Why there is no answer.
+/// Reasons for an error response.
 enum PageError {
     NotFound,
     Mailbox(MailboxError),
@@ -74,7 +71,7 @@ impl IntoResponse for PageError {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
             Self::Page(error) => {
-                tracing::error!(error = %Chain(&error), "failed to make a page");
+                tracing::error!(error = %Chain(&error), "failed to render a page");
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         };

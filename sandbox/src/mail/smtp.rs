@@ -1,4 +1,4 @@
-//! The SMTP side: connections, and the session on each. Every wait and every line has a bound.
+//! SMTP server: accepts connections and runs one session on each. Every wait has a timeout and every line a maximum length.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -18,16 +18,16 @@ use super::{
     mailbox::{Envelope, Mailbox},
 };
 
-/// A command line may be so long, its end included: the standard's 512 and room for extensions.
+/// Longest command line with its line end: 512 bytes by RFC 5321 plus room for extensions.
 const COMMAND_BYTES_MAX: usize = 2_048;
-/// So many errors and the session is over.
+/// Number of client errors after which the session is closed.
 const ERRORS_MAX: u32 = 20;
-/// One mail goes to so many at most.
+/// Maximum number of recipients per mail.
 const RECIPIENTS_MAX: usize = 100;
-/// Between two tries to accept, when the system has no more connections to give.
+/// Pause after a failed accept, for example when the process has no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The bounds of every connection.
+/// Limits of the server; [`Config`](super::Config) describes each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) mail_bytes_max: usize,
@@ -36,7 +36,7 @@ pub(super) struct Limits {
     pub(super) data_timeout: Duration,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 #[derive(Clone)]
 pub(super) struct Server {
     mailbox: Arc<Mailbox>,
@@ -49,7 +49,7 @@ impl Server {
         Self { mailbox, faults, limits }
     }
 
-    /// Takes connections until `tasks` are asked to end.
+    /// Accepts connections until `tasks` shut down. Connections over the limit receive a 421.
     pub(super) async fn run(self, listener: TcpListener, tasks: Tasks) {
         let permits = Arc::new(Semaphore::new(self.limits.connections_max));
         loop {
@@ -72,7 +72,7 @@ impl Server {
                 tokio::select! {
                     () = token.cancelled() => {}
                     ended = server.run_session(stream) => if let Err(error) = ended {
-                        tracing::debug!(error = %Chain(&error), "smtp connection broke");
+                        tracing::debug!(error = %Chain(&error), "smtp connection failed");
                     },
                 }
             });
@@ -87,37 +87,37 @@ impl Server {
     }
 }
 
-/// Whether the session goes on.
+/// Action after a command: read the next one, or close the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Command,
     Close,
 }
 
-/// One client.
+/// The session of one client.
 struct Session<'a> {
     server: &'a Server,
     stream: BufStream<TcpStream>,
-    /// The mail partial with MAIL FROM.
+    /// Envelope of the current mail. `None` before MAIL FROM.
     envelope: Option<Envelope>,
     errors: u32,
 }
 
 impl Session<'_> {
-    /// Hears one command and answers it.
+    /// Reads one command and sends its reply.
     async fn handle_command(&mut self) -> io::Result<Next> {
         let limits = self.server.limits;
         let received = timeout(limits.command_timeout, read_line(&mut self.stream, COMMAND_BYTES_MAX)).await;
         let line = match received {
             Ok(line) => line?,
             Err(_) => {
-                self.reply("421 you are too slow").await?;
+                self.reply("421 timed out waiting for the client").await?;
                 return Ok(Next::Close);
             }
         };
         let command = match line {
             Line::Read(line) => Command::parse(&line),
-            Line::TooLong => return self.reply_error("500 the line is too long").await,
+            Line::TooLong => return self.reply_error("500 line too long").await,
             Line::Eof => return Ok(Next::Close),
         };
         match command {
@@ -127,16 +127,16 @@ impl Session<'_> {
             Command::Data => self.receive_mail().await,
             Command::Reset => {
                 self.envelope = None;
-                self.reply_and_continue("250 forgotten").await
+                self.reply_and_continue("250 reset").await
             }
-            Command::Noop => self.reply_and_continue("250 fine").await,
-            Command::Verify => self.reply_and_continue("252 send it and see").await,
+            Command::Noop => self.reply_and_continue("250 OK").await,
+            Command::Verify => self.reply_and_continue("252 cannot verify, will accept mail").await,
             Command::Quit => {
-                self.reply("221 goodbye").await?;
+                self.reply("221 closing connection").await?;
                 Ok(Next::Close)
             }
             Command::Malformed(why) => self.reply_error(&format!("501 {why}")).await,
-            Command::Unknown => self.reply_error("500 no such command").await,
+            Command::Unknown => self.reply_error("500 unknown command").await,
         }
     }
 
@@ -154,25 +154,25 @@ impl Session<'_> {
 
     async fn start_mail(&mut self, from: String, size: Option<usize>) -> io::Result<Next> {
         if self.envelope.is_some() {
-            return self.reply_error("503 one mail at a time").await;
+            return self.reply_error("503 a mail is already in progress").await;
         }
         if size.is_some_and(|size| size > self.server.limits.mail_bytes_max) {
-            return self.reply_and_continue("552 the mail is too large").await;
+            return self.reply_and_continue("552 mail exceeds the size limit").await;
         }
         if self.server.faults.consume_rejection() {
-            return self.reply_and_continue("451 told to refuse this mail").await;
+            return self.reply_and_continue("451 injected fault: mail rejected").await;
         }
         self.envelope = Some(Envelope { from, to: Vec::new() });
-        self.reply_and_continue("250 go on").await
+        self.reply_and_continue("250 OK").await
     }
 
     async fn add_recipient(&mut self, to: String) -> io::Result<Next> {
         let text = match &mut self.envelope {
-            None => return self.reply_error("503 first say who sends").await,
+            None => return self.reply_error("503 expected MAIL FROM first").await,
             Some(envelope) if envelope.to.len() >= RECIPIENTS_MAX => "452 too many recipients",
             Some(envelope) => {
                 envelope.to.push(to);
-                "250 go on"
+                "250 OK"
             }
         };
         self.reply_and_continue(text).await
@@ -180,19 +180,19 @@ impl Session<'_> {
 
     async fn receive_mail(&mut self) -> io::Result<Next> {
         let Some(envelope) = self.envelope.take_if(|envelope| !envelope.to.is_empty()) else {
-            return self.reply_error("503 first say who gets it").await;
+            return self.reply_error("503 expected RCPT TO first").await;
         };
-        self.reply("354 end with a lone dot").await?;
+        self.reply("354 end the mail with a line that contains only a dot").await?;
         let limits = self.server.limits;
         let data = timeout(limits.data_timeout, read_data(&mut self.stream, limits.mail_bytes_max)).await;
         let mail = match data {
             Ok(data) => match data? {
                 Data::Whole(mail) => mail,
-                Data::TooLarge => return self.reply_and_continue("552 the mail is too large").await,
+                Data::TooLarge => return self.reply_and_continue("552 mail exceeds the size limit").await,
                 Data::Incomplete => return Ok(Next::Close),
             },
             Err(_) => {
-                self.reply("421 you are too slow").await?;
+                self.reply("421 timed out waiting for the client").await?;
                 return Ok(Next::Close);
             }
         };
@@ -203,8 +203,8 @@ impl Session<'_> {
         match stored {
             Ok(id) => self.reply_and_continue(&format!("250 kept as {id}")).await,
             Err(error) => {
-                tracing::error!(error = %Chain(&error), "failed to keep a mail");
-                self.reply_and_continue("451 the mail could not be kept").await
+                tracing::error!(error = %Chain(&error), "failed to store a mail, replying 451");
+                self.reply_and_continue("451 failed to store the mail").await
             }
         }
     }
@@ -223,7 +223,7 @@ impl Session<'_> {
         self.reply_and_continue(text).await
     }
 
-    /// Sends an text; a client that does not read it is as slow as one that does not speak.
+    /// Sends one reply. Fails with `TimedOut` if the client does not read it within the command timeout.
     async fn reply(&mut self, text: &str) -> io::Result<()> {
         let sent = async {
             self.stream.write_all(text.as_bytes()).await?;

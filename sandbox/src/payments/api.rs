@@ -1,4 +1,4 @@
-//! What merchants call: the part of Stripe's API that a checkout needs, and the faults for testers.
+//! HTTP API for merchants (the part of Stripe's API that a checkout needs) and the fault controls for testers.
 
 mod create;
 
@@ -25,7 +25,7 @@ use super::{
 
 type Parameters = BTreeMap<String, String>;
 
-/// What a call decides: what changes, what is answered, and what is told.
+/// Outcome of a call: changes to record, response body and events for webhooks.
 struct Decision {
     changes: Vec<Change>,
     body: Value,
@@ -61,12 +61,12 @@ async fn misbehave(State(shared): State<Shared>, request: Request, next: Next) -
     match fault {
         CallFault::None => next.run(request).await,
         CallFault::Reject => {
-            let message = "told to fail";
+            let message = "injected fault: call rejected";
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "api_error", message).into_response()
         }
         CallFault::LoseResponse => {
             next.run(request).await;
-            ApiError::fault("told to lose the answer").into_response()
+            ApiError::fault("injected fault: response lost").into_response()
         }
     }
 }
@@ -163,8 +163,8 @@ async fn set_behaviour(State(shared): State<Shared>, Json(behaviour): Json<Behav
 }
 
 impl Shared {
-    /// Does what `decide` says, once per idempotency key: the same call again gets the first answer, another call with
-    /// the same key is refused. Refusals are not remembered.
+    /// Runs `decide` at most once per idempotency key. A repeated call receives the stored response; a different call
+    /// with the same key is refused. Error responses are not stored.
     fn respond_once(
         &self,
         path: &'static str,
@@ -175,7 +175,7 @@ impl Shared {
         let key = headers
             .get("idempotency-key")
             .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        // Looking and doing under one lock: two of the same call at once are still one.
+        // One lock around the lookup and the change: concurrent calls with one key must not both be executed.
         let decided = self.state.change(|data| {
             if let Some(stored) = key.as_ref().and_then(|key| data.responses.get(key)) {
                 return (

@@ -1,4 +1,4 @@
-//! The page where a person pays, and its buttons.
+//! The checkout page and its buttons.
 
 use askama::Template;
 use axum::{
@@ -61,7 +61,7 @@ async fn press_button(
     }
 }
 
-/// Back to the merchant, where it said to.
+/// Redirects to the session's success or cancel URL. Returns `None` if it has none or the scheme is not http(s).
 fn redirect_to_merchant(session: &Session) -> Option<Response> {
     let url = if session.is_paid() { Some(&session.success_url) } else { session.cancel_url.as_ref() };
     let url = url?.replace("{CHECKOUT_SESSION_ID}", &session.id);
@@ -77,9 +77,9 @@ struct Page<'a> {
     session: Option<&'a Session>,
 }
 
-/// The page of a session; of none when there is no such one.
+/// Renders the page of a session. `None`: says that the session does not exist.
 fn render(status: StatusCode, session: Option<&Session>) -> Response {
-    let heading = session.map_or("There is no such checkout.", heading);
+    let heading = session.map_or("This checkout does not exist.", heading);
     let amount = session.map(amount).unwrap_or_default();
     match (Page { heading, amount, session }).render() {
         Ok(page) => (status, Html(page)).into_response(),
@@ -97,7 +97,7 @@ fn heading(session: &Session) -> &'static str {
     }
 }
 
-/// As people write most currencies. Those without a hundredth look a hundred times smaller here, and only here.
+/// Formats the amount with two decimals. Currencies without minor units appear 100 times too small, on this page only.
 fn amount(session: &Session) -> String {
     let (whole, rest) = (session.amount_total / 100, session.amount_total % 100);
     format!("{} {whole}.{rest:02}", session.currency.to_uppercase())

@@ -1,4 +1,5 @@
-//! All that a provider knows, in memory, with its journal: what is decided on it and what is written are one step.
+//! State of the sandbox payment provider in memory, with its journal. Under one lock, [`ProviderState::change`] decides,
+//! appends to the journal and applies the change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,28 +13,28 @@ use super::{
     records::{Change, Event, IdempotentResponse, Refund, Session, SessionStatus},
 };
 
-/// What is known now.
+/// All records in memory, with their indexes.
 #[derive(Default)]
 pub(super) struct ProviderData {
     pub(super) sessions: BTreeMap<String, Session>,
-    /// By the payment they give back: one each.
+    /// Keyed by payment intent, because a payment can be refunded only once.
     pub(super) refunds: BTreeMap<String, Refund>,
+    /// Keyed by idempotency key.
     pub(super) responses: BTreeMap<String, IdempotentResponse>,
-    /// Open sessions by the time when they end.
+    /// Open sessions as (expiry in Unix seconds, session id).
     open_by_expiry: BTreeSet<(i64, String)>,
-    /// Sessions by their payment.
     session_ids_by_intent: BTreeMap<String, String>,
-    /// Events that were not taken yet.
+    /// Events without a closing change, keyed by event id.
     undelivered: BTreeMap<String, Event>,
 }
 
 impl ProviderData {
-    /// The session whose payment is `intent`.
+    /// Returns the session of the payment `intent`.
     pub(super) fn session_of_intent(&self, intent: &str) -> Option<&Session> {
         self.sessions.get(self.session_ids_by_intent.get(intent)?)
     }
 
-    /// Open sessions whose time is over.
+    /// Returns the open sessions that expire at or before `now_seconds`.
     pub(super) fn due(&self, now_seconds: i64) -> impl Iterator<Item = &Session> {
         let due = self.open_by_expiry.iter().take_while(move |(expires_at, _)| *expires_at <= now_seconds);
         due.filter_map(|(_, id)| self.sessions.get(id))
@@ -67,7 +68,7 @@ impl ProviderData {
     }
 }
 
-/// The book. Its lock is held for decisions and for one short write, never over a wait.
+/// Provider data with an optional journal. The lock covers a decision and one short file write, never an `await`.
 pub(super) struct ProviderState {
     journaled: Mutex<Journaled>,
 }
@@ -78,7 +79,7 @@ struct Journaled {
 }
 
 impl ProviderState {
-    /// Opens the book at `path`; without one it is a book in memory.
+    /// Replays the journal at `path`. `None`: starts empty and keeps no journal.
     pub(super) fn open(path: Option<&Path>) -> Result<Self, JournalError> {
         let mut data = ProviderData::default();
         let mut journal = None;
@@ -90,12 +91,13 @@ impl ProviderState {
         Ok(Self { journaled: Mutex::new(Journaled { data, journal }) })
     }
 
-    /// Reads the book.
+    /// Runs `read` under the lock.
     pub(super) fn read<T>(&self, read: impl FnOnce(&ProviderData) -> T) -> T {
         read(&self.journaled.lock().data)
     }
 
-    /// Lets `decide` say what changes, writes it down, and only then makes it so.
+    /// Runs `decide`, appends its changes to the journal and then applies them. If the journal cannot be written, nothing
+    /// changes. An empty list writes nothing.
     pub(super) fn change<T>(
         &self,
         decide: impl FnOnce(&ProviderData) -> (Vec<Change>, T),
@@ -112,7 +114,7 @@ impl ProviderState {
         Ok(outcome)
     }
 
-    /// The events that were not taken yet.
+    /// Returns the events that are neither delivered nor abandoned.
     pub(super) fn undelivered(&self) -> Vec<Event> {
         self.read(|data| data.undelivered.values().cloned().collect())
     }

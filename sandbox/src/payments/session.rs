@@ -1,4 +1,5 @@
-//! How a session lives: it is open, then paid, declined, left by the customer, or expired; and what a merchant hears of it.
+//! Lifecycle of a session: it is open, then paid, declined, canceled by the customer or expired. Each transition creates
+//! the webhook events that a merchant receives at Stripe.
 
 use onsale_types::Timestamp;
 use uuid::Uuid;
@@ -10,25 +11,24 @@ use super::{
     stripe_json,
 };
 
-/// What can happen to an open session.
+/// Actions that end an open session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionAction {
-    /// The customer pays.
     Pay,
-    /// The customer's bank refuses, for good.
+    /// The customer's bank declines the payment finally.
     Decline,
-    /// The customer turns back.
+    /// The customer cancels on the checkout page.
     Cancel,
-    /// The time is over, or the merchant ends it.
+    /// The session expires, or the merchant ends it.
     Expire,
 }
 
-/// Why a step was not taken.
+/// Reasons for a refused action.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ActionError {
-    #[error("there is no such checkout session")]
+    #[error("the checkout session does not exist")]
     NotFound,
-    #[error("the checkout session is not open any more")]
+    #[error("the checkout session is no longer open")]
     NotOpen(Box<Session>),
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -39,7 +39,7 @@ impl Session {
         self.intent.status == IntentStatus::Succeeded
     }
 
-    /// The session after `step`.
+    /// Returns the session after `action`, without any check.
     fn after(&self, action: SessionAction) -> Self {
         let mut next = self.clone();
         (next.status, next.intent.status) = match action {
@@ -51,7 +51,8 @@ impl Session {
         next
     }
 
-    /// The session after `step`, with the events that tell of it; none of them when the step was taken before.
+    /// Returns the session after `action` and the new events. A repeated action succeeds without events; any other action
+    /// on an ended session fails.
     fn transition(&self, action: SessionAction, now_seconds: i64) -> Result<(Self, Vec<Event>), ActionError> {
         let next = self.after(action);
         if *self == next {
@@ -66,7 +67,7 @@ impl Session {
             SessionAction::Pay => {
                 vec![("payment_intent.succeeded", intent()), ("checkout.session.completed", session())]
             }
-            // Complete and yet unpaid: as with payment methods that take their time, a merchant must look twice.
+            // The first event is complete but unpaid, as for delayed payment methods: merchants must check both fields.
             SessionAction::Decline => vec![
                 ("checkout.session.completed", session()),
                 ("checkout.session.async_payment_failed", session()),
@@ -81,7 +82,7 @@ impl Session {
 }
 
 impl Shared {
-    /// Takes a step of a session; taking it again changes nothing.
+    /// Applies an action to a session, records it and sends its events. Idempotent.
     pub(super) fn act(&self, session_id: &str, action: SessionAction) -> Result<Session, ActionError> {
         self.expire_due();
         let now = self.now_seconds();
@@ -101,7 +102,7 @@ impl Shared {
         Ok(session)
     }
 
-    /// Ends the sessions whose time is over.
+    /// Expires all due sessions.
     pub(super) fn expire_due(&self) {
         let now = self.now_seconds();
         let ended = self.state.change(|data| {
@@ -117,7 +118,7 @@ impl Shared {
         });
         match ended {
             Ok(events) => self.webhooks.send_all(events),
-            Err(error) => tracing::error!(%error, "failed to expire sessions"),
+            Err(error) => tracing::error!(%error, "failed to expire sessions, retrying in 1 s"),
         }
     }
 
@@ -126,7 +127,7 @@ impl Shared {
     }
 }
 
-/// A new event of `kind` about `object`.
+/// Creates an event of type `kind` about `object`.
 pub(super) fn new_event(kind: &str, object: &serde_json::Value, now_seconds: i64) -> Event {
     let id = new_id("evt");
     let body = serde_json::json!({
@@ -136,7 +137,7 @@ pub(super) fn new_event(kind: &str, object: &serde_json::Value, now_seconds: i64
     Event { id, body: body.to_string() }
 }
 
-/// A name as Stripe makes them. Later ones sort after earlier ones.
+/// Creates an id in Stripe's format. Later ids sort after earlier ones.
 pub(super) fn new_id(prefix: &str) -> String {
     format!("{prefix}_test_{}", Uuid::now_v7().simple())
 }

@@ -1,4 +1,4 @@
-//! Tells merchants what happened: signed, again and again until it is taken or the attempts are used up.
+//! Delivers signed webhooks and retries until the merchant accepts them or the attempts are used up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,14 +18,13 @@ use super::{
     session::seconds,
 };
 
-/// How long a merchant may take.
+/// Timeout of one delivery, the merchant's response included.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many are sent at the same time.
+/// Maximum number of concurrent deliveries.
 const DELIVERIES_IN_FLIGHT_MAX: usize = 32;
-/// What reordering lets an earlier event wait, per event that came with it.
+/// Additional delay under `reorder_webhooks`: the last event of a change waits once this long, the one before twice, and so on.
 const REORDER_DELAY: Duration = Duration::from_millis(150);
 
-/// How webhooks are made.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) secret: String,
@@ -33,7 +32,7 @@ pub(super) struct Settings {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-/// The sender. Clones share it.
+/// Sends webhooks. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Webhooks {
     settings: Arc<Settings>,
@@ -59,7 +58,7 @@ impl Webhooks {
         Ok(Self { settings: Arc::new(settings), target, state, faults, client, slots, tasks })
     }
 
-    /// Takes over events that are in the book already: each is sent until it is taken.
+    /// Starts the delivery of events that are already recorded.
     pub(super) fn send_all(&self, events: Vec<Event>) {
         let behaviour = self.faults.get();
         let delay = Duration::from_millis(behaviour.delay_webhooks_ms);
@@ -89,7 +88,7 @@ impl Webhooks {
             let mut backoff = Backoff::new(self.settings.retry);
             while !self.try_deliver(event).await {
                 let Some(delay) = backoff.next_delay() else {
-                    tracing::error!(event_id = event.id, "webhook was never taken and is given up");
+                    tracing::error!(event_id = event.id, "webhook abandoned after its last attempt");
                     break;
                 };
                 tokio::time::sleep(delay).await;
@@ -98,7 +97,8 @@ impl Webhooks {
         self.close_event(&event.id);
     }
 
-    /// One attempt, freshly signed; whether it was taken.
+    /// Makes one attempt with a new signature. Returns true if the merchant responded with 2xx. Waits while webhooks are held
+    /// or no URL is set.
     async fn try_deliver(&mut self, event: &Event) -> bool {
         self.faults.webhooks_released().await;
         let Ok(url) = self.target.wait_for(Option::is_some).await.map(|url| url.clone()) else {
@@ -116,11 +116,11 @@ impl Webhooks {
             Ok(response) if response.status().is_success() => true,
             Ok(response) => {
                 let status = response.status().as_u16();
-                tracing::debug!(event_id = event.id, status, "webhook was refused");
+                tracing::debug!(event_id = event.id, status, "merchant rejected webhook");
                 false
             }
             Err(error) => {
-                tracing::debug!(event_id = event.id, error = %Chain(&error), "webhook did not arrive");
+                tracing::debug!(event_id = event.id, error = %Chain(&error), "webhook delivery failed");
                 false
             }
         }
@@ -129,13 +129,13 @@ impl Webhooks {
     fn close_event(&self, event_id: &str) {
         let recorded = self.state.change(|_data| (vec![Change::EventClosed(event_id.to_owned())], ()));
         if let Err(error) = recorded {
-            // It is sent again after a restart, which is harmless.
-            tracing::warn!(error = %Chain(&error), "failed to note that a webhook was taken");
+            // The event is delivered again after a restart; merchants must deduplicate by its id anyway.
+            tracing::warn!(error = %Chain(&error), "failed to record the end of a webhook delivery, a restart sends it again");
         }
     }
 }
 
-/// The header `Stripe-Signature`: HMAC-SHA256 of the time and the body.
+/// Returns the value of the header `Stripe-Signature`: time and HMAC-SHA256 of `<time>.<body>`.
 fn signature(secret: &str, now_seconds: i64, body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, format!("{now_seconds}.{body}").as_bytes());
