@@ -1,4 +1,4 @@
-//! The settings of the gateway; `config.default.toml` says what each is for.
+//! Settings of the gateway; `config.default.toml` describes each key.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,38 +10,33 @@ use onsale_kit::{
 };
 use serde::Deserialize;
 
-/// Payment reads no longer webhook.
+/// Largest webhook that Payment accepts.
 const WEBHOOK_BYTES_MAX: usize = 1024 * 1024;
 
-/// More would be no bound.
+/// Upper bound of `http.requests_in_flight_max`.
 const REQUESTS_IN_FLIGHT_MAX: usize = 1_000_000;
 
-/// All settings but the chassis' own.
+/// All settings except those of the chassis.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// What this process is part of.
     pub(crate) environment: Environment,
-    /// Plain HTTP.
     pub(crate) http: HttpConfig,
-    /// Where the services are.
     #[serde(rename = "neighbours")]
     pub(crate) neighbors: NeighborsConfig,
-    /// What only development may have.
     pub(crate) development: DevelopmentConfig,
 }
 
-/// Real or not.
+/// Kind of deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Environment {
-    /// Real customers, real money.
+    /// Refuses settings that are only for development.
     Production,
-    /// Everything else.
     Development,
 }
 
-/// The HTTP port.
+/// Settings of the HTTP port.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HttpConfig {
@@ -56,7 +51,7 @@ pub(crate) struct HttpConfig {
     pub(crate) webhook_bytes_max: usize,
 }
 
-/// Where the services are.
+/// Addresses and deadlines of the services.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NeighborsConfig {
@@ -68,7 +63,7 @@ pub(crate) struct NeighborsConfig {
     pub(crate) notification: ClientConfig,
 }
 
-/// The issuer for development.
+/// Settings of the development sign-in.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DevelopmentConfig {
@@ -123,18 +118,18 @@ impl DevelopmentConfig {
         refuse(
             environment == Environment::Production,
             "sign_in",
-            "lets anybody sign in as anybody and is refused while environment is \"production\": switch it off, or set \
-             environment to \"development\"",
+            "lets any caller sign in as any user and is refused while environment is \"production\": switch it off, or \
+             set environment to \"development\"",
         );
         refuse(
             self.issuer.is_empty() || self.issuer == MESH,
             "issuer",
-            "must not be empty or the mesh's own",
+            "must not be empty or that of the mesh",
         );
         refuse(
             self.audience.is_empty() || self.audience == MESH,
             "audience",
-            "must not be empty or the mesh's own",
+            "must not be empty or that of the mesh",
         );
         let is_usable = |key: &Secret| SigningKey::parse(key.expose()).is_ok();
         refuse(

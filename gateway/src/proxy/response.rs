@@ -1,4 +1,5 @@
-//! A service's answer on its way out. Always ends with a status: where the way to the service broke, with one of ours.
+//! Responses of services on their way to the caller. Each ends with a gRPC status; if the connection to the service breaks,
+//! the gateway adds one.
 
 use std::{
     pin::Pin,
@@ -17,8 +18,8 @@ use tonic_types::StatusExt;
 
 use crate::error::Error;
 
-/// The status for the caller of a call that did not come through. What our channel says about connections and addresses is
-/// for the log.
+/// Returns the status for the caller of a failed call. An UNAVAILABLE of our own channel is replaced, because its message
+/// contains internal addresses.
 pub(super) fn public_status(status: Status) -> Status {
     let unreachable = Reason::from(ErrorReason::DependencyUnavailable).as_str();
     let is_ours = status.get_details_error_info().is_none_or(|info| info.reason == unreachable);
@@ -28,14 +29,18 @@ pub(super) fn public_status(status: Status) -> Status {
     }
 }
 
-/// The answer in the form the chassis counts by: a status that comes alone stands in the headers.
+/// Returns the response in the form that the chassis counts: a status without a message is in the headers.
+///
+/// # Errors
+///
+/// Fails if the response is not gRPC, or if a unary response ends or breaks before its first frame.
 pub(super) async fn ensure_status(
     response: Response<Body>,
     is_stream: bool,
 ) -> Result<Response<Body>, Status> {
     let (mut head, mut body) = response.into_parts();
     if head.headers.contains_key(Status::GRPC_STATUS) {
-        // Nothing comes after it; and only a body that says so ends with the headers, by which Envoy knows such an answer.
+        // Envoy recognizes a response without messages only if the body is empty, so that the stream ends with the headers.
         return Ok(Response::from_parts(head, Body::empty()));
     }
     if head.status != StatusCode::OK {
@@ -58,7 +63,7 @@ pub(super) async fn ensure_status(
 }
 
 pin_project! {
-    /// The body of an answer: what the service sends, and a status in any case.
+    /// Body that forwards all frames of the service and always ends with trailers that contain a status.
     struct ForwardedBody {
         first: Option<Frame<Bytes>>,
         source: Body,
@@ -102,13 +107,13 @@ impl http_body::Body for ForwardedBody {
 }
 
 fn missing_status() -> Status {
-    Error::Unreachable("the answer ended without a status".to_owned()).into()
+    Error::Unreachable("the response ended without a status".to_owned()).into()
 }
 
 fn trailers(status: &Status) -> Frame<Bytes> {
     let mut headers = HeaderMap::new();
     if let Err(error) = status.add_header(&mut headers) {
-        tracing::error!(%error, "failed to write a status");
+        tracing::error!(%error, "failed to encode a status, response ends without one");
     }
     Frame::trailers(headers)
 }

@@ -1,4 +1,4 @@
-//! gRPC-Web: calls of browsers, in the form they can read. Unwrapped here, then through the same gate as every call.
+//! gRPC-Web for browsers: unwraps each call and passes it through the same checks as a gRPC call.
 
 use std::{convert::Infallible, future::Future};
 
@@ -14,7 +14,7 @@ use tower::{Layer, Service, ServiceExt};
 
 use super::limits::refuse;
 
-/// Answers calls, and says to everybody else that there is nothing here.
+/// Returns a service for gRPC and gRPC-Web calls. All other requests receive a 404.
 pub(super) fn service(
     entrance: Entrance,
 ) -> impl Service<
@@ -35,7 +35,7 @@ pub(super) fn service(
         let calls = calls.clone();
         async move {
             if !is_grpc(&request) {
-                return Ok(refuse(StatusCode::NOT_FOUND, "there is nothing here"));
+                return Ok(refuse(StatusCode::NOT_FOUND, "not found"));
             }
             calls.oneshot(request).await.map(IntoResponse::into_response)
         }

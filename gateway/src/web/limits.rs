@@ -1,4 +1,4 @@
-//! Answers in HTTP's own words: a status and, where it is not a success, a sentence as JSON.
+//! Limits of plain HTTP requests, and error responses as a status with a JSON message.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,34 +11,34 @@ use axum::{
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use tokio::sync::Semaphore;
 
-/// When to come again, for those who can.
+/// Header `Retry-After` of a 503, in seconds.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("5");
 
-/// A refusal: `{"error": "…"}`.
-pub(super) fn refuse(status: StatusCode, sentence: impl Into<String>) -> Response {
-    let mut response = (status, Json(serde_json::json!({ "error": sentence.into() }))).into_response();
+/// Returns an error response with the body `{"error": "…"}`; a 503 also has `Retry-After`.
+pub(super) fn refuse(status: StatusCode, message: impl Into<String>) -> Response {
+    let mut response = (status, Json(serde_json::json!({ "error": message.into() }))).into_response();
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
     }
     response
 }
 
-/// How much may be asked of us at once, and for how long.
+/// Limits shared by all requests except gRPC-Web calls, which have limits of their own.
 #[derive(Clone)]
 pub(super) struct RequestLimits {
-    /// A permit for each request that may still be answered. Each may hold a whole body in memory.
+    /// One permit per request in progress, which may hold a whole body in memory.
     pub(super) permits: Arc<Semaphore>,
-    /// For one request: the caller may be sending its body drop by drop.
+    /// Time limit of one request. Covers the reading of the body, because a caller may send it slowly.
     pub(super) timeout: Duration,
 }
 
-/// The answer, unless it would go beyond the limits.
+/// Runs the request within the limits. Responds with 503 if no permit is free or the time is over.
 pub(super) async fn enforce(limits: RequestLimits, request: Request, next: Next) -> Response {
     let Ok(_permit) = limits.permits.try_acquire() else {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests at once; try again");
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "too many requests in progress; try again");
     };
     match tokio::time::timeout(limits.timeout, next.run(request)).await {
         Ok(response) => response,
-        Err(_elapsed) => refuse(StatusCode::SERVICE_UNAVAILABLE, "it took too long; try again"),
+        Err(_elapsed) => refuse(StatusCode::SERVICE_UNAVAILABLE, "the request timed out; try again"),
     }
 }

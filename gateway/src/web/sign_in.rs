@@ -1,4 +1,4 @@
-//! Sign-in for development: whoever asks gets a token for whoever they say they are. The settings refuse it in production.
+//! Development sign-in: issues a token for any email address without a check. The settings refuse it in production.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::limits::refuse;
 use crate::config::DevelopmentConfig;
 
-/// The namespace of subjects: the same email is the same person, for ever.
+/// UUID namespace of subjects. Changing it would give every email address a new customer id.
 const SUBJECT_NAMESPACE: Uuid = Uuid::from_u128(0x3b0c_6f1e_94d7_4f0a_8a3d_71c2_5e60_9d14);
 
 const BODY_BYTES_MAX: usize = 16 * 1024;
@@ -33,7 +33,7 @@ const EMAIL_BYTES_MAX: usize = 254;
 const NAME_BYTES_MAX: usize = 100;
 const LOCALE_BYTES_MAX: usize = 35;
 
-/// The issuer.
+/// The development token issuer.
 pub(super) struct SignIn {
     signer: TokenSigner,
     issuer: Arc<str>,
@@ -42,7 +42,7 @@ pub(super) struct SignIn {
     clock: Arc<dyn Clock>,
 }
 
-/// What is asked for.
+/// Body of `POST /dev/sign-in`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SignInRequest {
@@ -65,7 +65,7 @@ fn roles_default() -> Vec<Role> {
     vec![Role::Customer]
 }
 
-/// What a token says besides who, for whom and until when.
+/// Claims of a token besides issuer, subject, audience and expiry.
 #[derive(Debug, Serialize)]
 struct Claims<'a> {
     email: &'a str,
@@ -78,7 +78,7 @@ struct Claims<'a> {
     iat: i64,
 }
 
-/// The answer.
+/// Response of `POST /dev/sign-in`. `expires_in` is in seconds.
 #[derive(Debug, Serialize)]
 struct SignInResponse {
     token: String,
@@ -89,7 +89,7 @@ struct SignInResponse {
 }
 
 impl SignIn {
-    /// The issuer, when the settings switch it on.
+    /// Returns the issuer, or `None` if `development.sign_in` is off.
     pub(super) fn new(config: &DevelopmentConfig, clock: Arc<dyn Clock>) -> Result<Option<Self>, BuildError> {
         if !config.sign_in {
             return Ok(None);
@@ -117,7 +117,7 @@ impl SignIn {
         let email = request.email.trim().to_lowercase();
         let subject = Uuid::new_v5(&SUBJECT_NAMESPACE, email.as_bytes()).to_string();
         let now = self.clock.now();
-        let expiry = now.checked_add(self.lifetime).ok_or("the token would never end")?;
+        let expiry = now.checked_add(self.lifetime).ok_or("the expiry of the token is out of range")?;
         let claims = Claims {
             email: &email,
             email_verified: true,
@@ -128,7 +128,7 @@ impl SignIn {
         };
         let fields = TokenFacts { audience: &self.audience, subject: &subject, expiry };
         let token = self.signer.sign(&fields, &claims)?;
-        // As every service will see them, so that the ids below are theirs.
+        // Derive the ids from an identity, as every service does, so that they match.
         let identity = Identity {
             subject,
             roles: RoleSet::EMPTY,
@@ -148,11 +148,11 @@ impl SignIn {
     }
 }
 
-/// `POST /dev/sign-in`.
+/// Handles `POST /dev/sign-in`.
 async fn sign_in(State(issuer): State<Arc<SignIn>>, body: Bytes) -> Response {
     let request: SignInRequest = match serde_json::from_slice(&body) {
         Ok(request) => request,
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("not a sign-in: {error}")),
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("invalid sign-in request: {error}")),
     };
     if let Some(violation) = request.violation() {
         return refuse(StatusCode::BAD_REQUEST, violation);
@@ -160,20 +160,20 @@ async fn sign_in(State(issuer): State<Arc<SignIn>>, body: Bytes) -> Response {
     match issuer.issue_token(&request) {
         Ok(response) => ([(CACHE_CONTROL, "no-store")], Json(response)).into_response(),
         Err(error) => {
-            tracing::error!(error, "failed to make a token");
+            tracing::error!(error, "failed to sign a development token, sign-in refused");
             refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
         }
     }
 }
 
-/// `GET /.well-known/jwks.json`.
+/// Handles `GET /.well-known/jwks.json`.
 async fn jwks(State(issuer): State<Arc<SignIn>>) -> Response {
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "max-age=60")], issuer.signer.jwks())
         .into_response()
 }
 
 impl SignInRequest {
-    /// What is wrong with it, if anything.
+    /// Returns the first violation, or `None` if the request is valid.
     fn violation(&self) -> Option<&'static str> {
         let is_plain =
             |text: &str, bytes_max: usize| text.len() <= bytes_max && !text.chars().any(char::is_control);
@@ -181,7 +181,7 @@ impl SignInRequest {
             !local.is_empty() && !host.is_empty() && !host.contains('@') && !self.email.trim().contains(' ')
         });
         if !is_email || !is_plain(&self.email, EMAIL_BYTES_MAX) {
-            return Some("email must be an address");
+            return Some("email must be an email address");
         }
         if !self.name.as_deref().is_none_or(|name| is_plain(name, NAME_BYTES_MAX)) {
             return Some("name must be at most 100 bytes");
@@ -190,6 +190,6 @@ impl SignInRequest {
         if !self.locale.as_deref().is_none_or(|locale| is_tag(locale) && is_plain(locale, LOCALE_BYTES_MAX)) {
             return Some("locale must be a language tag such as hr");
         }
-        self.roles.is_empty().then_some("roles must have at least one of customer, organizer, staff")
+        self.roles.is_empty().then_some("roles must contain at least one of customer, organizer, staff")
     }
 }

@@ -1,4 +1,4 @@
-//! What Envoy itself says about its configuration, and how it behaves at its limits.
+//! Envoy accepts its configuration, routes all public methods and enforces the rate limit.
 
 use onsale_gateway::envoy::EnvoySettings;
 use onsale_proto::auth::v1::Role;
@@ -33,7 +33,7 @@ async fn envoy_accepts_the_configuration() {
 }
 
 #[tokio::test]
-async fn every_public_method_is_reached_through_envoy() {
+async fn every_public_method_is_reachable_through_envoy() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     let channel = envoy.channel().await;
@@ -52,12 +52,12 @@ async fn every_public_method_is_reached_through_envoy() {
 }
 
 #[tokio::test]
-async fn a_method_that_does_not_exist_is_unimplemented() {
+async fn unknown_method_is_unimplemented() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     let channel = envoy.channel().await;
     for path in ["/onsale.queue.v1.QueueService/Nothing", "/nobody.Service/Method"] {
-        let status = call(&channel, path, None).await.expect_err("there is no such method");
+        let status = call(&channel, path, None).await.expect_err("the method does not exist");
         assert_eq!(status.code(), Code::Unimplemented, "{status:?}");
     }
     drop(channel);
@@ -66,7 +66,7 @@ async fn a_method_that_does_not_exist_is_unimplemented() {
 }
 
 #[tokio::test]
-async fn health_is_answered_through_envoy_whatever_the_rate() {
+async fn health_checks_are_exempt_from_the_rate_limit() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start_with(&gateway, |settings| settings.requests_per_second = 1).await;
     let mut client = HealthClient::new(envoy.channel().await);
@@ -80,7 +80,7 @@ async fn health_is_answered_through_envoy_whatever_the_rate() {
 }
 
 #[tokio::test]
-async fn beyond_the_rate_callers_are_told_to_come_back() {
+async fn calls_over_the_rate_limit_are_refused() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start_with(&gateway, |settings| settings.requests_per_second = 1).await;
     let channel = envoy.channel().await;
@@ -91,7 +91,7 @@ async fn beyond_the_rate_callers_are_told_to_come_back() {
     }
     assert!(codes.contains(&Code::ResourceExhausted), "{codes:?}");
     let response = http_client().get(envoy.url("/api/v1/events/1")).send().await.expect("an answer");
-    assert_eq!(response.status(), 429, "json is counted too");
+    assert_eq!(response.status(), 429, "REST requests count too");
     drop(channel);
     drop(envoy);
     gateway.close().await;

@@ -1,4 +1,4 @@
-//! A service's error reaches the caller whole, whichever way the caller came; and what is ours to say is said properly.
+//! Errors: those of services reach the caller with all details over every protocol, and those of the gateway are complete.
 
 use onsale_kit::error::DOMAIN;
 use onsale_proto::inventory::v1::{GetEventRequest, event_service_client::EventServiceClient};
@@ -16,19 +16,19 @@ const GET_EVENT: &str = "/onsale.inventory.v1.EventService/GetEvent";
 fn not_found() -> Status {
     let metadata = [("event_id".to_owned(), "4711".to_owned())];
     let details = ErrorDetails::with_error_info("EVENT_NOT_FOUND", DOMAIN, metadata);
-    Status::with_error_details(Code::NotFound, "there is no such event: š", details)
+    Status::with_error_details(Code::NotFound, "the event does not exist: š", details)
 }
 
 #[track_caller]
-fn assert_whole(status: &Status) {
+fn assert_complete(status: &Status) {
     assert_status(status, Code::NotFound, "EVENT_NOT_FOUND");
-    assert_eq!(status.message(), "there is no such event: š");
+    assert_eq!(status.message(), "the event does not exist: š");
     let info = status.get_details_error_info().expect("ErrorInfo");
     assert_eq!(info.metadata.get("event_id").map(String::as_str), Some("4711"));
 }
 
 #[tokio::test]
-async fn details_arrive_by_grpc_and_grpc_web_from_headers_and_from_trailers() {
+async fn grpc_and_grpc_web_keep_error_details_of_headers_and_trailers() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     for in_trailers in [false, true] {
@@ -38,13 +38,13 @@ async fn details_arrive_by_grpc_and_grpc_web_from_headers_and_from_trailers() {
             gateway.services.fail_in_headers(GET_EVENT, not_found());
         }
         for channel in [gateway.channel().await, envoy.channel().await] {
-            assert_whole(&call(&channel, GET_EVENT, None).await.expect_err("there is no such event"));
+            assert_complete(&call(&channel, GET_EVENT, None).await.expect_err("the event does not exist"));
         }
         for address in [gateway.http, envoy.address] {
             for is_text in [false, true] {
                 let status =
                     raw_http::grpc_web(address, GET_EVENT, &GetEventRequest::default(), None, is_text).await;
-                assert_whole(&status);
+                assert_complete(&status);
             }
         }
     }
@@ -53,7 +53,7 @@ async fn details_arrive_by_grpc_and_grpc_web_from_headers_and_from_trailers() {
 }
 
 #[tokio::test]
-async fn details_arrive_as_json_by_rest() {
+async fn rest_returns_error_details_as_json() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     gateway.services.fail_in_headers(GET_EVENT, not_found());
@@ -63,7 +63,7 @@ async fn details_arrive_as_json_by_rest() {
     let body: serde_json::Value =
         serde_json::from_str(&response.text().await.expect("a body")).expect("JSON");
     assert_eq!(body["code"], 5);
-    assert_eq!(body["message"], "there is no such event: š");
+    assert_eq!(body["message"], "the event does not exist: š");
     assert_eq!(body["details"][0]["@type"], "type.googleapis.com/google.rpc.ErrorInfo");
     assert_eq!(body["details"][0]["reason"], "EVENT_NOT_FOUND");
     assert_eq!(body["details"][0]["metadata"]["event_id"], "4711");
@@ -72,10 +72,10 @@ async fn details_arrive_as_json_by_rest() {
 }
 
 #[tokio::test]
-async fn a_call_is_counted_by_the_status_its_service_gave() {
+async fn calls_are_counted_by_the_status_of_the_service() {
     let gateway = TestGateway::open().await;
     gateway.services.fail_in_trailers(GET_EVENT, not_found());
-    call(&gateway.channel().await, GET_EVENT, None).await.expect_err("there is no such event");
+    call(&gateway.channel().await, GET_EVENT, None).await.expect_err("the event does not exist");
     let metrics = http_client().get(format!("http://{}/metrics", gateway.server.admin_address()));
     let metrics = metrics.send().await.expect("metrics").text().await.expect("text");
     let is_counted = metrics.lines().any(|line| {
@@ -88,7 +88,7 @@ async fn a_call_is_counted_by_the_status_its_service_gave() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_too_large_is_refused_before_a_service_sees_it() {
+async fn oversized_request_is_refused_and_not_forwarded() {
     let gateway = TestGateway::open_with(&[("SERVER__REQUEST_BYTES_MAX", "1000")]).await;
     let request = || GetEventRequest { event_id: "x".repeat(2000) };
     let status =
@@ -103,11 +103,11 @@ async fn a_request_that_is_too_large_is_refused_before_a_service_sees_it() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_is_unavailable_and_its_address_is_not_told() {
+async fn unreachable_service_is_unavailable_without_its_address() {
     let gateway = TestGateway::open_with(&[("NEIGHBOURS__INVENTORY__DEADLINE", "2s")]).await;
     let channel = gateway.channel().await;
     let server = gateway.stop_services().await;
-    let status = call(&channel, GET_EVENT, None).await.expect_err("nobody is there");
+    let status = call(&channel, GET_EVENT, None).await.expect_err("the service is stopped");
     assert_status(&status, Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
     assert!(status.get_details_retry_info().is_some(), "{status:?}");
     assert!(!status.message().contains("127.0.0.1"), "{status:?}");
@@ -116,7 +116,7 @@ async fn a_service_that_is_not_there_is_unavailable_and_its_address_is_not_told(
 }
 
 #[tokio::test]
-async fn a_callers_deadline_reaches_the_service() {
+async fn deadline_of_the_caller_reaches_the_service() {
     let gateway = TestGateway::open().await;
     let mut request = tonic::Request::new(GetEventRequest::default());
     request.set_timeout(std::time::Duration::from_secs(2));

@@ -1,5 +1,5 @@
-//! All six services in one server, public and internal methods alike: each call is written down and answered as the test
-//! has said, by default with an empty message.
+//! Fake of all six services in one server, with public and internal methods. It records each call and returns the response
+//! that the test has set, by default an empty message.
 
 use std::{
     collections::HashMap,
@@ -28,7 +28,7 @@ use tonic::{Code, Status, body::Body, codegen::BoxFuture};
 
 use crate::support::chassis_config;
 
-/// What reached a service.
+/// A recorded call.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedCall {
     pub(crate) path: String,
@@ -38,19 +38,19 @@ pub(crate) struct ReceivedCall {
 }
 
 impl ReceivedCall {
-    /// The message that was sent.
+    /// Decodes the request message.
     pub(crate) fn message<M: Message + Default>(&self) -> M {
         M::decode(self.body.slice(5..)).expect("the body is one message")
     }
 }
 
-/// What a method answers.
+/// Response of a method.
 enum Reply {
     Message(Bytes),
     HeaderStatus(Status),
-    /// A status that comes after the headers, as from a service that fails late.
+    /// A status in the trailers, as from a service that fails after it has sent headers.
     TrailerStatus(Status),
-    /// Sends what the test sends, until it stops.
+    /// Messages that the test sends, until it drops the sender.
     Stream(mpsc::UnboundedReceiver<Bytes>),
 }
 
@@ -67,7 +67,7 @@ struct State {
 }
 
 impl FakeServices {
-    /// Serves every service of the contracts, for callers that `mint` vouches for.
+    /// Serves every service of the contracts and trusts the tokens of `mint`.
     pub(crate) async fn start(mint: &Mint) -> (Self, RunningServer) {
         let fake = Self::default();
         let mut chassis =
@@ -94,7 +94,7 @@ impl FakeServices {
         self.set(path, Reply::TrailerStatus(status));
     }
 
-    /// From now on one call of `path` gets what is sent here, message by message.
+    /// Answers the next call of `path` with the messages sent to the returned sender.
     pub(crate) fn open_stream(&self, path: &str) -> StreamSender {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.set(path, Reply::Stream(receiver));
@@ -102,7 +102,7 @@ impl FakeServices {
     }
 
     pub(crate) fn calls(&self) -> Vec<ReceivedCall> {
-        self.state.calls.lock().expect("no test panics in here").clone()
+        self.state.calls.lock().expect("no panic while locked").clone()
     }
 
     #[track_caller]
@@ -115,7 +115,7 @@ impl FakeServices {
     }
 
     fn set(&self, path: &str, reply: Reply) {
-        self.state.replies.lock().expect("no test panics in here").insert(path.to_owned(), reply);
+        self.state.replies.lock().expect("no panic while locked").insert(path.to_owned(), reply);
     }
 
     async fn respond(self, request: Request<RequestBody>) -> Response<Body> {
@@ -127,8 +127,8 @@ impl FakeServices {
         };
         let identity = head.extensions.get::<Arc<Identity>>().cloned();
         let seen = ReceivedCall { path: path.clone(), headers: head.headers, identity, body };
-        self.state.calls.lock().expect("no test panics in here").push(seen);
-        let mut replies = self.state.replies.lock().expect("no test panics in here");
+        self.state.calls.lock().expect("no panic while locked").push(seen);
+        let mut replies = self.state.replies.lock().expect("no panic while locked");
         match replies.get(&path) {
             None => messages(tokio_stream::iter([Bytes::new()])),
             Some(Reply::Message(message)) => messages(tokio_stream::iter([message.clone()])),
@@ -143,7 +143,7 @@ impl FakeServices {
     }
 }
 
-/// The sending end of a stream; dropping it ends the stream with OK.
+/// Sends the messages of one stream. Dropping it ends the stream with OK.
 pub(crate) struct StreamSender(mpsc::UnboundedSender<Bytes>);
 
 impl StreamSender {
@@ -152,7 +152,7 @@ impl StreamSender {
     }
 }
 
-/// Counts a stream that was dropped before its end.
+/// Counts a stream as cancelled if it is dropped before its end.
 struct CancelCounter {
     state: Arc<State>,
     is_done: bool,
@@ -198,7 +198,7 @@ fn trailers(status: &Status) -> Frame<Bytes> {
     Frame::trailers(headers)
 }
 
-/// A message as gRPC sends it.
+/// Returns the message with its gRPC frame header.
 pub(crate) fn framed(message: &[u8]) -> Bytes {
     let length = u32::try_from(message.len()).expect("a short message").to_be_bytes();
     [&[0], length.as_slice(), message].concat().into()

@@ -1,4 +1,4 @@
-//! Who calls is who the service sees; and nobody from outside is a service.
+//! Identity: services see the caller of each call, and no external caller can act as a service.
 
 use onsale_kit::auth::Identity;
 use onsale_proto::auth::v1::Role;
@@ -15,7 +15,7 @@ const GET_EVENT: &str = "/onsale.inventory.v1.EventService/GetEvent";
 const GET_CLAIM: &str = "/onsale.claim.v1.ClaimService/GetClaim";
 
 #[tokio::test]
-async fn every_public_method_reaches_its_service_as_its_caller() {
+async fn every_public_method_is_forwarded_with_its_caller() {
     let gateway = TestGateway::open().await;
     let channel = gateway.channel().await;
     for method in public_methods().iter() {
@@ -36,28 +36,28 @@ async fn every_public_method_reaches_its_service_as_its_caller() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_token_reaches_the_service_without_one() {
+async fn call_without_a_token_is_forwarded_without_one() {
     let gateway = TestGateway::open().await;
     call(&gateway.channel().await, GET_EVENT, None).await.expect("anyone may ask for an event");
     let seen = gateway.services.last_call();
-    assert!(seen.identity.is_none(), "nobody is nobody, and surely no service: {seen:?}");
+    assert!(seen.identity.is_none(), "an anonymous call has no identity: {seen:?}");
     assert!(!seen.headers.contains_key("authorization"));
 
-    let status = call(&gateway.channel().await, GET_CLAIM, None).await.expect_err("a claim is somebody's");
+    let status = call(&gateway.channel().await, GET_CLAIM, None).await.expect_err("a claim needs a customer");
     assert_status(&status, Code::Unauthenticated, "TOKEN_MISSING");
     assert_eq!(gateway.services.calls().len(), 1);
     gateway.close().await;
 }
 
 #[tokio::test]
-async fn a_service_token_from_outside_is_refused() {
+async fn external_call_with_a_service_token_is_refused() {
     let gateway = TestGateway::open().await;
     let token = gateway.mint.token(Role::Service);
-    // Open to services within the mesh, and to anyone: neither is a way in for a mesh token.
+    // The contract grants the first method to services too and the second to anyone; a mesh token is refused for both.
     for path in [GET_CLAIM, GET_EVENT] {
         let status = call(&gateway.channel().await, path, Some(&token))
             .await
-            .expect_err("no service calls from outside");
+            .expect_err("an external service token is refused");
         assert_status(&status, Code::PermissionDenied, "ROLE_MISSING");
         let status = raw_http::grpc_web(gateway.http, path, &(), Some(&token), false).await;
         assert_status(&status, Code::PermissionDenied, "ROLE_MISSING");
@@ -67,12 +67,12 @@ async fn a_service_token_from_outside_is_refused() {
 }
 
 #[tokio::test]
-async fn a_bad_token_is_refused_even_where_none_is_needed() {
+async fn invalid_token_is_refused_for_anonymous_methods_too() {
     let gateway = TestGateway::open().await;
     for broken in gateway.mint.broken(Role::Customer) {
         let status = call(&gateway.channel().await, GET_EVENT, Some(&broken.token)).await;
         let status = status.expect_err(broken.flaw);
-        // One that is longer than all headers may be does not even come so far.
+        // A token above the header limit fails before it is verified.
         let is_too_long = broken.token.len() > 16 * 1024;
         assert!(is_too_long || status.code() == Code::Unauthenticated, "{}: {status:?}", broken.flaw);
     }
@@ -81,7 +81,7 @@ async fn a_bad_token_is_refused_even_where_none_is_needed() {
 }
 
 #[tokio::test]
-async fn headers_that_claim_to_be_somebody_do_not_reach_a_service() {
+async fn headers_that_claim_an_identity_are_not_forwarded() {
     let gateway = TestGateway::open().await;
     let mut request = Request::new(onsale_proto::inventory::v1::GetEventRequest::default());
     let spoofed = [
@@ -112,6 +112,9 @@ async fn headers_that_claim_to_be_somebody_do_not_reach_a_service() {
     }
     assert_eq!(seen.headers["accept-language"], "hr");
     let trace = seen.headers["traceparent"].to_str().expect("ASCII");
-    assert!(!trace.contains("0af7651916cd43dd8448eb211c80319c"), "a trace begins with us: {trace}");
+    assert!(
+        !trace.contains("0af7651916cd43dd8448eb211c80319c"),
+        "the gateway must start a new trace: {trace}"
+    );
     gateway.close().await;
 }

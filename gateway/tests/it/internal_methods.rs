@@ -1,4 +1,4 @@
-//! What is internal is not there: by gRPC, by gRPC-Web, by REST, through Envoy, in any spelling.
+//! Internal methods are unreachable: by gRPC, gRPC-Web and REST, directly and through Envoy, in any spelling of the path.
 
 use onsale_proto::auth::v1::Role;
 use onsale_testkit::call;
@@ -14,7 +14,7 @@ use crate::{
     support::{Envoy, TestGateway, internal_paths, public_methods},
 };
 
-/// Other ways to write a path that somebody might take for the same.
+/// Returns spellings of a path that a lenient server could treat as equal.
 fn spellings(path: &str) -> Vec<String> {
     let (service, method) = path.trim_start_matches('/').split_once('/').expect("/service/method");
     vec![
@@ -49,7 +49,7 @@ fn spellings(path: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_internal_method_is_unknown_to_grpc() {
+async fn internal_methods_are_unimplemented_over_grpc() {
     let gateway = TestGateway::open().await;
     let channel = gateway.channel().await;
     for path in internal_paths() {
@@ -63,7 +63,7 @@ async fn an_internal_method_is_unknown_to_grpc() {
 }
 
 #[tokio::test]
-async fn no_spelling_of_an_internal_method_leads_in() {
+async fn no_spelling_of_an_internal_path_is_forwarded() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     let bearer = format!("Bearer {}", gateway.mint.token(Role::Service));
@@ -83,7 +83,7 @@ async fn no_spelling_of_an_internal_method_leads_in() {
 }
 
 #[tokio::test]
-async fn headers_that_rewrite_paths_lead_nowhere() {
+async fn path_rewriting_headers_are_ignored() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     let bearer = format!("Bearer {}", gateway.mint.token(Role::Service));
@@ -119,7 +119,7 @@ async fn reflect(channel: Channel, request: MessageRequest) -> Result<MessageRes
 }
 
 #[tokio::test]
-async fn reflection_shows_what_is_public_and_nothing_else() {
+async fn reflection_shows_only_the_public_contract() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     for channel in [gateway.channel().await, envoy.channel().await] {

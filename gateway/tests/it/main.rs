@@ -1,6 +1,6 @@
-//! The front gateway over real sockets and behind a real Envoy, with services that only write down what reaches them.
+//! Tests of the gateway over real sockets and behind a real Envoy, in front of fake services that record each call.
 
-// Says to clippy that the helpers here are tests too, and may fail by panicking.
+// Marks the helpers as test code for clippy, so that they may panic.
 #![cfg(test)]
 
 mod envoy;

@@ -1,4 +1,4 @@
-//! REST through Envoy: JSON in, JSON out, and what a browser of another origin needs.
+//! REST through Envoy: JSON transcoding, unknown paths and parameters, CORS, and the start page.
 
 use onsale_proto::{
     auth::v1::Role,
@@ -11,7 +11,7 @@ use crate::support::{Envoy, TestGateway, http_client};
 const GET_EVENT: &str = "/onsale.inventory.v1.EventService/GetEvent";
 
 #[tokio::test]
-async fn a_path_and_its_fields_become_a_message_and_the_answer_json() {
+async fn rest_request_becomes_a_message_and_its_response_json() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     let event = Event { event_id: "4711".to_owned(), name: "Derbi".to_owned(), ..Event::default() };
@@ -21,7 +21,7 @@ async fn a_path_and_its_fields_become_a_message_and_the_answer_json() {
     let body: serde_json::Value =
         serde_json::from_str(&response.text().await.expect("a body")).expect("JSON");
     assert_eq!(body["event"]["name"], "Derbi");
-    assert_eq!(body["event"]["capacity"], 0, "zero is an answer");
+    assert_eq!(body["event"]["capacity"], 0, "zero values are included");
     assert_eq!(gateway.services.last_call().message::<GetEventRequest>().event_id, "4711");
 
     let token = gateway.mint.token_for("somebody", &[Role::Customer]);
@@ -42,7 +42,7 @@ async fn a_path_and_its_fields_become_a_message_and_the_answer_json() {
 }
 
 #[tokio::test]
-async fn what_the_contract_does_not_know_is_refused() {
+async fn unknown_paths_and_query_parameters_are_refused() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     for (path, expected) in
@@ -59,7 +59,7 @@ async fn what_the_contract_does_not_know_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_field_of_a_body_is_ignored_as_in_any_message() {
+async fn unknown_body_fields_are_ignored() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     let bearer = format!("Bearer {}", gateway.mint.token(Role::Customer));
@@ -72,7 +72,7 @@ async fn an_unknown_field_of_a_body_is_ignored_as_in_any_message() {
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_may_call_and_no_other() {
+async fn only_allowed_origins_receive_cors_headers() {
     let gateway = TestGateway::open_with(&[("HTTP__CORS_ORIGINS", "[\"https://tickets.example\"]")]).await;
     let envoy = Envoy::start_with(&gateway, |settings| {
         settings.cors_origins = vec!["https://tickets.example".to_owned()]
@@ -111,7 +111,7 @@ async fn a_page_of_an_allowed_origin_may_call_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_visitor_finds_a_page() {
+async fn root_path_returns_the_start_page() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     for base in [format!("http://{}", gateway.http), envoy.url("")] {

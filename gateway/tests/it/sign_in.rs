@@ -1,4 +1,4 @@
-//! Sign-in for development: tokens that services accept as any other issuer's, and never in production.
+//! Development sign-in: services accept its tokens like those of any issuer, and production refuses the setting.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ async fn sign_in(base: &str, asked: &Value) -> (u16, Value) {
     (status, serde_json::from_str(&response.text().await.expect("a body")).expect("JSON"))
 }
 
-/// A verifier that trusts the development issuer by the keys it publishes.
+/// Returns a verifier that trusts the published keys of the development issuer.
 async fn verifier(base: &str) -> Verifier {
     let jwks = http_client().get(format!("{base}/.well-known/jwks.json")).send().await.expect("keys");
     let mut config = Mint::new().auth_config();
@@ -48,7 +48,7 @@ async fn verifier(base: &str) -> Verifier {
 }
 
 #[tokio::test]
-async fn a_token_says_who_signed_in_and_the_same_email_is_the_same_person() {
+async fn token_identifies_the_user_and_one_email_keeps_its_ids() {
     let gateway = open().await;
     let envoy = Envoy::start(&gateway).await;
     for base in [format!("http://{}", gateway.http), envoy.url("")] {
@@ -78,7 +78,7 @@ async fn a_token_says_who_signed_in_and_the_same_email_is_the_same_person() {
 }
 
 #[tokio::test]
-async fn what_is_no_sign_in_is_refused_with_a_sentence() {
+async fn invalid_sign_in_is_refused_with_a_message() {
     let gateway = open().await;
     let base = format!("http://{}", gateway.http);
     for asked in [
@@ -101,7 +101,7 @@ async fn what_is_no_sign_in_is_refused_with_a_sentence() {
 }
 
 #[tokio::test]
-async fn without_the_setting_there_is_no_sign_in() {
+async fn sign_in_is_not_found_unless_enabled() {
     let gateway = TestGateway::open().await;
     let base = format!("http://{}", gateway.http);
     assert_eq!(sign_in(&base, &json!({ "email": "a@b" })).await.0, 404);
@@ -111,7 +111,7 @@ async fn without_the_setting_there_is_no_sign_in() {
 }
 
 #[test]
-fn in_production_a_gateway_with_sign_in_does_not_start() {
+fn production_refuses_to_start_with_sign_in() {
     let key = SigningKey::generate().expect("randomness");
     let settings = [("DEVELOPMENT__SIGN_IN", "true"), ("DEVELOPMENT__SIGNING_KEY", key.as_str())];
     let environment = environment(&Mint::new(), &settings);
@@ -121,5 +121,5 @@ fn in_production_a_gateway_with_sign_in_does_not_start() {
     let refused = onsale_kit::config::load::<Config>(SERVICE, DEFAULTS, &environment).expect_err("refused");
     let sentence = refused.to_string();
     assert!(sentence.contains("development.sign_in") && sentence.contains("production"), "{sentence}");
-    assert!(!sentence.contains(&key), "no secret is shown");
+    assert!(!sentence.contains(&key), "the message must not contain the key");
 }

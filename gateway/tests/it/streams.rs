@@ -1,4 +1,4 @@
-//! Streams pass message by message, live as long as their caller wants, and end with them.
+//! Streams: each message is forwarded immediately, and a stream ends with its caller, its deadline or the gateway.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ async fn watch(channel: Channel) -> tonic::Streaming<WatchAvailabilityResponse> 
     opened.expect("anyone may watch").into_inner()
 }
 
-/// The next message of a browser's or a REST client's stream, as bytes.
+/// Reads the next chunk of a gRPC-Web or REST stream, which is one message.
 async fn chunk(response: &mut reqwest::Response) -> Vec<u8> {
     response.chunk().await.expect("the stream is whole").expect("the stream goes on").to_vec()
 }
 
 #[tokio::test]
-async fn each_message_passes_when_it_is_sent() {
+async fn grpc_messages_are_forwarded_immediately() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     for channel in [gateway.channel().await, envoy.channel().await] {
@@ -38,7 +38,7 @@ async fn each_message_passes_when_it_is_sent() {
         let mut stream = watch(channel).await;
         for _ in 0..3 {
             stream.message().await.expect("a message").expect("the stream goes on");
-            // Only now the next one: nothing on the way may wait for more.
+            // Send the next message only now: no part of the path may buffer messages.
             messages.send(&WatchAvailabilityResponse::default());
         }
         stream.message().await.expect("a message").expect("the stream goes on");
@@ -50,7 +50,7 @@ async fn each_message_passes_when_it_is_sent() {
 }
 
 #[tokio::test]
-async fn each_message_passes_when_it_is_sent_to_a_browser() {
+async fn grpc_web_messages_are_forwarded_immediately() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     for address in [gateway.http, envoy.address] {
@@ -93,7 +93,7 @@ async fn each_message_is_a_line_of_json_by_rest() {
 }
 
 #[tokio::test]
-async fn a_caller_who_leaves_ends_the_stream_at_the_service() {
+async fn disconnected_caller_cancels_the_stream_at_the_service() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     for (gone, channel) in [(1, gateway.channel().await), (2, envoy.channel().await)] {
@@ -102,15 +102,17 @@ async fn a_caller_who_leaves_ends_the_stream_at_the_service() {
         let mut stream = watch(channel).await;
         stream.message().await.expect("a message");
         drop(stream);
-        wait_until("the service is told", TIMEOUT, || async { gateway.services.streams_cancelled() == gone })
-            .await;
+        wait_until("the service sees the cancellation", TIMEOUT, || async {
+            gateway.services.streams_cancelled() == gone
+        })
+        .await;
     }
     drop(envoy);
     gateway.close().await;
 }
 
 #[tokio::test]
-async fn a_stream_is_not_bound_by_the_time_for_a_call() {
+async fn stream_outlives_the_default_deadline_of_calls() {
     let gateway = TestGateway::open_with(&[
         ("SERVER__DEADLINE_DEFAULT", "200ms"),
         ("NEIGHBOURS__INVENTORY__DEADLINE", "300ms"),
@@ -129,7 +131,7 @@ async fn a_stream_is_not_bound_by_the_time_for_a_call() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_at_its_callers_deadline() {
+async fn stream_ends_at_the_deadline_of_its_caller() {
     let gateway = TestGateway::open().await;
     let messages = gateway.services.open_stream(WATCH);
     messages.send(&WatchAvailabilityResponse::default());
@@ -138,15 +140,18 @@ async fn a_stream_ends_at_its_callers_deadline() {
     let mut client = InventoryServiceClient::new(gateway.channel().await);
     let mut stream = client.watch_availability(request).await.expect("anyone may watch").into_inner();
     stream.message().await.expect("a message");
-    let status = stream.message().await.expect_err("its time is over");
+    let status = stream.message().await.expect_err("the deadline has passed");
     assert!(matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled), "{status:?}");
-    wait_until("the service is told", TIMEOUT, || async { gateway.services.streams_cancelled() == 1 }).await;
+    wait_until("the service sees the cancellation", TIMEOUT, || async {
+        gateway.services.streams_cancelled() == 1
+    })
+    .await;
     drop(messages);
     gateway.close().await;
 }
 
 #[tokio::test]
-async fn streams_end_with_a_wish_to_come_back_when_the_gateway_stops() {
+async fn streams_end_with_unavailable_when_the_gateway_stops() {
     let gateway = TestGateway::open().await;
     let mut streams = Vec::new();
     let mut senders = Vec::new();

@@ -1,4 +1,4 @@
-//! A gateway in front of fake services, and a real Envoy in front of the gateway.
+//! Test support: a gateway in front of fake services, and a real Envoy in front of the gateway.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -25,17 +25,17 @@ use tonic_types::StatusExt;
 
 use crate::fake_services::FakeServices;
 
-/// Long enough for a slow machine; a test that waits this long has failed.
+/// Timeout of every wait in these tests; generous for slow machines.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) const AREAS: [&str; 6] = ["QUEUE", "INVENTORY", "CLAIM", "PAYMENT", "TICKETING", "NOTIFICATION"];
 
-/// The way from the gateway to the services.
+/// A running gateway with its fake services.
 pub(crate) struct TestGateway {
     pub(crate) mint: Mint,
     pub(crate) services: FakeServices,
     pub(crate) server: RunningServer,
-    /// The gateway's HTTP port.
+    /// Address of the HTTP port.
     pub(crate) http: SocketAddr,
     fake_server: RunningServer,
 }
@@ -45,7 +45,7 @@ impl TestGateway {
         Self::open_with(&[]).await
     }
 
-    /// With settings of the gateway's besides (`SERVER__DEADLINE_DEFAULT`, `1s`).
+    /// Starts with additional settings, for example (`SERVER__DEADLINE_DEFAULT`, `1s`).
     pub(crate) async fn open_with(settings: &[(&str, &str)]) -> Self {
         let mint = Mint::new();
         let (services, fake_server) = FakeServices::start(&mint).await;
@@ -65,7 +65,7 @@ impl TestGateway {
         Self { mint, services, server, http, fake_server }
     }
 
-    /// A gRPC connection to the gateway itself.
+    /// Connects to the gRPC port, without Envoy.
     pub(crate) async fn channel(&self) -> Channel {
         channel(self.server.address()).await
     }
@@ -76,7 +76,7 @@ impl TestGateway {
         self.fake_server.shutdown().await;
     }
 
-    /// Stops the services and leaves the gateway without them.
+    /// Stops the fake services and returns the server of the gateway, which keeps running.
     pub(crate) async fn stop_services(self) -> RunningServer {
         self.fake_server.shutdown().await;
         self.server
@@ -88,7 +88,7 @@ pub(crate) async fn channel(address: SocketAddr) -> Channel {
     endpoint.connect().await.expect("connections are accepted")
 }
 
-/// The chassis' settings for a server that trusts `mint`.
+/// Returns the chassis settings for a server that trusts `mint`.
 pub(crate) fn chassis_config(mint: &Mint, settings: &[(&str, &str)]) -> ChassisConfig {
     let (mut config, NoConfig {}) =
         config::load("fake", "", &environment(mint, settings)).expect("the settings of the test are good");
@@ -104,7 +104,7 @@ pub(crate) fn public_methods() -> PublicMethods {
     PublicMethods::of(&contract())
 }
 
-/// Paths that must not lead anywhere.
+/// Returns the paths of all methods that are not public.
 pub(crate) fn internal_paths() -> Vec<String> {
     let public = public_methods();
     let paths = contract().methods().map(|method| method.path.clone()).collect::<Vec<_>>();
@@ -126,14 +126,14 @@ pub(crate) fn http_client() -> reqwest::Client {
 
 /// A running Envoy; killed when dropped.
 pub(crate) struct Envoy {
-    /// Where clients arrive.
+    /// Address for clients.
     pub(crate) address: SocketAddr,
     _process: Child,
     folder: tempfile::TempDir,
 }
 
 impl Envoy {
-    /// In front of `gateway`.
+    /// Starts Envoy in front of `gateway`.
     pub(crate) async fn start(gateway: &TestGateway) -> Self {
         Self::start_with(gateway, |_settings| {}).await
     }
@@ -168,7 +168,7 @@ impl Envoy {
         envoy
     }
 
-    /// Where it listens, once it is ready.
+    /// Returns the address for clients, or `None` until Envoy is ready.
     async fn listening(&self) -> Option<SocketAddr> {
         let admin = std::fs::read_to_string(self.folder.path().join("admin")).ok()?;
         let client = http_client();
@@ -191,7 +191,7 @@ impl Envoy {
     }
 }
 
-/// Writes the configuration and the contracts; the configuration's path.
+/// Writes the configuration and the public contract, and returns the path of the configuration.
 pub(crate) fn write_config(settings: &EnvoySettings, folder: &std::path::Path) -> PathBuf {
     std::fs::write(&settings.descriptor_path, descriptors::public().expect("public contracts"))
         .expect("the contracts are written");
@@ -200,7 +200,7 @@ pub(crate) fn write_config(settings: &EnvoySettings, folder: &std::path::Path) -
     path
 }
 
-/// The one `scripts/setup.sh` installs, or one of this machine.
+/// Returns the Envoy installed by `scripts/setup.sh`, else the one in the search path.
 pub(crate) fn envoy_program() -> PathBuf {
     let installed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.tools/venv/bin/envoy");
     if installed.is_file() { installed } else { PathBuf::from("envoy") }

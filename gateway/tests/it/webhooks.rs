@@ -1,4 +1,4 @@
-//! Webhooks reach Payment byte for byte, and a provider hears 200 only when Payment said so.
+//! Webhooks reach Payment byte for byte, and a provider receives 200 only after Payment has accepted them.
 
 use onsale_kit::error::DOMAIN;
 use onsale_proto::payment::v1::{HandleWebhookRequest, HandleWebhookResponse, Provider};
@@ -15,10 +15,10 @@ fn refused(code: Code, reason: &str) -> Status {
 }
 
 #[tokio::test]
-async fn the_raw_bytes_and_the_providers_headers_reach_payment_as_from_the_gateway() {
+async fn raw_body_and_provider_headers_reach_payment() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
-    // Not text, not JSON, not in any order a parser would keep.
+    // Bytes that no text or JSON parser would preserve.
     let body: Vec<u8> = (0..=255).chain(*b"{ \"b\": 1,  \"a\":\t2.0 }\r\n").collect();
     for address in [gateway.http, envoy.address] {
         let response = http_client()
@@ -51,7 +51,7 @@ async fn the_raw_bytes_and_the_providers_headers_reach_payment_as_from_the_gatew
 }
 
 #[tokio::test]
-async fn a_provider_hears_200_only_after_payment_stored_it() {
+async fn response_depends_on_the_status_of_payment() {
     let gateway = TestGateway::open().await;
     let post = async |provider: &str| {
         let request = http_client().post(format!("http://{}/webhooks/{provider}", gateway.http)).body("{}");
@@ -64,7 +64,7 @@ async fn a_provider_hears_200_only_after_payment_stored_it() {
         (refused(Code::PermissionDenied, "WEBHOOK_TOO_OLD"), 403),
         (refused(Code::InvalidArgument, "WEBHOOK_MALFORMED"), 400),
         (refused(Code::FailedPrecondition, "PROVIDER_NOT_CONFIGURED"), 404),
-        // Ours to mend, so the provider is to send again.
+        // Failures on our side: the provider must retry.
         (refused(Code::PermissionDenied, "ROLE_MISSING"), 503),
         (refused(Code::Internal, "INTERNAL"), 503),
         (refused(Code::ResourceExhausted, "OVERLOADED"), 503),
@@ -78,7 +78,7 @@ async fn a_provider_hears_200_only_after_payment_stored_it() {
 }
 
 #[tokio::test]
-async fn what_is_no_webhook_does_not_reach_payment() {
+async fn invalid_webhooks_do_not_reach_payment() {
     let gateway = TestGateway::open_with(&[("HTTP__WEBHOOK_BYTES_MAX", "1000")]).await;
     let url = |path: &str| format!("http://{}/webhooks/{path}", gateway.http);
     let long = http_client().post(url("stripe")).body("x".repeat(1001)).send().await.expect("an answer");
@@ -94,7 +94,7 @@ async fn what_is_no_webhook_does_not_reach_payment() {
 }
 
 #[tokio::test]
-async fn webhooks_that_come_drop_by_drop_take_no_more_than_their_places() {
+async fn slow_webhook_releases_its_permit_after_the_timeout() {
     let gateway =
         TestGateway::open_with(&[("HTTP__REQUESTS_IN_FLIGHT_MAX", "1"), ("HTTP__REQUEST_TIMEOUT", "2s")])
             .await;
@@ -105,9 +105,9 @@ async fn webhooks_that_come_drop_by_drop_take_no_more_than_their_places() {
         let request = http_client().post(format!("http://{}/webhooks/sandbox", gateway.http)).body("{}");
         request.send().await.expect("an answer")
     };
-    onsale_testkit::wait_until("the place is taken", TIMEOUT, async || post().await.status() == 503).await;
+    onsale_testkit::wait_until("the permit is in use", TIMEOUT, async || post().await.status() == 503).await;
     assert!(post().await.headers().contains_key("retry-after"));
-    onsale_testkit::wait_until("the slow one has lost it", TIMEOUT, async || post().await.status() == 200)
+    onsale_testkit::wait_until("the permit is released", TIMEOUT, async || post().await.status() == 200)
         .await;
     gateway.close().await;
 }
