@@ -1,5 +1,8 @@
 //! Compiles the contracts with protox, so that no machine needs protoc. Generated code is not committed.
-#![expect(clippy::disallowed_methods, reason = "cargo passes the output folder to a build script in the environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "cargo passes the output folder to a build script in the environment"
+)]
 
 use std::{env, error::Error, fmt::Write, fs, path::Path};
 

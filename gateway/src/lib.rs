@@ -1,5 +1,5 @@
 //! The gateway behind Envoy: forwards calls of public methods to the services that own them and refuses all others. The
-//! public methods are read from the contracts; no service or method name is coded here.
+//! public methods are read from the contracts, not listed here.
 
 pub mod config;
 pub mod descriptors;

@@ -279,7 +279,10 @@ fn designed_rest_paths_exist() {
     let found: BTreeSet<(String, String)> =
         methods(&pool).iter().flat_map(bindings).map(|binding| (binding.verb, binding.path)).collect();
     let missing = DESIGNED_PATHS.into_iter().filter(|(v, p)| !found.contains(&((*v).into(), (*p).into())));
-    assert_none(missing.map(|(verb, path)| format!("{verb} {path}")).collect(), "designed paths that no method has");
+    assert_none(
+        missing.map(|(verb, path)| format!("{verb} {path}")).collect(),
+        "designed paths that no method has",
+    );
 }
 
 #[test]
@@ -306,7 +309,10 @@ fn every_method_with_side_effects_has_a_request_id() {
         let has_request_id = first.is_some_and(|field| field.name() == "request_id");
         (changes && !excepted) != has_request_id
     };
-    assert_none(offenders(broken), "methods with side effects without request_id as field 1, or reads and exceptions with one");
+    assert_none(
+        offenders(broken),
+        "methods with side effects without request_id as field 1, or reads and exceptions with one",
+    );
 }
 
 #[test]
@@ -343,7 +349,10 @@ fn topics_connect_known_services_and_list_each_listener_once() {
             offenders.push(format!("{topic:?}"));
         }
     }
-    assert_none(offenders, "topics with an unknown service, a repeated listener, or their source as listener");
+    assert_none(
+        offenders,
+        "topics with an unknown service, a repeated listener, or their source as listener",
+    );
 }
 
 #[test]

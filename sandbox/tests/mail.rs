@@ -29,12 +29,12 @@ impl SmtpClient {
 
     /// Reads the next reply, all its lines included.
     async fn reply(&mut self) -> String {
-        let mut answer = String::new();
+        let mut reply = String::new();
         loop {
             let line = self.line().await;
-            answer.push_str(&line);
+            reply.push_str(&line);
             if line.as_bytes().get(3) != Some(&b'-') {
-                return answer;
+                return reply;
             }
         }
     }
@@ -91,9 +91,9 @@ async fn http(catcher: &Catcher, method: &str, path: &str, body: &str) -> String
          content-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
-    answer
+    let mut response = String::new();
+    timeout(TIMEOUT, stream.read_to_string(&mut response)).await.unwrap().unwrap();
+    response
 }
 
 #[tokio::test]

@@ -94,8 +94,8 @@ impl Merchant {
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
-        let answer = request.send().await.unwrap();
-        (answer.status().as_u16(), answer.json().await.unwrap())
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
     }
 
     async fn get(&self, url: &str) -> Value {
@@ -110,8 +110,8 @@ impl Merchant {
 
     async fn press_button(&self, session: &Value, button: &str) -> u16 {
         let url = format!("{}/{button}", session["url"].as_str().unwrap());
-        let answer = self.http.post(url).header("accept", "application/json").send().await.unwrap();
-        answer.status().as_u16()
+        let response = self.http.post(url).header("accept", "application/json").send().await.unwrap();
+        response.status().as_u16()
     }
 
     fn event_types(&self) -> Vec<String> {
@@ -189,8 +189,8 @@ async fn invalid_parameters_are_refused() {
     for (index, value) in [(0, "setup"), (1, "0"), (2, "xts"), (3, "-5"), (4, ""), (5, "")] {
         let mut bad = form();
         bad[index].1 = value;
-        let (status, answer) = merchant.post(&sessions(&provider), None, &bad).await;
-        assert_eq!((status, answer["error"]["type"].as_str()), (400, Some("invalid_request_error")));
+        let (status, response) = merchant.post(&sessions(&provider), None, &bad).await;
+        assert_eq!((status, response["error"]["type"].as_str()), (400, Some("invalid_request_error")));
     }
     let soon = SystemClock.now().to_seconds_and_nanos().0 + 60;
     let soon = soon.to_string();
@@ -348,9 +348,9 @@ async fn checkout_page_shows_the_amount_and_redirects_to_the_merchant() {
     assert!(html.contains("EUR 40.00") && html.contains("Derby") && !html.contains("<b>"), "{html}");
     assert!(html.contains("/pay\"") && html.contains("/decline\"") && html.contains("/cancel\""), "{html}");
     let stays = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let answer = stays.post(format!("{page}/pay")).send().await.unwrap();
-    assert_eq!(answer.status().as_u16(), 303);
-    let location = answer.headers()["location"].to_str().unwrap().to_owned();
+    let response = stays.post(format!("{page}/pay")).send().await.unwrap();
+    assert_eq!(response.status().as_u16(), 303);
+    let location = response.headers()["location"].to_str().unwrap().to_owned();
     assert_eq!(location, format!("https://shop.test/done?session={}", session["id"].as_str().unwrap()));
     let html = merchant.http.get(page).send().await.unwrap().text().await.unwrap();
     assert!(html.contains("<h1>Paid</h1>") && !html.contains("<button>"), "{html}");

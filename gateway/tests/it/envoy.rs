@@ -90,7 +90,7 @@ async fn calls_over_the_rate_limit_are_refused() {
         codes.push(called.map_or_else(|status| status.code(), |()| Code::Ok));
     }
     assert!(codes.contains(&Code::ResourceExhausted), "{codes:?}");
-    let response = http_client().get(envoy.url("/api/v1/events/1")).send().await.expect("an answer");
+    let response = http_client().get(envoy.url("/api/v1/events/1")).send().await.expect("a response");
     assert_eq!(response.status(), 429, "REST requests count too");
     drop(channel);
     drop(envoy);

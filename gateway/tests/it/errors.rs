@@ -57,7 +57,7 @@ async fn rest_returns_error_details_as_json() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
     gateway.services.fail_in_headers(GET_EVENT, not_found());
-    let response = http_client().get(envoy.url("/api/v1/events/4711")).send().await.expect("an answer");
+    let response = http_client().get(envoy.url("/api/v1/events/4711")).send().await.expect("a response");
     assert_eq!(response.status(), 404);
     assert_eq!(response.headers()["content-type"], "application/json");
     let body: serde_json::Value =
@@ -120,7 +120,7 @@ async fn deadline_of_the_caller_reaches_the_service() {
     let gateway = TestGateway::open().await;
     let mut request = tonic::Request::new(GetEventRequest::default());
     request.set_timeout(std::time::Duration::from_secs(2));
-    EventServiceClient::new(gateway.channel().await).get_event(request).await.expect("an answer");
+    EventServiceClient::new(gateway.channel().await).get_event(request).await.expect("a response");
     let timeout = gateway.services.last_call().headers["grpc-timeout"].to_str().expect("ASCII").to_owned();
     let micros: u64 = timeout.strip_suffix('u').expect("microseconds").parse().expect("a number");
     assert!((1_000_000..2_000_000).contains(&micros), "{timeout}");

@@ -126,8 +126,8 @@ impl FakeServices {
             Err(status) => return status.into_http(),
         };
         let identity = head.extensions.get::<Arc<Identity>>().cloned();
-        let seen = ReceivedCall { path: path.clone(), headers: head.headers, identity, body };
-        self.state.calls.lock().expect("no panic while locked").push(seen);
+        let received = ReceivedCall { path: path.clone(), headers: head.headers, identity, body };
+        self.state.calls.lock().expect("no panic while locked").push(received);
         let mut replies = self.state.replies.lock().expect("no panic while locked");
         match replies.get(&path) {
             None => messages(tokio_stream::iter([Bytes::new()])),
@@ -194,7 +194,7 @@ fn grpc(frames: impl tokio_stream::Stream<Item = Frame<Bytes>> + Send + 'static)
 
 fn trailers(status: &Status) -> Frame<Bytes> {
     let mut headers = HeaderMap::new();
-    status.add_header(&mut headers).expect("a status fits into trailers");
+    status.add_header(&mut headers).expect("the status fits into trailers");
     Frame::trailers(headers)
 }
 

@@ -25,11 +25,11 @@ async fn every_public_method_is_forwarded_with_its_caller() {
         call(&channel, &method.path, Some(&token))
             .await
             .unwrap_or_else(|status| panic!("{}: {status:?}", method.path));
-        let seen = gateway.services.last_call();
-        assert_eq!(seen.path, method.path);
-        let subject = seen.identity.map(|identity: Arc<Identity>| identity.subject.clone());
+        let received = gateway.services.last_call();
+        assert_eq!(received.path, method.path);
+        let subject = received.identity.map(|identity: Arc<Identity>| identity.subject.clone());
         assert_eq!(subject.as_deref(), Some("somebody"), "{}", method.path);
-        assert_eq!(seen.headers["authorization"], format!("Bearer {token}"));
+        assert_eq!(received.headers["authorization"], format!("Bearer {token}"));
     }
     assert_eq!(gateway.services.calls().len(), public_methods().iter().count());
     gateway.close().await;
@@ -38,10 +38,10 @@ async fn every_public_method_is_forwarded_with_its_caller() {
 #[tokio::test]
 async fn call_without_a_token_is_forwarded_without_one() {
     let gateway = TestGateway::open().await;
-    call(&gateway.channel().await, GET_EVENT, None).await.expect("anyone may ask for an event");
-    let seen = gateway.services.last_call();
-    assert!(seen.identity.is_none(), "an anonymous call has no identity: {seen:?}");
-    assert!(!seen.headers.contains_key("authorization"));
+    call(&gateway.channel().await, GET_EVENT, None).await.expect("anyone may read an event");
+    let received = gateway.services.last_call();
+    assert!(received.identity.is_none(), "an anonymous call has no identity: {received:?}");
+    assert!(!received.headers.contains_key("authorization"));
 
     let status = call(&gateway.channel().await, GET_CLAIM, None).await.expect_err("a claim needs a customer");
     assert_status(&status, Code::Unauthenticated, "TOKEN_MISSING");
@@ -104,14 +104,14 @@ async fn headers_that_claim_an_identity_are_not_forwarded() {
     request.metadata_mut().insert("accept-language", "hr".parse().expect("ASCII"));
     let channel = gateway.channel().await;
     let mut client = onsale_proto::inventory::v1::event_service_client::EventServiceClient::new(channel);
-    client.get_event(request).await.expect("anyone may ask for an event");
+    client.get_event(request).await.expect("anyone may read an event");
 
-    let seen = gateway.services.last_call();
+    let received = gateway.services.last_call();
     for name in spoofed {
-        assert!(!seen.headers.contains_key(name), "{name} in {:?}", seen.headers);
+        assert!(!received.headers.contains_key(name), "{name} in {:?}", received.headers);
     }
-    assert_eq!(seen.headers["accept-language"], "hr");
-    let trace = seen.headers["traceparent"].to_str().expect("ASCII");
+    assert_eq!(received.headers["accept-language"], "hr");
+    let trace = received.headers["traceparent"].to_str().expect("ASCII");
     assert!(
         !trace.contains("0af7651916cd43dd8448eb211c80319c"),
         "the gateway must start a new trace: {trace}"

@@ -14,8 +14,8 @@ async fn connection_without_a_request_is_closed() {
     for partial_input in [b"".as_slice(), b"PRI", b"GET / HT", preface] {
         let mut stream = TcpStream::connect(gateway.http).await.expect("the port is open");
         stream.write_all(partial_input).await.expect("it is sent");
-        let mut answer = Vec::new();
-        let ended = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut answer)).await;
+        let mut response = Vec::new();
+        let ended = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut response)).await;
         assert!(ended.is_ok(), "still open after {:?}", String::from_utf8_lossy(partial_input));
     }
     gateway.close().await;

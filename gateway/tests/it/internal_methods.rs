@@ -73,8 +73,8 @@ async fn no_spelling_of_an_internal_path_is_forwarded() {
                 let headers =
                     [("content-type", content_type), ("authorization", bearer.as_str()), ("te", "trailers")];
                 raw_http::post(address, &path, &headers).await;
-                let seen = gateway.services.calls();
-                assert!(seen.is_empty(), "{path} as {content_type} at {address} reached {seen:?}");
+                let calls = gateway.services.calls();
+                assert!(calls.is_empty(), "{path} as {content_type} at {address} reached {calls:?}");
             }
         }
     }
@@ -112,10 +112,10 @@ async fn path_rewriting_headers_are_ignored() {
 async fn reflect(channel: Channel, request: MessageRequest) -> Result<MessageResponse, Status> {
     let request = ServerReflectionRequest { host: String::new(), message_request: Some(request) };
     let mut client = ServerReflectionClient::new(channel);
-    let answers = client.server_reflection_info(Request::new(tokio_stream::iter([request]))).await;
-    let mut answers = answers.expect("reflection answers").into_inner();
-    let answer = answers.next().await.expect("an answer")?;
-    Ok(answer.message_response.expect("an answer"))
+    let responses = client.server_reflection_info(Request::new(tokio_stream::iter([request]))).await;
+    let mut responses = responses.expect("reflection responds").into_inner();
+    let response = responses.next().await.expect("a response")?;
+    Ok(response.message_response.expect("a response"))
 }
 
 #[tokio::test]

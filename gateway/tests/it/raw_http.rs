@@ -27,10 +27,10 @@ pub(crate) async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str
     stream.write_all(format!("{text}\r\n").as_bytes()).await.expect("the request is sent");
     // The server may have refused the request and closed the connection before the body.
     let _ = stream.write_all(&body).await;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let head = async {
-        while !answer.windows(4).any(|window| window == b"\r\n\r\n") {
-            if !matches!(stream.read_buf(&mut answer).await, Ok(1..)) {
+        while !response.windows(4).any(|window| window == b"\r\n\r\n") {
+            if !matches!(stream.read_buf(&mut response).await, Ok(1..)) {
                 return;
             }
         }
@@ -59,7 +59,7 @@ pub(crate) async fn grpc_web<M: Message>(
     if let Some(token) = token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
-    let response = request.send().await.expect("an answer");
+    let response = request.send().await.expect("a response");
     assert_eq!(response.status(), 200);
     let headers = response.headers().clone();
     let mut body = response.bytes().await.expect("a body").to_vec();

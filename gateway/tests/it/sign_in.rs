@@ -26,9 +26,9 @@ async fn open() -> TestGateway {
     TestGateway::open_with(&settings).await
 }
 
-async fn sign_in(base: &str, asked: &Value) -> (u16, Value) {
-    let request = http_client().post(format!("{base}/dev/sign-in")).body(asked.to_string());
-    let response = request.send().await.expect("an answer");
+async fn sign_in(base: &str, body: &Value) -> (u16, Value) {
+    let request = http_client().post(format!("{base}/dev/sign-in")).body(body.to_string());
+    let response = request.send().await.expect("a response");
     let status = response.status().as_u16();
     (status, serde_json::from_str(&response.text().await.expect("a body")).expect("JSON"))
 }
@@ -53,25 +53,25 @@ async fn token_identifies_the_user_and_one_email_keeps_its_ids() {
     let envoy = Envoy::start(&gateway).await;
     for base in [format!("http://{}", gateway.http), envoy.url("")] {
         let verifier = verifier(&base).await;
-        let asked = json!({ "email": "Ana@Example.com ", "name": "Ana", "locale": "hr" });
-        let (status, granted) = sign_in(&base, &asked).await;
-        assert_eq!(status, 200, "{granted}");
-        assert_eq!(granted["token_type"], "Bearer");
-        assert_eq!(granted["expires_in"], 43200);
-        let ana = verifier.verify(granted["token"].as_str().expect("a token")).expect("a good token");
+        let body = json!({ "email": "Ana@Example.com ", "name": "Ana", "locale": "hr" });
+        let (status, response) = sign_in(&base, &body).await;
+        assert_eq!(status, 200, "{response}");
+        assert_eq!(response["token_type"], "Bearer");
+        assert_eq!(response["expires_in"], 43200);
+        let ana = verifier.verify(response["token"].as_str().expect("a token")).expect("a good token");
         assert_eq!(ana.email.as_deref(), Some("ana@example.com"));
         assert_eq!((ana.display_name.as_deref(), ana.locale.as_deref()), (Some("Ana"), Some("hr")));
         assert_eq!(ana.roles.iter().collect::<Vec<_>>(), [Role::Customer]);
-        assert_eq!(granted["customer_id"], ana.customer_id().to_string());
-        assert_eq!(granted["organizer_id"], ana.organizer_id().to_string());
+        assert_eq!(response["customer_id"], ana.customer_id().to_string());
+        assert_eq!(response["organizer_id"], ana.organizer_id().to_string());
 
-        let asked = json!({ "email": "ana@example.com", "roles": ["organizer", "staff"] });
-        let (_, again) = sign_in(&base, &asked).await;
-        assert_eq!(again["customer_id"], granted["customer_id"]);
+        let body = json!({ "email": "ana@example.com", "roles": ["organizer", "staff"] });
+        let (_, again) = sign_in(&base, &body).await;
+        assert_eq!(again["customer_id"], response["customer_id"]);
         let again = verifier.verify(again["token"].as_str().expect("a token")).expect("a good token");
         assert_eq!(again.roles.iter().collect::<Vec<_>>(), [Role::Organizer, Role::Staff]);
         let (_, other) = sign_in(&base, &json!({ "email": "bo@example.com" })).await;
-        assert_ne!(other["customer_id"], granted["customer_id"]);
+        assert_ne!(other["customer_id"], response["customer_id"]);
     }
     drop(envoy);
     gateway.close().await;
@@ -81,7 +81,7 @@ async fn token_identifies_the_user_and_one_email_keeps_its_ids() {
 async fn invalid_sign_in_is_refused_with_a_message() {
     let gateway = open().await;
     let base = format!("http://{}", gateway.http);
-    for asked in [
+    for body in [
         json!({}),
         json!({ "email": "" }),
         json!({ "email": "ana" }),
@@ -93,9 +93,9 @@ async fn invalid_sign_in_is_refused_with_a_message() {
         json!({ "email": "a@b", "surprise": 1 }),
         json!([]),
     ] {
-        let (status, answer) = sign_in(&base, &asked).await;
-        assert_eq!(status, 400, "{asked}");
-        assert!(answer["error"].is_string(), "{answer}");
+        let (status, response) = sign_in(&base, &body).await;
+        assert_eq!(status, 400, "{body}");
+        assert!(response["error"].is_string(), "{response}");
     }
     gateway.close().await;
 }
@@ -105,7 +105,7 @@ async fn sign_in_is_not_found_unless_enabled() {
     let gateway = TestGateway::open().await;
     let base = format!("http://{}", gateway.http);
     assert_eq!(sign_in(&base, &json!({ "email": "a@b" })).await.0, 404);
-    let keys = http_client().get(format!("{base}/.well-known/jwks.json")).send().await.expect("an answer");
+    let keys = http_client().get(format!("{base}/.well-known/jwks.json")).send().await.expect("a response");
     assert_eq!(keys.status(), 404);
     gateway.close().await;
 }

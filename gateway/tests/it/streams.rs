@@ -59,7 +59,7 @@ async fn grpc_web_messages_are_forwarded_immediately() {
         let body = framed(&WatchAvailabilityRequest::default().encode_to_vec());
         let request = http_client().post(format!("http://{address}{WATCH}")).body(body.to_vec());
         let mut response =
-            request.header("content-type", "application/grpc-web+proto").send().await.expect("an answer");
+            request.header("content-type", "application/grpc-web+proto").send().await.expect("a response");
         for _ in 0..3 {
             assert_eq!(raw_http::frames(&chunk(&mut response).await).0.len(), 1);
             messages.send(&WatchAvailabilityResponse::default());
@@ -80,7 +80,7 @@ async fn each_message_is_a_line_of_json_by_rest() {
     let messages = gateway.services.open_stream(WATCH);
     messages.send(&WatchAvailabilityResponse::default());
     let url = envoy.url("/api/v1/events/4711/availability/watch");
-    let mut response = http_client().get(url).send().await.expect("an answer");
+    let mut response = http_client().get(url).send().await.expect("a response");
     for _ in 0..3 {
         let line = String::from_utf8(chunk(&mut response).await).expect("text");
         assert!(line.ends_with('\n'), "{line:?}");
@@ -165,7 +165,7 @@ async fn streams_end_with_unavailable_when_the_gateway_stops() {
     messages.send(&WatchAvailabilityResponse::default());
     let request = http_client().post(format!("http://{}{WATCH}", gateway.http)).body(framed(&[]).to_vec());
     let mut web =
-        request.header("content-type", "application/grpc-web+proto").send().await.expect("an answer");
+        request.header("content-type", "application/grpc-web+proto").send().await.expect("a response");
     chunk(&mut web).await;
     senders.push(messages);
     streams.push(web);

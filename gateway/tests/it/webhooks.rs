@@ -31,12 +31,12 @@ async fn raw_body_and_provider_headers_reach_payment() {
             .body(body.clone())
             .send()
             .await
-            .expect("an answer");
+            .expect("a response");
         assert_eq!(response.status(), 200);
-        let seen = gateway.services.last_call();
-        assert_eq!(seen.path, HANDLE);
-        assert_eq!(seen.identity.as_ref().map(|identity| identity.subject.as_str()), Some("gateway"));
-        let webhook: HandleWebhookRequest = seen.message();
+        let received = gateway.services.last_call();
+        assert_eq!(received.path, HANDLE);
+        assert_eq!(received.identity.as_ref().map(|identity| identity.subject.as_str()), Some("gateway"));
+        let webhook: HandleWebhookRequest = received.message();
         assert_eq!(webhook.provider(), Provider::Stripe);
         assert_eq!(webhook.body, body);
         assert!(webhook.receive_time.is_some());
@@ -55,7 +55,7 @@ async fn response_depends_on_the_status_of_payment() {
     let gateway = TestGateway::open().await;
     let post = async |provider: &str| {
         let request = http_client().post(format!("http://{}/webhooks/{provider}", gateway.http)).body("{}");
-        request.send().await.expect("an answer")
+        request.send().await.expect("a response")
     };
     gateway.services.respond_with(HANDLE, &HandleWebhookResponse { duplicate: true });
     assert_eq!(post("sandbox").await.status(), 200);
@@ -81,13 +81,13 @@ async fn response_depends_on_the_status_of_payment() {
 async fn invalid_webhooks_do_not_reach_payment() {
     let gateway = TestGateway::open_with(&[("HTTP__WEBHOOK_BYTES_MAX", "1000")]).await;
     let url = |path: &str| format!("http://{}/webhooks/{path}", gateway.http);
-    let long = http_client().post(url("stripe")).body("x".repeat(1001)).send().await.expect("an answer");
+    let long = http_client().post(url("stripe")).body("x".repeat(1001)).send().await.expect("a response");
     assert_eq!(long.status(), 413);
     for path in ["unspecified", "STRIPE", "nobody", "stripe/x"] {
-        let answer = http_client().post(url(path)).body("{}").send().await.expect("an answer");
-        assert_eq!(answer.status(), 404, "{path}");
+        let response = http_client().post(url(path)).body("{}").send().await.expect("a response");
+        assert_eq!(response.status(), 404, "{path}");
     }
-    let read = http_client().get(url("stripe")).send().await.expect("an answer");
+    let read = http_client().get(url("stripe")).send().await.expect("a response");
     assert_eq!(read.status(), 405);
     assert!(gateway.services.calls().is_empty());
     gateway.close().await;
@@ -103,7 +103,7 @@ async fn slow_webhook_releases_its_permit_after_the_timeout() {
     slow.write_all(head).await.expect("the request begins");
     let post = async || {
         let request = http_client().post(format!("http://{}/webhooks/sandbox", gateway.http)).body("{}");
-        request.send().await.expect("an answer")
+        request.send().await.expect("a response")
     };
     onsale_testkit::wait_until("the permit is in use", TIMEOUT, async || post().await.status() == 503).await;
     assert!(post().await.headers().contains_key("retry-after"));
