@@ -8,7 +8,7 @@ use tonic::Status;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The contract does not make the method public.
-    #[error("the method does not exist")]
+    #[error("no service here has this method")]
     NotPublic,
     /// The service is unreachable, or its response ended early. The text is for the log only.
     #[error("failed to reach the service: {0}")]
