@@ -1,5 +1,5 @@
-//! All six services in one server, public and internal methods alike: each call is written down and answered as the test
-//! has said, by default with an empty message.
+//! Fake of all six services in one server, with public and internal methods. It records each call and returns the response
+//! that the test has set, by default an empty message.
 
 use std::{
     collections::HashMap,
@@ -28,46 +28,46 @@ use tonic::{Code, Status, body::Body, codegen::BoxFuture};
 
 use crate::support::chassis_config;
 
-/// What reached a service.
+/// A recorded call.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedCall {
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) body: Bytes,
 }
 
-impl Seen {
-    /// The message that was sent.
+impl ReceivedCall {
+    /// Decodes the request message.
     pub(crate) fn message<M: Message + Default>(&self) -> M {
         M::decode(self.body.slice(5..)).expect("the body is one message")
     }
 }
 
-/// What a method answers.
+/// Response of a method.
 enum Reply {
     Message(Bytes),
-    Failure(Status),
-    /// A status that comes after the headers, as from a service that fails late.
-    LateFailure(Status),
-    /// Sends what the test sends, until it stops.
+    HeaderStatus(Status),
+    /// A status in the trailers, as from a service that fails after it has sent headers.
+    TrailerStatus(Status),
+    /// Messages that the test sends, until it drops the sender.
     Stream(mpsc::UnboundedReceiver<Bytes>),
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Fake {
+pub(crate) struct FakeServices {
     state: Arc<State>,
 }
 
 #[derive(Default)]
 struct State {
-    seen: Mutex<Vec<Seen>>,
+    calls: Mutex<Vec<ReceivedCall>>,
     replies: Mutex<HashMap<String, Reply>>,
     streams_cancelled: AtomicUsize,
 }
 
-impl Fake {
-    /// Serves every service of the contracts, for callers that `mint` vouches for.
+impl FakeServices {
+    /// Serves every service of the contracts and trusts the tokens of `mint`.
     pub(crate) async fn start(mint: &Mint) -> (Self, RunningServer) {
         let fake = Self::default();
         let mut chassis =
@@ -82,32 +82,32 @@ impl Fake {
         (fake, chassis.start().await.expect("the fake services start"))
     }
 
-    pub(crate) fn answer<M: Message>(&self, path: &str, message: &M) {
+    pub(crate) fn respond_with<M: Message>(&self, path: &str, message: &M) {
         self.set(path, Reply::Message(message.encode_to_vec().into()));
     }
 
-    pub(crate) fn fail(&self, path: &str, status: Status) {
-        self.set(path, Reply::Failure(status));
+    pub(crate) fn fail_in_headers(&self, path: &str, status: Status) {
+        self.set(path, Reply::HeaderStatus(status));
     }
 
-    pub(crate) fn fail_late(&self, path: &str, status: Status) {
-        self.set(path, Reply::LateFailure(status));
+    pub(crate) fn fail_in_trailers(&self, path: &str, status: Status) {
+        self.set(path, Reply::TrailerStatus(status));
     }
 
-    /// From now on one call of `path` gets what is sent here, message by message.
-    pub(crate) fn stream(&self, path: &str) -> Messages {
+    /// Answers the next call of `path` with the messages sent to the returned sender.
+    pub(crate) fn open_stream(&self, path: &str) -> StreamSender {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.set(path, Reply::Stream(receiver));
-        Messages(sender)
+        StreamSender(sender)
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.state.seen.lock().expect("no test panics in here").clone()
+    pub(crate) fn calls(&self) -> Vec<ReceivedCall> {
+        self.state.calls.lock().expect("no panic while locked").clone()
     }
 
     #[track_caller]
-    pub(crate) fn last(&self) -> Seen {
-        self.seen().pop().expect("a call has reached a service")
+    pub(crate) fn last_call(&self) -> ReceivedCall {
+        self.calls().pop().expect("a call has reached a service")
     }
 
     pub(crate) fn streams_cancelled(&self) -> usize {
@@ -115,7 +115,7 @@ impl Fake {
     }
 
     fn set(&self, path: &str, reply: Reply) {
-        self.state.replies.lock().expect("no test panics in here").insert(path.to_owned(), reply);
+        self.state.replies.lock().expect("no panic while locked").insert(path.to_owned(), reply);
     }
 
     async fn respond(self, request: Request<RequestBody>) -> Response<Body> {
@@ -126,39 +126,39 @@ impl Fake {
             Err(status) => return status.into_http(),
         };
         let identity = head.extensions.get::<Arc<Identity>>().cloned();
-        let seen = Seen { path: path.clone(), headers: head.headers, identity, body };
-        self.state.seen.lock().expect("no test panics in here").push(seen);
-        let mut replies = self.state.replies.lock().expect("no test panics in here");
+        let received = ReceivedCall { path: path.clone(), headers: head.headers, identity, body };
+        self.state.calls.lock().expect("no panic while locked").push(received);
+        let mut replies = self.state.replies.lock().expect("no panic while locked");
         match replies.get(&path) {
             None => messages(tokio_stream::iter([Bytes::new()])),
             Some(Reply::Message(message)) => messages(tokio_stream::iter([message.clone()])),
-            Some(Reply::Failure(status)) => status.clone().into_http(),
-            Some(Reply::LateFailure(status)) => grpc(tokio_stream::iter([trailers(status)])),
+            Some(Reply::HeaderStatus(status)) => status.clone().into_http(),
+            Some(Reply::TrailerStatus(status)) => grpc(tokio_stream::iter([trailers(status)])),
             Some(Reply::Stream(_)) => {
                 let Some(Reply::Stream(receiver)) = replies.remove(&path) else { unreachable!() };
-                let ending = Ending { state: Arc::clone(&self.state), is_done: false };
-                messages(until_done(receiver, ending))
+                let counter = CancelCounter { state: Arc::clone(&self.state), is_done: false };
+                messages(until_done(receiver, counter))
             }
         }
     }
 }
 
-/// The sending end of a stream; dropping it ends the stream with OK.
-pub(crate) struct Messages(mpsc::UnboundedSender<Bytes>);
+/// Sends the messages of one stream. Dropping it ends the stream with OK.
+pub(crate) struct StreamSender(mpsc::UnboundedSender<Bytes>);
 
-impl Messages {
+impl StreamSender {
     pub(crate) fn send<M: Message>(&self, message: &M) {
         self.0.send(message.encode_to_vec().into()).expect("the stream is open");
     }
 }
 
-/// Counts a stream that was dropped before its end.
-struct Ending {
+/// Counts a stream as cancelled if it is dropped before its end.
+struct CancelCounter {
     state: Arc<State>,
     is_done: bool,
 }
 
-impl Drop for Ending {
+impl Drop for CancelCounter {
     fn drop(&mut self) {
         if !self.is_done {
             self.state.streams_cancelled.fetch_add(1, Ordering::SeqCst);
@@ -168,12 +168,12 @@ impl Drop for Ending {
 
 fn until_done(
     receiver: mpsc::UnboundedReceiver<Bytes>,
-    ending: Ending,
+    counter: CancelCounter,
 ) -> impl tokio_stream::Stream<Item = Bytes> + Send + 'static {
-    let mut ending = Some(ending);
+    let mut counter = Some(counter);
     let end = tokio_stream::iter(std::iter::from_fn(move || {
-        if let Some(ending) = &mut ending {
-            ending.is_done = true;
+        if let Some(counter) = &mut counter {
+            counter.is_done = true;
         }
         None
     }));
@@ -194,17 +194,17 @@ fn grpc(frames: impl tokio_stream::Stream<Item = Frame<Bytes>> + Send + 'static)
 
 fn trailers(status: &Status) -> Frame<Bytes> {
     let mut headers = HeaderMap::new();
-    status.add_header(&mut headers).expect("a status fits into trailers");
+    status.add_header(&mut headers).expect("the status fits into trailers");
     Frame::trailers(headers)
 }
 
-/// A message as gRPC sends it.
+/// Returns the message with its gRPC frame header.
 pub(crate) fn framed(message: &[u8]) -> Bytes {
     let length = u32::try_from(message.len()).expect("a short message").to_be_bytes();
     [&[0], length.as_slice(), message].concat().into()
 }
 
-impl Handler for Fake {
+impl Handler for FakeServices {
     fn call(&self, request: Request<RequestBody>) -> BoxFuture<Response<Body>, Infallible> {
         let fake = self.clone();
         Box::pin(async move { Ok(fake.respond(request).await) })

@@ -1,4 +1,4 @@
-//! What is internal is not there: by gRPC, by gRPC-Web, by REST, through Envoy, in any spelling.
+//! Internal methods are unreachable: by gRPC, gRPC-Web and REST, directly and through Envoy, in any spelling of the path.
 
 use onsale_proto::auth::v1::Role;
 use onsale_testkit::call;
@@ -10,11 +10,11 @@ use tonic_reflection::pb::v1::{
 };
 
 use crate::{
-    raw,
-    support::{Door, Envoy, internal_paths, public_methods},
+    raw_http,
+    support::{Envoy, TestGateway, internal_paths, public_methods},
 };
 
-/// Other ways to write a path that somebody might take for the same.
+/// Returns spellings of a path that a lenient server could treat as equal.
 fn spellings(path: &str) -> Vec<String> {
     let (service, method) = path.trim_start_matches('/').split_once('/').expect("/service/method");
     vec![
@@ -44,49 +44,49 @@ fn spellings(path: &str) -> Vec<String> {
         format!("/{service}/{method};x"),
         format!("/{service}/{method}%00"),
         format!("/{service}.{method}"),
-        format!("http://door/{service}/{method}"),
+        format!("http://gateway/{service}/{method}"),
     ]
 }
 
 #[tokio::test]
-async fn an_internal_method_is_unknown_to_grpc() {
-    let door = Door::open().await;
-    let channel = door.channel().await;
+async fn internal_methods_are_unimplemented_over_grpc() {
+    let gateway = TestGateway::open().await;
+    let channel = gateway.channel().await;
     for path in internal_paths() {
-        for token in [None, Some(door.mint.token(Role::Service)), Some(door.mint.token(Role::Staff))] {
+        for token in [None, Some(gateway.mint.token(Role::Service)), Some(gateway.mint.token(Role::Staff))] {
             let status = call(&channel, &path, token.as_deref()).await.expect_err(&path);
             assert_eq!(status.code(), Code::Unimplemented, "{path}: {status:?}");
         }
     }
-    assert!(door.services.seen().is_empty());
-    door.close().await;
+    assert!(gateway.services.calls().is_empty());
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn no_spelling_of_an_internal_method_leads_in() {
-    let door = Door::open().await;
-    let envoy = Envoy::start(&door).await;
-    let bearer = format!("Bearer {}", door.mint.token(Role::Service));
-    for address in [door.http, envoy.address] {
+async fn no_spelling_of_an_internal_path_is_forwarded() {
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start(&gateway).await;
+    let bearer = format!("Bearer {}", gateway.mint.token(Role::Service));
+    for address in [gateway.http, envoy.address] {
         for path in internal_paths().iter().flat_map(|path| spellings(path)) {
             for content_type in ["application/grpc-web+proto", "application/grpc", "application/json"] {
                 let headers =
                     [("content-type", content_type), ("authorization", bearer.as_str()), ("te", "trailers")];
-                raw::post(address, &path, &headers).await;
-                let seen = door.services.seen();
-                assert!(seen.is_empty(), "{path} as {content_type} at {address} reached {seen:?}");
+                raw_http::post(address, &path, &headers).await;
+                let calls = gateway.services.calls();
+                assert!(calls.is_empty(), "{path} as {content_type} at {address} reached {calls:?}");
             }
         }
     }
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn headers_that_rewrite_paths_lead_nowhere() {
-    let door = Door::open().await;
-    let envoy = Envoy::start(&door).await;
-    let bearer = format!("Bearer {}", door.mint.token(Role::Service));
+async fn path_rewriting_headers_are_ignored() {
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start(&gateway).await;
+    let bearer = format!("Bearer {}", gateway.mint.token(Role::Service));
     let internal = "/onsale.claim.v1.ClaimInternalService/ConfirmClaim";
     for name in [
         "x-original-url",
@@ -101,28 +101,28 @@ async fn headers_that_rewrite_paths_lead_nowhere() {
             (name, internal),
         ];
         for path in ["/", "/onsale.inventory.v1.EventService/GetEvent"] {
-            raw::post(envoy.address, path, &headers).await;
-            assert!(door.services.seen().is_empty(), "{name}");
+            raw_http::post(envoy.address, path, &headers).await;
+            assert!(gateway.services.calls().is_empty(), "{name}");
         }
     }
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 async fn reflect(channel: Channel, request: MessageRequest) -> Result<MessageResponse, Status> {
     let request = ServerReflectionRequest { host: String::new(), message_request: Some(request) };
     let mut client = ServerReflectionClient::new(channel);
-    let answers = client.server_reflection_info(Request::new(tokio_stream::iter([request]))).await;
-    let mut answers = answers.expect("reflection answers").into_inner();
-    let answer = answers.next().await.expect("an answer")?;
-    Ok(answer.message_response.expect("an answer"))
+    let responses = client.server_reflection_info(Request::new(tokio_stream::iter([request]))).await;
+    let mut responses = responses.expect("reflection responds").into_inner();
+    let response = responses.next().await.expect("a response")?;
+    Ok(response.message_response.expect("a response"))
 }
 
 #[tokio::test]
-async fn reflection_shows_what_is_public_and_nothing_else() {
-    let door = Door::open().await;
-    let envoy = Envoy::start(&door).await;
-    for channel in [door.channel().await, envoy.channel().await] {
+async fn reflection_shows_only_the_public_contract() {
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start(&gateway).await;
+    for channel in [gateway.channel().await, envoy.channel().await] {
         let Ok(MessageResponse::ListServicesResponse(list)) =
             reflect(channel.clone(), MessageRequest::ListServices(String::new())).await
         else {
@@ -145,5 +145,5 @@ async fn reflection_shows_what_is_public_and_nothing_else() {
         assert!(!listed.iter().any(|service| service.contains("Internal")), "{listed:?}");
     }
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }

@@ -1,4 +1,4 @@
-//! The form of what is answered and told: objects and errors as Stripe writes them.
+//! JSON in Stripe's format: objects for responses and webhooks, and errors.
 
 use axum::{
     Json,
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{
     journal::JournalError,
-    model::{IntentStatus, Refund, Session, SessionStatus},
-    session::StepError,
+    records::{IntentStatus, Refund, Session, SessionStatus},
+    session::ActionError,
 };
 
-/// A session; `checkout` is the base of the page to pay on, given only to the merchant.
+/// Encodes a session. `checkout` is the base URL of checkout pages; `None` omits the URL, for everybody but the merchant.
 pub(super) fn session(session: &Session, checkout: Option<&str>) -> Value {
     let is_open = session.status == SessionStatus::Open;
     let url = checkout.filter(|_| is_open).map(|base| format!("{base}/checkout/{}", session.id));
@@ -21,7 +21,7 @@ pub(super) fn session(session: &Session, checkout: Option<&str>) -> Value {
         "id": session.id, "object": "checkout.session", "mode": "payment", "livemode": false,
         "status": session.status,
         "payment_status": if session.is_paid() { "paid" } else { "unpaid" },
-        // The payment begins when the customer does something.
+        // As at Stripe, an open session has no payment yet.
         "payment_intent": (!is_open).then_some(&session.intent.id),
         "amount_total": session.amount_total, "currency": session.currency,
         "customer_email": session.customer_email,
@@ -32,7 +32,7 @@ pub(super) fn session(session: &Session, checkout: Option<&str>) -> Value {
     })
 }
 
-/// The payment behind a session.
+/// Encodes the payment of a session.
 pub(super) fn intent(session: &Session) -> Value {
     let intent = &session.intent;
     let declined =
@@ -50,7 +50,7 @@ pub(super) fn intent(session: &Session) -> Value {
     })
 }
 
-/// A refund.
+/// Encodes a refund.
 pub(super) fn refund(refund: &Refund) -> Value {
     json!({
         "id": refund.id, "object": "refund", "status": "succeeded",
@@ -60,7 +60,7 @@ pub(super) fn refund(refund: &Refund) -> Value {
     })
 }
 
-/// A refused call.
+/// An error response.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -98,20 +98,20 @@ impl ApiError {
 
 impl From<JournalError> for ApiError {
     fn from(error: JournalError) -> Self {
-        tracing::error!(error = %onsale_kit::error::Chain(&error), "failed to write the journal");
-        Self::fault("the journal cannot be written")
+        tracing::error!(error = %onsale_kit::error::Chain(&error), "failed to write the journal, call rejected");
+        Self::fault("failed to write the journal")
     }
 }
 
-impl From<StepError> for ApiError {
-    fn from(error: StepError) -> Self {
+impl From<ActionError> for ApiError {
+    fn from(error: ActionError) -> Self {
         match error {
-            StepError::NotFound => {
+            ActionError::NotFound => {
                 Self::new(StatusCode::NOT_FOUND, "invalid_request_error", error.to_string())
                     .with_code("resource_missing")
             }
-            StepError::NotOpen(_) => Self::invalid(error.to_string()),
-            StepError::Journal(error) => error.into(),
+            ActionError::NotOpen(_) => Self::invalid(error.to_string()),
+            ActionError::Journal(error) => error.into(),
         }
     }
 }

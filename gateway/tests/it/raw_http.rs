@@ -1,4 +1,4 @@
-//! HTTP/1.1 written by hand, for requests that no client library would send; and gRPC-Web, read by hand.
+//! Hand-written HTTP/1.1 requests that no client library would send, and a decoder for gRPC-Web.
 
 use std::net::SocketAddr;
 
@@ -12,34 +12,34 @@ use tokio::{
 use tonic::Status;
 
 use crate::{
-    fake::framed,
-    support::{PATIENCE, http_client},
+    fake_services::framed,
+    support::{TIMEOUT, http_client},
 };
 
-/// Sends one request and reads the head of the answer. By then it has reached a service, or never will.
+/// Sends one request and reads the head of the response. By then the request has reached a service or has been refused.
 pub(crate) async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)]) {
     let body = framed(&[]);
-    let mut text = format!("POST {path} HTTP/1.1\r\nhost: door\r\ncontent-length: {}\r\n", body.len());
+    let mut text = format!("POST {path} HTTP/1.1\r\nhost: gateway\r\ncontent-length: {}\r\n", body.len());
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }
     let mut stream = TcpStream::connect(address).await.expect("the port is open");
     stream.write_all(format!("{text}\r\n").as_bytes()).await.expect("the request is sent");
-    // It may have been refused before the body, and the connection closed.
+    // The server may have refused the request and closed the connection before the body.
     let _ = stream.write_all(&body).await;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let head = async {
-        while !answer.windows(4).any(|window| window == b"\r\n\r\n") {
-            if !matches!(stream.read_buf(&mut answer).await, Ok(1..)) {
+        while !response.windows(4).any(|window| window == b"\r\n\r\n") {
+            if !matches!(stream.read_buf(&mut response).await, Ok(1..)) {
                 return;
             }
         }
     };
-    let read = tokio::time::timeout(PATIENCE, head).await;
+    let read = tokio::time::timeout(TIMEOUT, head).await;
     assert!(read.is_ok(), "{path} with {headers:?} was not answered");
 }
 
-/// The status of one call in gRPC-Web, binary or text; it stands in the headers or in the body's last frame.
+/// Makes one gRPC-Web call, binary or text, and returns its status from the headers or the last frame of the body.
 pub(crate) async fn grpc_web<M: Message>(
     base: SocketAddr,
     path: &str,
@@ -59,7 +59,7 @@ pub(crate) async fn grpc_web<M: Message>(
     if let Some(token) = token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
-    let response = request.send().await.expect("an answer");
+    let response = request.send().await.expect("a response");
     assert_eq!(response.status(), 200);
     let headers = response.headers().clone();
     let mut body = response.bytes().await.expect("a body").to_vec();
@@ -70,12 +70,12 @@ pub(crate) async fn grpc_web<M: Message>(
     status.expect("every call has a status")
 }
 
-/// Pieces of base64, each with its own padding.
+/// Decodes concatenated base64 pieces, each with its own padding.
 fn decode_text(text: &[u8]) -> Vec<u8> {
     text.chunks(4).flat_map(|quad| STANDARD.decode(quad).expect("four letters of base64")).collect()
 }
 
-/// The messages, and the trailers if the last frame has come.
+/// Splits a body into its messages and, if the last frame has arrived, the trailers.
 pub(crate) fn frames(mut body: &[u8]) -> (Vec<Vec<u8>>, Option<HeaderMap>) {
     let mut messages = Vec::new();
     while body.len() >= 5 {

@@ -1,4 +1,5 @@
-//! A service's answer on its way out. Always ends with a status: where the way to the service broke, with one of ours.
+//! Responses of services on their way to the caller. Each ends with a gRPC status; if the connection to the service breaks,
+//! the gateway adds one.
 
 use std::{
     pin::Pin,
@@ -17,9 +18,9 @@ use tonic_types::StatusExt;
 
 use crate::error::Error;
 
-/// The status for the caller of a call that did not come through. What our channel says about connections and addresses is
-/// for the log.
-pub(super) fn outward(status: Status) -> Status {
+/// Returns the status for the caller of a failed call. An UNAVAILABLE of our own channel is replaced, because its message
+/// contains internal addresses.
+pub(super) fn public_status(status: Status) -> Status {
     let unreachable = Reason::from(ErrorReason::DependencyUnavailable).as_str();
     let is_ours = status.get_details_error_info().is_none_or(|info| info.reason == unreachable);
     match status.code() {
@@ -28,18 +29,25 @@ pub(super) fn outward(status: Status) -> Status {
     }
 }
 
-/// The answer in the form the chassis counts by: a status that comes alone stands in the headers.
-pub(super) async fn settle(response: Response<Body>, is_stream: bool) -> Result<Response<Body>, Status> {
+/// Returns the response in the form that the chassis counts: a status without a message is in the headers.
+///
+/// # Errors
+///
+/// Fails if the response is not gRPC, or if a unary response ends or breaks before its first frame.
+pub(super) async fn ensure_status(
+    response: Response<Body>,
+    is_stream: bool,
+) -> Result<Response<Body>, Status> {
     let (mut head, mut body) = response.into_parts();
     if head.headers.contains_key(Status::GRPC_STATUS) {
-        // Nothing comes after it; and only a body that says so ends with the headers, by which Envoy knows such an answer.
+        // Envoy recognizes a response without messages only if the body is empty, so that the stream ends with the headers.
         return Ok(Response::from_parts(head, Body::empty()));
     }
     if head.status != StatusCode::OK {
         return Err(Error::NotGrpc(head.status).into());
     }
     if is_stream {
-        return Ok(Response::from_parts(head, Body::new(PassedBody::new(None, body))));
+        return Ok(Response::from_parts(head, Body::new(ForwardedBody::new(None, body))));
     }
     match body.frame().await {
         Some(Ok(frame)) => match frame.into_trailers() {
@@ -47,29 +55,29 @@ pub(super) async fn settle(response: Response<Body>, is_stream: bool) -> Result<
                 head.headers.extend(trailers);
                 Ok(Response::from_parts(head, Body::empty()))
             }
-            Err(first) => Ok(Response::from_parts(head, Body::new(PassedBody::new(Some(first), body)))),
+            Err(first) => Ok(Response::from_parts(head, Body::new(ForwardedBody::new(Some(first), body)))),
         },
-        Some(Err(status)) => Err(outward(status)),
-        None => Err(broken_off()),
+        Some(Err(status)) => Err(public_status(status)),
+        None => Err(missing_status()),
     }
 }
 
 pin_project! {
-    /// The body of an answer: what the service sends, and a status in any case.
-    struct PassedBody {
+    /// Body that forwards all frames of the service and always ends with trailers that contain a status.
+    struct ForwardedBody {
         first: Option<Frame<Bytes>>,
         source: Body,
-        is_over: bool,
+        is_ended: bool,
     }
 }
 
-impl PassedBody {
+impl ForwardedBody {
     fn new(first: Option<Frame<Bytes>>, source: Body) -> Self {
-        Self { first, source, is_over: false }
+        Self { first, source, is_ended: false }
     }
 }
 
-impl http_body::Body for PassedBody {
+impl http_body::Body for ForwardedBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -78,7 +86,7 @@ impl http_body::Body for PassedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.project();
-        if *this.is_over {
+        if *this.is_ended {
             return Poll::Ready(None);
         }
         if let Some(first) = this.first.take() {
@@ -86,26 +94,26 @@ impl http_body::Body for PassedBody {
         }
         let frame = match std::task::ready!(Pin::new(this.source).poll_frame(context)) {
             Some(Ok(frame)) => frame,
-            Some(Err(status)) => trailers(&outward(status)),
-            None => trailers(&broken_off()),
+            Some(Err(status)) => trailers(&public_status(status)),
+            None => trailers(&missing_status()),
         };
-        *this.is_over = frame.is_trailers();
+        *this.is_ended = frame.is_trailers();
         Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_over
+        self.is_ended
     }
 }
 
-fn broken_off() -> Status {
-    Error::Unreachable("the answer ended without a status".to_owned()).into()
+fn missing_status() -> Status {
+    Error::Unreachable("the response ended without a status".to_owned()).into()
 }
 
 fn trailers(status: &Status) -> Frame<Bytes> {
     let mut headers = HeaderMap::new();
     if let Err(error) = status.add_header(&mut headers) {
-        tracing::error!(%error, "failed to write a status");
+        tracing::error!(%error, "failed to encode a status, response ends without one");
     }
     Frame::trailers(headers)
 }

@@ -1,4 +1,4 @@
-//! gRPC-Web: calls of browsers, in the form they can read. Unwrapped here, then through the same gate as every call.
+//! gRPC-Web for browsers: unwraps each call and passes it through the same checks as a gRPC call.
 
 use std::{convert::Infallible, future::Future};
 
@@ -12,9 +12,9 @@ use tonic::body::Body;
 use tonic_web::GrpcWebLayer;
 use tower::{Layer, Service, ServiceExt};
 
-use super::answer::refuse;
+use super::limits::refuse;
 
-/// Answers calls, and says to everybody else that there is nothing here.
+/// Returns a service for gRPC and gRPC-Web calls. All other requests receive a 404.
 pub(super) fn service(
     entrance: Entrance,
 ) -> impl Service<
@@ -26,23 +26,23 @@ pub(super) fn service(
 + Send
 + Sync
 + 'static {
-    let gate = tower::service_fn(move |request: Request<Body>| {
+    let serve_call = tower::service_fn(move |request: Request<Body>| {
         let entrance = entrance.clone();
         async move { Ok::<_, Infallible>(entrance.answer(request).await) }
     });
-    let calls = GrpcWebLayer::new().layer(gate);
+    let calls = GrpcWebLayer::new().layer(serve_call);
     tower::service_fn(move |request: Request<WebBody>| {
         let calls = calls.clone();
         async move {
-            if !is_call(&request) {
-                return Ok(refuse(StatusCode::NOT_FOUND, "there is nothing here"));
+            if !is_grpc(&request) {
+                return Ok(refuse(StatusCode::NOT_FOUND, "not found"));
             }
             calls.oneshot(request).await.map(IntoResponse::into_response)
         }
     })
 }
 
-fn is_call(request: &Request<WebBody>) -> bool {
+fn is_grpc(request: &Request<WebBody>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
