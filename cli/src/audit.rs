@@ -16,7 +16,7 @@ use onsale_storage::{
 use tokio::time::sleep;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 
-use crate::up::manifest::Manifest;
+use crate::mesh::manifest::Manifest;
 
 use self::rules::{CLAIMS, QUOTAS, RULES, Rule, When, in_transit};
 
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_delimiter = ',')]
     redis: Vec<String>,
     /// Folder of that mesh.
-    #[arg(long, default_value = crate::up::DIRECTORY_DEFAULT)]
+    #[arg(long, default_value = crate::mesh::DIRECTORY_DEFAULT)]
     directory: PathBuf,
     /// Seconds that what is under way gets to end: payments on their way to tickets, events on their way.
     #[arg(long, default_value_t = 60)]

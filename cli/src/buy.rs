@@ -11,7 +11,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::Context;
 use onsale_types::RequestId;
 
-use crate::{front_door::FrontDoor, up::manifest::Manifest};
+use crate::{front_door::FrontDoor, mesh::manifest::Manifest};
 
 use self::order::Order;
 
@@ -40,7 +40,7 @@ pub struct Arguments {
     #[arg(long)]
     mail: Option<String>,
     /// Folder of that mesh.
-    #[arg(long, default_value = crate::up::DIRECTORY_DEFAULT)]
+    #[arg(long, default_value = crate::mesh::DIRECTORY_DEFAULT)]
     directory: PathBuf,
     /// Seconds after which a customer gives up.
     #[arg(long, default_value_t = 300)]

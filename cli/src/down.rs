@@ -7,8 +7,8 @@ use onsale_testkit::stack::process::{self, Signal};
 use tokio::time::Instant;
 
 use crate::{
+    mesh::{DIRECTORY_DEFAULT, folder::Folder},
     output,
-    up::{DIRECTORY_DEFAULT, Folder},
 };
 
 /// Six tiers stop one after the other, each in a few seconds at worst.

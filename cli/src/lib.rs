@@ -7,6 +7,7 @@
 
 pub mod buy;
 pub mod front_door;
+pub mod mesh;
 pub mod patience;
 pub mod up;
 

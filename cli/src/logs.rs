@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, bail};
 
-use crate::up::{DIRECTORY_DEFAULT, Folder};
+use crate::mesh::{DIRECTORY_DEFAULT, folder::Folder};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 

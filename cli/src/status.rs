@@ -7,11 +7,12 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::{
-    output,
-    up::{
-        DIRECTORY_DEFAULT, Folder,
+    mesh::{
+        DIRECTORY_DEFAULT,
+        folder::Folder,
         manifest::{Manifest, ProcessFacts, ProcessState},
     },
+    output,
 };
 
 /// What `onsale status` takes.

@@ -1,12 +1,8 @@
 //! `onsale up`: the whole mesh on this machine, from the same binaries that production runs. It stays in the foreground and
 //! keeps every process running; none of them outlives it.
 
-pub mod check;
-pub mod manifest;
-
 mod console;
 mod demo;
-mod folder;
 mod leftovers;
 mod listener;
 mod mesh;
@@ -28,20 +24,20 @@ use std::{
 use anyhow::{Context, bail};
 use onsale_testkit::stack::Interrupts;
 
-pub(crate) use self::folder::Folder;
 use self::{
     console::{Console, seconds},
-    folder::Holder,
-    manifest::Manifest,
     mesh::Mesh,
     parts::{Programs, Workshop},
     ports::{Choice, Ports},
     secrets::Secrets,
     settings::Override,
 };
+use crate::mesh::{
+    DIRECTORY_DEFAULT,
+    folder::{Folder, Holder},
+    manifest::Manifest,
+};
 
-/// Where a mesh lives unless told otherwise: in the root of the repository, ignored by git.
-pub const DIRECTORY_DEFAULT: &str = ".onsale";
 /// The name of the database.
 const DATABASE: &str = "onsale";
 /// What a shell reports for a process that was interrupted.

@@ -13,7 +13,7 @@ use onsale_types::{Clock, RequestId, SystemClock};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
 
-use super::folder::{Folder, write_private};
+use crate::mesh::folder::{Folder, write_private};
 use crate::{front_door::FrontDoor, patience::patiently};
 
 const ORGANIZER: &str = "organizer@example.test";

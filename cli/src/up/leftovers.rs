@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, bail};
 use onsale_testkit::stack::process::{self, Signal};
 
-use super::folder::{Folder, write_private};
+use crate::mesh::folder::{Folder, write_private};
 use crate::output;
 
 /// How long they may take to end by themselves. Stores need less; services whose stores are gone wait in vain.

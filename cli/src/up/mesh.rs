@@ -7,14 +7,16 @@ use anyhow::{Context, bail};
 use super::{
     console::{Console, seconds},
     demo,
-    folder::Folder,
-    manifest::{Endpoints, Issuer, Manifest, ProcessFacts, ProcessState},
     parts::{self, Workshop},
     ports::Place,
     rotation,
     settings::{AUDIENCE, ISSUER, postgres_url, redis_urls},
     stores,
     supervisor::{News, Part, Report, Supervisor},
+};
+use crate::mesh::{
+    folder::Folder,
+    manifest::{Endpoints, Issuer, Manifest, ProcessFacts, ProcessState},
 };
 
 /// A machine that needs longer for the whole start has another problem.

@@ -14,12 +14,14 @@ use onsale_testkit::stack::{
 };
 
 use super::{
-    check::Check,
-    folder::{Folder, repository, write_private},
     ports::{Place, Ports, REDIS_NODES, Service},
     secrets::Secrets,
     settings::Override,
     supervisor::{Part, Tier},
+};
+use crate::mesh::{
+    check::Check,
+    folder::{Folder, repository, write_private},
 };
 
 /// All processes of a mesh: Redis, Postgres, the two of the sandbox, the services, the gateway, Envoy.

@@ -10,10 +10,8 @@ use anyhow::{Context, bail};
 use onsale_testkit::stack::process;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    folder::{Folder, write_private},
-    listener,
-};
+use super::listener;
+use crate::mesh::folder::{Folder, write_private};
 
 /// Nodes of the Redis Cluster: three masters, three replicas.
 pub(crate) const REDIS_NODES: u8 = 6;

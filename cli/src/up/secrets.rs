@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use onsale_kit::auth::SigningKey;
 
-use super::folder::{Folder, write_private};
+use crate::mesh::folder::{Folder, write_private};
 
 /// A pair of keys: the private one, and the public one as a key set.
 #[derive(Clone, Debug)]

@@ -7,10 +7,10 @@ use anyhow::{Context, bail};
 
 use super::{
     DATABASE,
-    folder::{Folder, write_private},
     ports::{Place, Ports, REDIS_NODES, Service},
     secrets::Secrets,
 };
+use crate::mesh::folder::{Folder, write_private};
 
 /// The claim `iss` of the development sign-in. Who somebody is follows from it, so it is the same on all ports.
 pub(crate) const ISSUER: &str = "http://localhost:8080";

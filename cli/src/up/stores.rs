@@ -7,11 +7,10 @@ use onsale_testkit::stack::{PreparedPostgres, RedisNode, form, is_settled, proce
 use tokio_postgres::NoTls;
 
 use super::{
-    DATABASE,
-    folder::{Folder, write_private},
-    leftovers,
+    DATABASE, leftovers,
     ports::{Place, Ports},
 };
+use crate::mesh::folder::{Folder, write_private};
 
 /// How long a store may take to be usable.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -17,11 +17,10 @@ use tokio::{
 };
 
 use super::{
-    check::Check,
-    folder::Folder,
     leftovers,
     ports::{Place, Ports},
 };
+use crate::mesh::{check::Check, folder::Folder};
 
 /// How often a process is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
