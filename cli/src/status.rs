@@ -10,7 +10,7 @@ use crate::{
     mesh::{
         DIRECTORY_DEFAULT,
         folder::Folder,
-        manifest::{Manifest, ProcessFacts, ProcessState},
+        manifest::{Manifest, ProcessInfo, ProcessState},
     },
     output,
 };
@@ -39,7 +39,7 @@ struct Status {
 #[derive(Debug, Serialize)]
 struct ProcessStatus {
     #[serde(flatten)]
-    facts: ProcessFacts,
+    facts: ProcessInfo,
     /// Whether it passes its check now.
     answers: bool,
 }

@@ -1,4 +1,5 @@
-//! The folder a mesh lives in: where each thing lies, and who may use it. One mesh at a time: the lock says whose it is.
+//! The folder of a mesh: the paths in it, its lock, and its creation and removal. The lock allows one mesh per folder, and
+//! a folder that holds anything else is never wiped.
 
 use std::{
     ffi::OsStr,
@@ -12,81 +13,100 @@ use anyhow::{Context, bail};
 
 use super::DIRECTORY_DEFAULT;
 
-/// Free space without which nothing is started: a new database alone needs this much.
+/// Free space that a start requires: a new database alone needs this much.
 const ROOM_MIN_BYTES: usize = 64 * 1024 * 1024;
 
-/// What a mesh keeps in its folder besides the lock: folders, and files, of which there may be halves (see [`write_private`]).
+/// Everything that a mesh keeps in its folder besides the lock. A file may also exist half written (see [`write_private`]).
 const FOLDERS: [&str; 5] = ["config", "data", "logs", "run", "secrets"];
 const FILES: [&str; 4] = ["mesh.json", "ports.json", "demo.json", "room"];
+/// Extension of a half-written file.
 const HALF: &str = "new";
-/// Where whoever starts a mesh in the background may send what we say.
+/// File to which a caller that starts a mesh in the background may redirect the output of `onsale up`.
 const OWN_LOG: &str = "up.log";
 
-/// A folder, and the names of what is in it.
+/// Paths in the folder of a mesh.
 #[derive(Clone, Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     root: PathBuf,
 }
 
-/// Who has the folder.
+/// Result of [`Folder::lock`].
 #[derive(Debug)]
-pub(crate) enum Holder {
-    /// We, as long as this file is open.
-    Us(File),
-    /// A running mesh.
-    Another {
-        /// Its supervisor; unknown in the instant between its lock and its note.
+pub enum Lock {
+    /// This process has the lock until it drops the file.
+    Acquired(File),
+    /// A running mesh has the lock.
+    Taken {
+        /// Process id of its supervisor. `None` in the instant before the supervisor has written it.
         pid: Option<u32>,
     },
 }
 
 impl Folder {
-    /// The folder that `directory` means. The default one lies in the root of the repository, wherever in it we are.
-    pub(crate) fn locate(directory: &Path) -> anyhow::Result<Self> {
+    /// Resolves `--directory`. The default folder is in the root of the repository that contains the current folder.
+    pub fn locate(directory: &Path) -> anyhow::Result<Self> {
         let here = std::env::current_dir().context("failed to find the current folder")?;
         let base = if directory == Path::new(DIRECTORY_DEFAULT) { repository(&here) } else { None };
         Ok(Self { root: base.unwrap_or(here).join(directory) })
     }
 
-    pub(crate) fn root(&self) -> &Path {
+    /// Absolute path of the folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
         &self.root
     }
 
-    pub(crate) fn manifest(&self) -> PathBuf {
+    /// File of the [`Manifest`](super::manifest::Manifest).
+    #[must_use]
+    pub fn manifest(&self) -> PathBuf {
         self.root.join("mesh.json")
     }
 
-    pub(crate) fn ports(&self) -> PathBuf {
+    /// File that remembers the ports chosen by `--ports free`.
+    #[must_use]
+    pub fn ports(&self) -> PathBuf {
         self.root.join("ports.json")
     }
 
-    pub(crate) fn demo(&self) -> PathBuf {
+    /// File that remembers the demo event and its request ids.
+    #[must_use]
+    pub fn demo(&self) -> PathBuf {
         self.root.join("demo.json")
     }
 
-    pub(crate) fn secret(&self, name: &str) -> PathBuf {
+    /// File of a secret.
+    #[must_use]
+    pub fn secret(&self, name: &str) -> PathBuf {
         self.root.join("secrets").join(name)
     }
 
-    pub(crate) fn config(&self, file: &str) -> PathBuf {
+    /// File of generated settings.
+    #[must_use]
+    pub fn config(&self, file: &str) -> PathBuf {
         self.root.join("config").join(file)
     }
 
-    pub(crate) fn logs(&self) -> PathBuf {
+    /// Folder of all logs.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }
 
-    pub(crate) fn log(&self, process: &str) -> PathBuf {
+    /// Log of one process.
+    #[must_use]
+    pub fn log(&self, process: &str) -> PathBuf {
         self.logs().join(format!("{process}.log"))
     }
 
-    /// Notes about processes that run, for whoever finds them without their supervisor.
-    pub(crate) fn run(&self) -> PathBuf {
+    /// Folder with one file per running process. The next start finds processes there that outlived their supervisor.
+    #[must_use]
+    pub fn run(&self) -> PathBuf {
         self.root.join("run")
     }
 
-    /// Where a process keeps its data.
-    pub(crate) fn data(&self, process: &str) -> PathBuf {
+    /// Data folder of one process.
+    #[must_use]
+    pub fn data(&self, process: &str) -> PathBuf {
         self.root.join("data").join(process)
     }
 
@@ -94,8 +114,8 @@ impl Folder {
         self.root.join("lock")
     }
 
-    /// Makes its parts, once it is ours. Private things are made private by who writes them.
-    pub(crate) fn create(&self) -> anyhow::Result<()> {
+    /// Creates the subfolders. The caller must have the lock. Files with secrets get their own permissions when written.
+    pub fn create(&self) -> anyhow::Result<()> {
         for part in FOLDERS {
             std::fs::create_dir_all(self.root.join(part)).with_context(|| self.unusable())?;
         }
@@ -111,7 +131,7 @@ impl Folder {
         format!("cannot write in {}: choose another folder with --directory", self.root.display())
     }
 
-    /// A folder in which a mesh has lived has its lock. Any other must hold nothing: it may be wiped later.
+    /// Refuses a folder without a lock that holds foreign files: it may be wiped later.
     fn refuse_foreign(&self) -> anyhow::Result<()> {
         if self.lock_file().exists() {
             return Ok(());
@@ -119,7 +139,7 @@ impl Folder {
         let entries = std::fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
         match entries.map(|entry| entry.path()).find(|path| !is_ours(path) && !path.ends_with(OWN_LOG)) {
             Some(foreign) => bail!(
-                "{} is not a mesh's folder, it has {:?}: choose an empty one with --directory",
+                "{} is not a mesh's folder, it contains {:?}: choose an empty one with --directory",
                 self.root.display(),
                 foreign.file_name().unwrap_or_default(),
             ),
@@ -127,8 +147,9 @@ impl Folder {
         }
     }
 
-    /// Takes the folder for us, unless a mesh runs in it or it is somebody else's; makes it if it is not there. The lock ends with our process, however it ends.
-    pub(crate) fn take(&self) -> anyhow::Result<Holder> {
+    /// Locks the folder for this process and creates it if it does not exist. Fails if it holds foreign files. The kernel
+    /// releases the lock when the process ends, however it ends.
+    pub fn lock(&self) -> anyhow::Result<Lock> {
         let path = self.lock_file();
         let failed = || self.unusable();
         self.refuse_foreign()?;
@@ -144,19 +165,20 @@ impl Folder {
             Ok(()) => {
                 file.set_len(0).with_context(failed)?;
                 write!(file, "{}", std::process::id()).with_context(failed)?;
-                Ok(Holder::Us(file))
+                Ok(Lock::Acquired(file))
             }
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
                 file.read_to_string(&mut pid).with_context(failed)?;
-                Ok(Holder::Another { pid: pid.parse().ok() })
+                Ok(Lock::Taken { pid: pid.parse().ok() })
             }
             Err(TryLockError::Error(error)) => Err(error).with_context(failed),
         }
     }
 
-    /// The supervisor of the mesh that runs here, if one does. Changes nothing.
-    pub(crate) fn supervisor(&self) -> Option<u32> {
+    /// Returns the process id of the supervisor that has the lock, or `None` if no mesh runs here. Changes nothing.
+    #[must_use]
+    pub fn supervisor(&self) -> Option<u32> {
         let mut file = File::open(self.lock_file()).ok()?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
@@ -168,9 +190,9 @@ impl Folder {
         }
     }
 
-    /// Forgets everything of the mesh but the lock: data, secrets, logs. What somebody else put here stays.
-    pub(crate) fn wipe(&self) -> anyhow::Result<()> {
-        let entries = std::fs::read_dir(&self.root).context("failed to look into the folder")?;
+    /// Deletes the mesh's data, secrets and logs. The lock and foreign files stay.
+    pub fn wipe(&self) -> anyhow::Result<()> {
+        let entries = std::fs::read_dir(&self.root).context("failed to list the folder of the mesh")?;
         for path in entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| is_ours(path)) {
             let removed =
                 if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
@@ -179,12 +201,11 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes it once it is wiped, the lock last: whoever waits for the end of the mesh waits for that.
-    pub(crate) fn remove(&self) -> anyhow::Result<()> {
+    /// Removes a wiped folder, the lock last because callers wait for its removal. A folder with foreign files stays.
+    pub fn remove(&self) -> anyhow::Result<()> {
         let _ = std::fs::remove_file(self.root.join(OWN_LOG));
         let _ = std::fs::remove_file(self.lock_file());
         match std::fs::remove_dir(&self.root) {
-            // What else is in it is not ours.
             Err(error) if error.kind() != std::io::ErrorKind::DirectoryNotEmpty => {
                 Err(error).with_context(|| format!("failed to remove {}", self.root.display()))
             }
@@ -192,8 +213,8 @@ impl Folder {
         }
     }
 
-    /// Tries whether there is room by taking it: what a file system promises and what it gives differ.
-    pub(crate) fn check_room(&self) -> anyhow::Result<()> {
+    /// Checks that the disk has 64 MB free by writing them: the free space that a file system reports may not be usable.
+    pub fn check_room(&self) -> anyhow::Result<()> {
         let path = self.root.join("room");
         let block = vec![1_u8; 1024 * 1024];
         let fill = || -> std::io::Result<()> {
@@ -212,7 +233,7 @@ impl Folder {
     }
 }
 
-/// Whether a mesh made it.
+/// Returns true if a mesh creates an entry of this name.
 fn is_ours(path: &Path) -> bool {
     let whole = if path.extension().is_some_and(|extension| extension == HALF) {
         path.file_stem()
@@ -222,8 +243,8 @@ fn is_ours(path: &Path) -> bool {
     whole.and_then(OsStr::to_str).is_some_and(|name| FOLDERS.contains(&name) || FILES.contains(&name))
 }
 
-/// Writes a file that only we may read, so that whoever reads it finds the old one or the new one, never half of it.
-pub(crate) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a file that only this account may read. Readers find the old or the new content, never a part of it.
+pub fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let failed = || format!("failed to write {}", path.display());
     let new = path.with_added_extension(HALF);
     let mut options = File::options();
@@ -233,8 +254,9 @@ pub(crate) fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::rename(&new, path).with_context(failed)
 }
 
-/// The root of the repository that `inside` lies in.
-pub(crate) fn repository(inside: &Path) -> Option<PathBuf> {
+/// Returns the root of the repository that contains `inside`.
+#[must_use]
+pub fn repository(inside: &Path) -> Option<PathBuf> {
     let is_root =
         |folder: &&Path| folder.join("Cargo.toml").is_file() && folder.join("proto/onsale").is_dir();
     inside.ancestors().find(is_root).map(Path::to_path_buf)

@@ -1,4 +1,4 @@
-//! `mesh.json`: what runs where, for tools and tests beside the mesh. There while the mesh is ready, gone when it is not.
+//! `mesh.json`: addresses and processes of a running mesh, for tools and tests. It exists only while the mesh is ready.
 
 use std::{
     io::ErrorKind,
@@ -13,94 +13,94 @@ use super::{
     folder::{Folder, write_private},
 };
 
-/// All about a running mesh.
+/// Content of `mesh.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The process that keeps the others running.
+    /// Process id of `onsale up`, which keeps the other processes running.
     pub supervisor: u32,
-    /// Where everything is.
+    /// Addresses of the mesh.
     pub endpoints: Endpoints,
-    /// Who issues tokens to people.
+    /// Development sign-in.
     pub issuer: Issuer,
-    /// UUID of the demo event; none when it could not be made.
+    /// UUID of the demo event. `None` if its creation failed.
     pub demo_event: Option<String>,
-    /// Every process, in the order in which they start.
-    pub processes: Vec<ProcessFacts>,
+    /// Every process, in start order.
+    pub processes: Vec<ProcessInfo>,
 }
 
-/// Where to reach what.
+/// Addresses of a mesh, as URLs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Endpoints {
-    /// Envoy: web, gRPC, gRPC-Web, REST, webhooks.
+    /// Envoy: web, gRPC, gRPC-Web, REST and webhooks.
     pub front_door: String,
-    /// The gateway behind it, gRPC.
+    /// The gateway's gRPC port, behind Envoy.
     pub gateway_grpc: String,
-    /// The gateway behind it, HTTP.
+    /// The gateway's HTTP port, behind Envoy.
     pub gateway_http: String,
-    /// Envoy's own page.
+    /// Envoy's admin page.
     pub envoy_admin: String,
-    /// Mail that was caught, as a page and as JSON.
+    /// The mail catcher's page and JSON API.
     pub mail: String,
-    /// Where mail is caught.
+    /// The mail catcher's SMTP port.
     pub smtp: String,
     /// The sandbox payment provider.
     pub provider: String,
-    /// The database.
+    /// The Postgres database.
     pub postgres: String,
-    /// The nodes of the Redis Cluster.
+    /// Nodes of the Redis Cluster.
     pub redis: Vec<String>,
 }
 
-/// The development sign-in, as a verifier of its tokens needs it.
+/// Facts that a verifier of the development sign-in's tokens needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Issuer {
     /// The claim `iss`.
     pub issuer: String,
     /// The claim `aud`.
     pub audience: String,
-    /// The file with its public keys.
+    /// File of the public keys.
     pub jwks: PathBuf,
 }
 
-/// One process.
+/// One process of a mesh.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ProcessFacts {
-    /// What it is called.
+pub struct ProcessInfo {
+    /// Unique name, such as `claim` or `redis-1`.
     pub name: String,
-    /// How it is.
+    /// State as the supervisor last saw it.
     pub state: ProcessState,
-    /// Its process id, while it runs.
+    /// Process id. `None` while the process does not run.
     pub pid: Option<u32>,
-    /// Where it listens.
+    /// Listening addresses, the main one first.
     pub addresses: Vec<String>,
-    /// Where its metrics and probes are, if it has them.
+    /// URL of metrics and probes. `None` if the process has no such port.
     pub admin: Option<String>,
-    /// How to see that it is ready.
+    /// Readiness check.
     pub check: Check,
-    /// What it logs.
+    /// Path of the log.
     pub log: PathBuf,
-    /// How often it died and was started again.
+    /// Number of unexpected exits after which the supervisor restarted the process.
     pub restarts: u32,
 }
 
-/// How a process is.
+/// State of a process, as its supervisor sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessState {
-    /// It runs and is not ready yet.
+    /// Running, but its check has not passed yet.
     Starting,
-    /// It does its work.
+    /// Running, and its check has passed.
     Ready,
-    /// It died and will be started again.
+    /// Exited; the supervisor waits before it starts the process again.
     Restarting,
-    /// It died too often.
+    /// Exited too often, or for a reason that a restart cannot fix.
     Failed,
-    /// It was stopped.
+    /// Stopped on request.
     Stopped,
 }
 
 impl Manifest {
-    /// Of the mesh in `directory`, as `--directory` names it. An error when none is ready there.
+    /// Reads the manifest of the mesh in `directory`, the value of `--directory`. Fails if no mesh is ready there.
     pub fn read(directory: &Path) -> anyhow::Result<Self> {
         Self::read_in(&Folder::locate(directory)?)
     }
@@ -114,10 +114,11 @@ impl Manifest {
             }
             Err(error) => return Err(error).with_context(|| format!("failed to read {}", path.display())),
         };
-        serde_json::from_str(&text).with_context(|| format!("{} is not what it should be", path.display()))
+        serde_json::from_str(&text).with_context(|| format!("{} is not a valid manifest", path.display()))
     }
 
-    pub(crate) fn write_in(&self, folder: &Folder) -> anyhow::Result<()> {
+    /// Replaces the manifest of the mesh in `folder`.
+    pub fn write_in(&self, folder: &Folder) -> anyhow::Result<()> {
         write_private(&folder.manifest(), &serde_json::to_string_pretty(self)?)
     }
 }

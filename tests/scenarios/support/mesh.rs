@@ -146,7 +146,7 @@ impl Mesh {
         tokens.bearer().to_str().unwrap().trim_start_matches("Bearer ").to_owned()
     }
 
-    fn process(&self, name: &str) -> onsale::mesh::manifest::ProcessFacts {
+    fn process(&self, name: &str) -> onsale::mesh::manifest::ProcessInfo {
         let manifest = Manifest::read(&self.directory).unwrap();
         manifest.processes.into_iter().find(|process| process.name == name).unwrap()
     }

@@ -1,0 +1,95 @@
+//! How long a change made on one pod takes to be seen by a watcher of another.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use onsale_proto::queue::v1::{
+    LeaveQueueRequest, WatchQueueRequest, WatchQueueResponse, queue_service_client::QueueServiceClient,
+    queue_update::Update,
+};
+use serde_json::{Value, json};
+use tonic::{Streaming, transport::Channel};
+use uuid::Uuid;
+
+use crate::{
+    load::percentile,
+    ours::{channel, signed},
+    pod::Pod,
+    report::millis,
+    world::{Event, World},
+};
+
+/// Near the front every step is told, so a line is short and there are several.
+const EVENTS: u64 = 3;
+const BEFORE: u64 = 70;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One after the other leaves through one pod; the last in line watches through another.
+pub(crate) async fn measure(world: &World) -> anyhow::Result<Value> {
+    let here = Pod::start(world, world.queue(), &[]).await?;
+    let there = Pod::start(world, world.queue(), &[]).await?;
+    let mut leaver = QueueServiceClient::new(channel(&here).await?);
+    let mut watcher = QueueServiceClient::new(watching(&there).await?);
+    let (mut from_call, mut from_answer) = (Vec::new(), Vec::new());
+    for _ in 0..EVENTS {
+        let event = world.event(BEFORE + 1).await?;
+        let mut stream = watch(&mut watcher, world, event).await?;
+        wait_for(&mut stream, BEFORE + 1).await?;
+        for seq in 1..=BEFORE {
+            let request = LeaveQueueRequest {
+                request_id: Uuid::now_v7().to_string(),
+                event_id: event.event_id.to_string(),
+            };
+            let request = signed(request, &world.customer(event.event_id, seq))?;
+            let begun = Instant::now();
+            leaver.leave_queue(request).await.context("failed to leave")?;
+            let answered = Instant::now();
+            let seen = wait_for(&mut stream, BEFORE + 1 - seq).await?;
+            from_call.push(seen.saturating_duration_since(begun));
+            // Seen before the answer was read: no time at all.
+            from_answer.push(seen.saturating_duration_since(answered));
+        }
+    }
+    here.stop().await?;
+    there.stop().await?;
+    from_call.sort_unstable();
+    from_answer.sort_unstable();
+    let in_words = |times: &[Duration]| json!({ "p50_ms": millis(percentile(times, 50)), "p99_ms": millis(percentile(times, 99)) });
+    Ok(json!({
+        "samples": from_call.len(),
+        "from_the_call": in_words(&from_call),
+        "from_the_answer": in_words(&from_answer),
+    }))
+}
+
+/// Like [`channel`], without the time limit of a call: a stream is to stay.
+async fn watching(pod: &Pod) -> anyhow::Result<Channel> {
+    let endpoint = tonic::transport::Endpoint::from_shared(pod.url())?.tcp_nodelay(true);
+    endpoint.connect().await.context("failed to connect to a pod")
+}
+
+async fn watch(
+    client: &mut QueueServiceClient<Channel>,
+    world: &World,
+    event: Event,
+) -> anyhow::Result<Streaming<WatchQueueResponse>> {
+    let request = WatchQueueRequest { event_id: event.event_id.to_string(), ..WatchQueueRequest::default() };
+    let request = signed(request, &world.customer(event.event_id, event.waiting))?;
+    Ok(client.watch_queue(request).await.context("failed to watch")?.into_inner())
+}
+
+/// Waits until the stream tells this position; answers when it did.
+async fn wait_for(stream: &mut Streaming<WatchQueueResponse>, position: u64) -> anyhow::Result<Instant> {
+    loop {
+        let message = tokio::time::timeout(PATIENCE, stream.message())
+            .await
+            .with_context(|| format!("position {position} was not told in {} s", PATIENCE.as_secs()))?;
+        let now = Instant::now();
+        let Some(message) = message.context("a stream broke")? else { bail!("a stream ended") };
+        if let Some(Update::PositionUpdate(update)) = message.update.and_then(|update| update.update)
+            && update.position == position
+        {
+            return Ok(now);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The two measurements of streams: what they weigh, and when each of them heard the news.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{
+    kernel,
+    load::percentile,
+    record::Record,
+    report::{millis, share},
+    streams::{Streams, Wanted},
+};
+
+/// Streams opened and closed before anything is weighed, so that what is needed once is there already.
+const WARM_UP: usize = 64;
+/// How long memory may take to come to rest.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// At rest: this many looks in a row within one part in [`QUIET_SHARE`].
+const QUIET_LOOKS: usize = 3;
+const QUIET_SHARE: u64 = 500;
+
+/// What a process weighed before and after its streams were opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    before: u64,
+    after: u64,
+    streams: usize,
+    /// How long opening them took.
+    opened_in: Duration,
+    /// How often the server was too busy to open one at once.
+    refused: u64,
+    /// What we weigh ourselves, who hold the other ends.
+    client: u64,
+}
+
+impl Memory {
+    /// Bytes per stream.
+    pub(crate) fn per_stream(&self) -> f64 {
+        share(self.after.saturating_sub(self.before), u64::try_from(self.streams).unwrap_or(u64::MAX))
+    }
+
+    /// Bytes per stream, as a share of the other's.
+    #[expect(clippy::float_arithmetic, reason = "a ratio is measured, not counted")]
+    pub(crate) fn beside(&self, other: &Self) -> f64 {
+        self.per_stream() / other.per_stream()
+    }
+
+    pub(crate) fn in_words(&self) -> Value {
+        json!({
+            "resident_before": self.before,
+            "resident_after": self.after,
+            "bytes_per_stream": self.per_stream().round(),
+            "streams": self.streams,
+            "opened_in_ms": millis(self.opened_in).round(),
+            "refused_at_first": self.refused,
+            "client_resident": self.client,
+        })
+    }
+}
+
+/// Opens the streams, and weighs the process that serves them before and after.
+pub(crate) async fn weigh(
+    pid: u32,
+    wanted: &Wanted,
+    patience: Duration,
+    rest: Duration,
+) -> anyhow::Result<(Streams, Memory)> {
+    let few = Wanted {
+        streams: WARM_UP.min(wanted.streams),
+        connections: wanted.connections.min(WARM_UP),
+        ..wanted.clone()
+    };
+    Streams::open(&few, patience).await?.close().await;
+    tokio::time::sleep(rest).await;
+    let before = settled_bytes(pid).await?;
+    let begun = tokio::time::Instant::now();
+    let streams = Streams::open(wanted, patience).await?;
+    let opened_in = begun.elapsed();
+    tokio::time::sleep(rest).await;
+    let after = settled_bytes(pid).await?;
+    let client = kernel::resident_bytes(std::process::id())?;
+    let refused = streams.record.refused();
+    Ok((streams, Memory { before, after, streams: wanted.streams, opened_in, refused, client }))
+}
+
+/// Resident memory once it no longer moves.
+async fn settled_bytes(pid: u32) -> anyhow::Result<u64> {
+    let end = tokio::time::Instant::now() + SETTLE_PATIENCE;
+    let (mut last, mut quiet) = (kernel::resident_bytes(pid)?, 0);
+    while quiet < QUIET_LOOKS && tokio::time::Instant::now() < end {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let now = kernel::resident_bytes(pid)?;
+        quiet = if now.abs_diff(last) <= last / QUIET_SHARE { quiet + 1 } else { 0 };
+        last = now;
+    }
+    Ok(last)
+}
+
+/// How news reached the streams.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fanout {
+    /// Until the last of them had it.
+    pub(crate) last: Duration,
+    first: Duration,
+    p50: Duration,
+    p99: Duration,
+    /// Streams that it reached.
+    streams: usize,
+    /// Messages that all streams got meanwhile, of whatever kind.
+    messages: u64,
+    /// How long the server was on a processor meanwhile.
+    processor: Duration,
+    /// In how many transactions the news was made.
+    transactions: Option<i64>,
+}
+
+impl Fanout {
+    /// Of what was recorded since `begun_micros`; `messages` had arrived before.
+    pub(crate) fn new(record: &Record, begun_micros: i64, messages: u64, processor: Duration) -> Self {
+        let times: Vec<Duration> =
+            record.times_micros().into_iter().map(|micros| since(begun_micros, micros)).collect();
+        Self {
+            last: times.last().copied().unwrap_or_default(),
+            first: times.first().copied().unwrap_or_default(),
+            p50: percentile(&times, 50),
+            p99: percentile(&times, 99),
+            streams: times.len(),
+            messages: record.messages().saturating_sub(messages),
+            processor,
+            transactions: None,
+        }
+    }
+
+    /// The same, made in so many transactions.
+    pub(crate) fn transactions(self, count: i64) -> Self {
+        Self { transactions: Some(count), ..self }
+    }
+
+    pub(crate) fn in_words(&self) -> Value {
+        let streams = u64::try_from(self.streams).unwrap_or(u64::MAX).max(1);
+        json!({
+            "last_ms": millis(self.last),
+            "first_ms": millis(self.first),
+            "p50_ms": millis(self.p50),
+            "p99_ms": millis(self.p99),
+            "streams": self.streams,
+            "messages": self.messages,
+            "processor_ms": millis(self.processor),
+            "processor_micros_per_update": share(u64::try_from(self.processor.as_micros()).unwrap_or(u64::MAX), streams),
+            "transactions": self.transactions,
+        })
+    }
+}
+
+/// A moment that seems to lie before is none: both clocks are the machine's, read by different processes.
+fn since(begun_micros: i64, micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros.saturating_sub(begun_micros)).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_told_per_stream_and_never_negative() {
+        let memory = |before, after| Memory {
+            before,
+            after,
+            streams: 100,
+            opened_in: Duration::ZERO,
+            refused: 0,
+            client: 0,
+        };
+        assert_eq!(memory(1_000, 251_000).per_stream(), 2_500.0);
+        assert_eq!(memory(1_000, 900).per_stream(), 0.0);
+    }
+
+    #[test]
+    fn times_count_from_the_commit() {
+        assert_eq!(since(1_000, 3_500), Duration::from_micros(2_500));
+        assert_eq!(since(1_000, 900), Duration::ZERO);
+    }
+}

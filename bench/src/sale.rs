@@ -1,0 +1,279 @@
+//! Events on sale, made as any organizer would, and the reservations that Claim makes in them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use onsale_kit::{auth::ServiceTokens, deadline::Deadline};
+use onsale_proto::{
+    inventory::v1::{
+        ActivateEventRequest, CreateEventRequest, Event, ReserveUnitsRequest, Sector, Venue,
+        event_service_client::EventServiceClient,
+        inventory_internal_service_client::InventoryInternalServiceClient,
+    },
+    r#type::v1::{Money, SeatLayout, SeatRow, UnitSelection},
+};
+use onsale_types::{Clock as _, SystemClock};
+use tonic::{
+    Request, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::Channel,
+};
+use uuid::Uuid;
+
+use crate::{
+    ours::{channel, signed},
+    pod::Pod,
+    world::World,
+};
+use onsale::patience::patiently;
+
+/// Units that every customer takes.
+pub(crate) const UNITS: u32 = 2;
+/// Most units of an event, and most that one customer may buy.
+const EVENT_UNITS: u32 = 1_000_000;
+const CUSTOMER_UNITS: u32 = 100;
+/// What is sold of an event before the next one is: a fifth stays free, so that nobody has to look for the last.
+const STANDING_CALLS: u64 = 400_000;
+/// A seated event: so many sectors of rows of seats, sold one after the other, four fifths of each.
+const SEATED_SECTORS: u32 = 20;
+const SEATED_CALLS: u64 = 20_000;
+const ROWS: u32 = 500;
+const SEATS_PER_ROW: u32 = 100;
+/// The net under a hold: longer than anything is measured.
+const RELEASE_AFTER: Duration = Duration::from_secs(4 * 60 * 60);
+const STARTS_IN: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Reservations under way at a time while a sector is filled.
+const FILL_CONCURRENCY: usize = 8;
+const FILL_PATIENCE: Duration = Duration::from_secs(120);
+
+/// A sector that is on sale, good for so many calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) event_id: Uuid,
+    pub(crate) sector_id: String,
+    pub(crate) calls: u64,
+    /// The event's revision, once Inventory has told it.
+    revision: Arc<AtomicU64>,
+}
+
+impl Place {
+    pub(crate) fn new(event_id: Uuid, sector_id: String, calls: u64) -> Self {
+        Self { event_id, sector_id, calls, revision: Arc::default() }
+    }
+}
+
+/// Sectors that are sold one after the other: one is hot at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Places(Vec<Place>);
+
+impl Places {
+    /// Where the call with this number goes.
+    pub(crate) fn at(&self, number: u64) -> Result<&Place, Status> {
+        // All are good for as many.
+        let index = number / self.0.first().map_or(1, |place| place.calls);
+        usize::try_from(index)
+            .ok()
+            .and_then(|index| self.0.get(index))
+            .ok_or_else(|| Status::resource_exhausted("everything prepared is sold: fewer --seconds"))
+    }
+
+    /// All of them, in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Place> {
+        self.0.iter()
+    }
+
+    /// Their events.
+    pub(crate) fn events(&self) -> Vec<Uuid> {
+        let mut events: Vec<Uuid> = self.0.iter().map(|place| place.event_id).collect();
+        events.dedup();
+        events
+    }
+}
+
+/// Who makes events and puts them on sale.
+pub(crate) struct Organizer {
+    client: EventServiceClient<Channel>,
+    authorization: String,
+}
+
+impl Organizer {
+    pub(crate) async fn at(world: &World, inventory: &Pod) -> anyhow::Result<Self> {
+        let client = EventServiceClient::new(channel(inventory).await?);
+        Ok(Self { client, authorization: world.organizer() })
+    }
+
+    /// General admission for so many calls.
+    pub(crate) async fn standing(&mut self, calls: u64) -> anyhow::Result<Places> {
+        let mut places = Vec::new();
+        for _ in 0..calls.div_ceil(STANDING_CALLS).max(1) {
+            places.extend(self.on_sale(vec![standing_sector(EVENT_UNITS)], STANDING_CALLS).await?);
+        }
+        Ok(Places(places))
+    }
+
+    /// Seats for so many calls.
+    pub(crate) async fn seated(&mut self, calls: u64) -> anyhow::Result<Places> {
+        let mut places = Vec::new();
+        let per_event = SEATED_CALLS.saturating_mul(SEATED_SECTORS.into());
+        for _ in 0..calls.div_ceil(per_event).max(1) {
+            let sectors = (1..=SEATED_SECTORS).map(|number| seated_sector(&format!("Stand {number}"), ROWS));
+            places.extend(self.on_sale(sectors.collect(), SEATED_CALLS).await?);
+        }
+        Ok(Places(places))
+    }
+
+    /// General admission of so many units, for as many calls as may come.
+    pub(crate) async fn scarce(&mut self, units: u32) -> anyhow::Result<Place> {
+        let places = self.on_sale(vec![standing_sector(units)], u64::MAX).await?;
+        places.into_iter().next().context("an event without a sector")
+    }
+
+    /// A draft of so many units, and nothing more.
+    pub(crate) async fn draft(&mut self, sectors: Vec<Sector>) -> anyhow::Result<Event> {
+        let request =
+            CreateEventRequest { request_id: Uuid::now_v7().to_string(), event: Some(event(sectors)?) };
+        let created = self.client.create_event(signed(request, &self.authorization)?).await;
+        created.context("failed to create an event")?.into_inner().event.context("an answer without an event")
+    }
+
+    async fn on_sale(&mut self, sectors: Vec<Sector>, calls: u64) -> anyhow::Result<Vec<Place>> {
+        let event = self.draft(sectors).await?;
+        let (request_id, event_id) = (Uuid::now_v7().to_string(), event.event_id.clone());
+        let request = signed(ActivateEventRequest { request_id, event_id }, &self.authorization)?;
+        self.client.activate_event(request).await.context("failed to activate an event")?;
+        let event_id = event.event_id.parse().context("an event's id is none")?;
+        let sectors = event.sectors.into_iter();
+        Ok(sectors.map(|sector| Place::new(event_id, sector.sector_id, calls)).collect())
+    }
+}
+
+/// Reserves as Claim does: one service, one token, renewed as it gets old; what it was told of an event it is not told again.
+#[derive(Clone)]
+pub(crate) struct Reserver {
+    client: InventoryInternalServiceClient<Channel>,
+    tokens: Arc<ServiceTokens>,
+}
+
+impl Reserver {
+    pub(crate) fn new(channel: Channel, tokens: &Arc<ServiceTokens>) -> Self {
+        Self { client: InventoryInternalServiceClient::new(channel), tokens: Arc::clone(tokens) }
+    }
+
+    /// So many units for a customer who was never there.
+    pub(crate) async fn reserve(self, place: &Place, count: u32) -> Result<(), Status> {
+        self.hold(place, count, Uuid::now_v7()).await
+    }
+
+    async fn hold(mut self, place: &Place, count: u32, hold_id: Uuid) -> Result<(), Status> {
+        let selection =
+            UnitSelection { sector_id: place.sector_id.clone(), count, ..UnitSelection::default() };
+        let mut request = Request::new(ReserveUnitsRequest {
+            request_id: hold_id.to_string(),
+            hold_id: hold_id.to_string(),
+            event_id: place.event_id.to_string(),
+            customer_id: hold_id.to_string(),
+            selections: vec![selection],
+            release_after: prost_types::Duration::try_from(RELEASE_AFTER).ok(),
+            known_event_revision: place.revision.load(Ordering::Relaxed),
+            ..ReserveUnitsRequest::default()
+        });
+        request.metadata_mut().insert("authorization", service_header(&self.tokens)?);
+        let reserved = self.client.reserve_units(request).await?.into_inner();
+        if reserved.event.is_some() {
+            place.revision.store(reserved.event_revision, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Reserves `units` of a sector, as many at a time as a customer may; who comes too often is asked to come back.
+    pub(crate) async fn fill(&self, place: &Place, units: u32) -> anyhow::Result<()> {
+        if !units.is_multiple_of(CUSTOMER_UNITS) {
+            bail!("{units} units are not whole holds");
+        }
+        let deadline = Deadline::after(FILL_PATIENCE);
+        stream::iter(0..units / CUSTOMER_UNITS)
+            .map(|_| {
+                let hold_id = Uuid::now_v7();
+                patiently(deadline, move || self.clone().hold(place, CUSTOMER_UNITS, hold_id))
+            })
+            .buffer_unordered(FILL_CONCURRENCY)
+            .try_collect::<Vec<()>>()
+            .await
+            .context("failed to fill a sector")?;
+        Ok(())
+    }
+}
+
+/// The `authorization` header of a service.
+pub(crate) fn service_header(tokens: &ServiceTokens) -> Result<MetadataValue<Ascii>, Status> {
+    let header = tokens.bearer();
+    MetadataValue::try_from(header.as_bytes()).map_err(|_| Status::internal("a token is no header"))
+}
+
+/// General admission.
+pub(crate) fn standing_sector(capacity: u32) -> Sector {
+    Sector { name: "Standing".to_owned(), price: price(), capacity, ..Sector::default() }
+}
+
+/// Rows of a hundred seats.
+pub(crate) fn seated_sector(name: &str, rows: u32) -> Sector {
+    let row = |number: u32| SeatRow {
+        label: number.to_string(),
+        seat_count: SEATS_PER_ROW,
+        seat_labels: Vec::new(),
+    };
+    let layout = SeatLayout { rows: (1..=rows).map(row).collect() };
+    Sector { name: name.to_owned(), price: price(), layout: Some(layout), ..Sector::default() }
+}
+
+fn price() -> Option<Money> {
+    Some(Money { amount_minor: 4_900, currency_code: "EUR".to_owned() })
+}
+
+fn event(sectors: Vec<Sector>) -> anyhow::Result<Event> {
+    let start = SystemClock.now().checked_add(STARTS_IN).context("the clock is set too far")?;
+    let (seconds, nanos) = start.to_seconds_and_nanos();
+    Ok(Event {
+        name: "The Last Encore".to_owned(),
+        venue: Some(Venue {
+            name: "Arena Zagreb".to_owned(),
+            address: "Ulica Vice Vukova 8, Zagreb".to_owned(),
+            time_zone: "Europe/Zagreb".to_owned(),
+        }),
+        start_time: Some(prost_types::Timestamp { seconds, nanos }),
+        currency_code: "EUR".to_owned(),
+        units_per_customer_max: CUSTOMER_UNITS,
+        sectors,
+        ..Event::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_place_is_hot_at_a_time_and_the_last_has_an_end() {
+        let place = |sector: &str| Place::new(Uuid::nil(), sector.to_owned(), 10);
+        let places = Places(vec![place("first"), place("second")]);
+        assert_eq!(places.at(9).unwrap().sector_id, "first");
+        assert_eq!(places.at(10).unwrap().sector_id, "second");
+        assert!(places.at(20).is_err());
+        assert_eq!(places.events(), [Uuid::nil()]);
+    }
+
+    #[test]
+    fn what_is_called_leaves_a_fifth_of_the_units() {
+        let left = |units: u64, calls: u64| units - calls * u64::from(UNITS);
+        assert_eq!(left(EVENT_UNITS.into(), STANDING_CALLS), 200_000);
+        assert_eq!(left((ROWS * SEATS_PER_ROW).into(), SEATED_CALLS), 10_000);
+        assert_eq!(left(EVENT_UNITS.into(), 0), u64::from(SEATED_SECTORS * ROWS * SEATS_PER_ROW));
+    }
+}

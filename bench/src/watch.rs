@@ -1,0 +1,347 @@
+//! The benchmarks of `WatchQueue`: what an open stream weighs, and how long an admission takes to reach them all. Beside
+//! each, in the same run, bare tonic with the same messages.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::{
+    across,
+    bare_watch::BareWatch,
+    fanout::{self, Fanout, Memory},
+    kernel,
+    ours::Ours,
+    report::{Report, Round, millis},
+    streams::{Authorize, Streams, Wanted},
+    world::World,
+};
+
+const ROUNDS: usize = 3;
+/// How long opening all streams may take; also a million.
+const OPEN_PATIENCE: Duration = Duration::from_secs(1_200);
+/// How long an admission may take to reach all streams, before there is something wrong.
+const ARRIVE_PATIENCE: Duration = Duration::from_secs(120);
+/// Files that a process opens besides its streams' connections.
+const OTHER_FILES: u64 = 500;
+const MILLION: usize = 1_000_000;
+
+/// Options of `watch-memory` and `watch-fanout`.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Streams held open.
+    #[arg(long, default_value_t = 100_000, value_parser = streams)]
+    pub(crate) streams: usize,
+    /// Connections that they share.
+    #[arg(long, default_value_t = 100, value_parser = streams)]
+    pub(crate) connections: usize,
+}
+
+/// Options of `million`.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct MillionOptions {
+    /// Streams held open; fewer only to try it out.
+    #[arg(long, default_value_t = MILLION, value_parser = streams)]
+    pub(crate) streams: usize,
+    /// Connections that they share.
+    #[arg(long, default_value_t = 100, value_parser = streams)]
+    pub(crate) connections: usize,
+}
+
+fn streams(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=2_000_000).contains(&count) => Ok(count),
+        _ => Err("must be between 1 and 2,000,000".to_owned()),
+    }
+}
+
+/// How streams are held.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// Streams that each measurement is about.
+    streams: usize,
+    connections: usize,
+    rounds: usize,
+    /// How long both sides are left alone before each measurement.
+    rest: Duration,
+}
+
+impl Plan {
+    /// Streams of ours. Those who were admitted in one round have nothing to hear in the next, so there are as many more.
+    fn ours(self) -> usize {
+        self.streams + self.batch() * (self.rounds - 1)
+    }
+
+    /// How many are admitted in a round: more than one in a hundred of all, so that everybody's place changes noticeably.
+    fn batch(self) -> usize {
+        self.streams / 95 + 1
+    }
+
+    fn turns(self, rounds: usize) -> anyhow::Result<u64> {
+        u64::try_from(self.batch() * rounds).context("too many turns")
+    }
+
+    fn per_connection(self) -> usize {
+        self.ours() / self.connections.max(1) + 16
+    }
+
+    /// The line of ours, and a pod in front of it.
+    async fn start(self, world: &World) -> anyhow::Result<Ours<'_>> {
+        let event = world.event(u64::try_from(self.ours()).context("too many streams")?).await?;
+        Ours::start(world, event, self.connections, self.turns(1)?).await
+    }
+
+    /// Streams of the bare server, which does not care who calls.
+    fn bare(self, server: &BareWatch) -> Wanted {
+        let authorize: Authorize = Arc::new(|_| "Bearer nobody".to_owned());
+        Wanted {
+            address: server.address,
+            event_id: uuid::Uuid::nil().to_string(),
+            streams: self.streams,
+            connections: self.connections,
+            authorize,
+        }
+    }
+}
+
+/// Measures what a stream weighs: fresh processes in every round.
+pub(crate) async fn memory(options: Options, rest: Duration) -> anyhow::Result<Report> {
+    let plan = Plan { streams: options.streams, connections: options.connections, rounds: 1, rest };
+    let world = World::start().await?;
+    let ours = plan.start(&world).await?;
+    let event = ours.event;
+    let message = first_message(&ours, plan).await?;
+    ours.pod.stop().await?;
+    let (mut rounds, mut detail) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let weigh_ours = async || {
+            let ours = Ours::start(&world, event, plan.connections, plan.turns(1)?).await?;
+            let wanted = ours.wanted(plan.ours(), plan.connections);
+            let (streams, memory) = fanout::weigh(ours.pod.pid(), &wanted, OPEN_PATIENCE, plan.rest).await?;
+            streams.close().await;
+            ours.pod.stop().await?;
+            anyhow::Ok(memory)
+        };
+        let weigh_bare = async || {
+            let server = BareWatch::start(&message, plan.per_connection()).await?;
+            let wanted = plan.bare(&server);
+            let (streams, memory) = fanout::weigh(server.pid, &wanted, OPEN_PATIENCE, plan.rest).await?;
+            streams.close().await;
+            server.stop().await?;
+            anyhow::Ok(memory)
+        };
+        // Who goes first alternates, so that a machine that gets slower or faster favours neither.
+        let (ours, bare) = if round % 2 == 0 {
+            let ours = Box::pin(weigh_ours()).await?;
+            (ours, Box::pin(weigh_bare()).await?)
+        } else {
+            let bare = Box::pin(weigh_bare()).await?;
+            (Box::pin(weigh_ours()).await?, bare)
+        };
+        rounds.push(Round { value: ours.per_stream(), limit: bare.per_stream() });
+        detail.push(json!({ "ours": ours.in_words(), "bare": bare.in_words() }));
+    }
+    let detail = json!({
+        "streams": plan.streams, "connections": plan.connections, "message_bytes": message.len(),
+        "machine": kernel::machine(), "rounds": detail,
+    });
+    Ok(Report::new("watch-memory", "bytes/stream", BARE_MEMORY, &rounds, detail))
+}
+
+const BARE_MEMORY: &str =
+    "resident bytes of bare tonic (small buffers) per open stream with the same messages";
+const BARE_FANOUT: &str =
+    "a bare tonic broadcast (small buffers) of the same bytes until the last stream got it";
+
+/// Measures how long an admission takes to reach everybody.
+pub(crate) async fn fanout(
+    options: Options,
+    one_connection_each: bool,
+    rest: Duration,
+) -> anyhow::Result<Report> {
+    let mut plan = Plan { streams: options.streams, connections: options.connections, rounds: ROUNDS, rest };
+    if one_connection_each {
+        let files = kernel::raise_open_files()?;
+        let most = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+        // Room for those who are there because the ones before them were admitted.
+        plan.streams = plan.streams.min(most - most / 40);
+        plan.connections = plan.ours();
+    }
+    let world = World::start().await?;
+    let both = if one_connection_each {
+        // Both at once would need twice the files.
+        Box::pin(in_turn(&world, plan)).await?
+    } else {
+        Box::pin(interleaved(&world, plan)).await?
+    };
+    let rounds: Vec<Round> = both.rounds();
+    let detail = json!({
+        "streams": plan.streams, "connections": plan.connections, "one_connection_each": one_connection_each,
+        "admitted_per_round": plan.batch(), "message_bytes": both.message_bytes,
+        "pod_to_pod": Box::pin(across::measure(&world)).await?,
+        "machine": kernel::machine(), "rounds": both.in_words(), "metrics": both.metrics,
+    });
+    Ok(Report::new("watch-fanout", "ms", BARE_FANOUT, &rounds, detail))
+}
+
+/// Measures both with a million streams, once.
+pub(crate) async fn million(options: MillionOptions, rest: Duration) -> anyhow::Result<Report> {
+    let plan = Plan { streams: options.streams, connections: options.connections, rounds: 1, rest };
+    let world = World::start().await?;
+    let both = Box::pin(in_turn(&world, plan)).await?;
+    let rounds = both.rounds();
+    let detail = json!({
+        "streams": plan.streams, "connections": plan.connections, "admitted": plan.batch(),
+        "message_bytes": both.message_bytes,
+        "bytes_per_stream": {
+            "ours": both.ours_memory.per_stream(), "bare": both.bare_memory.per_stream(),
+            "ratio": both.ours_memory.beside(&both.bare_memory),
+        },
+        "memory": { "ours": both.ours_memory.in_words(), "bare": both.bare_memory.in_words() },
+        "all_updated_within_5_s": rounds.iter().all(|round| round.value <= 5_000.0),
+        "machine": kernel::machine(), "rounds": both.in_words(), "metrics": both.metrics,
+    });
+    Ok(Report::new("million", "ms", BARE_FANOUT, &rounds, detail))
+}
+
+/// What came of a fan-out of both sides.
+struct Both {
+    ours: Vec<Fanout>,
+    bare: Vec<Fanout>,
+    ours_memory: Memory,
+    bare_memory: Memory,
+    message_bytes: usize,
+    /// What the pod says about itself.
+    metrics: Value,
+}
+
+impl Both {
+    fn rounds(&self) -> Vec<Round> {
+        let pairs = self.ours.iter().zip(&self.bare);
+        pairs.map(|(ours, bare)| Round { value: millis(ours.last), limit: millis(bare.last) }).collect()
+    }
+
+    fn in_words(&self) -> Vec<Value> {
+        let pairs = self.ours.iter().zip(&self.bare);
+        pairs.map(|(ours, bare)| json!({ "ours": ours.in_words(), "bare": bare.in_words() })).collect()
+    }
+}
+
+/// Both sides hold their streams all the time, and take turns.
+async fn interleaved(world: &World, plan: Plan) -> anyhow::Result<Both> {
+    let ours = plan.start(world).await?;
+    let wanted = ours.wanted(plan.ours(), plan.connections);
+    let (mut ours_streams, ours_memory) =
+        fanout::weigh(ours.pod.pid(), &wanted, OPEN_PATIENCE, plan.rest).await?;
+    let message = ours_streams.record.sample().context("there is no message to copy")?;
+    let mut server = BareWatch::start(&message, plan.per_connection()).await?;
+    let wanted = plan.bare(&server);
+    let (mut bare_streams, bare_memory) =
+        fanout::weigh(server.pid, &wanted, OPEN_PATIENCE, plan.rest).await?;
+    let (mut ours_rounds, mut bare_rounds) = (Vec::new(), Vec::new());
+    for round in 0..plan.rounds {
+        if round % 2 == 0 {
+            ours_rounds.push(fan_out(&ours, &mut ours_streams, plan, round).await?);
+            bare_rounds.push(broadcast(&mut server, &mut bare_streams, plan).await?);
+        } else {
+            bare_rounds.push(broadcast(&mut server, &mut bare_streams, plan).await?);
+            ours_rounds.push(fan_out(&ours, &mut ours_streams, plan, round).await?);
+        }
+    }
+    let metrics = metrics_of(&ours).await?;
+    tokio::join!(ours_streams.close(), bare_streams.close());
+    server.stop().await?;
+    ours.pod.stop().await?;
+    let message_bytes = message.len();
+    Ok(Both { ours: ours_rounds, bare: bare_rounds, ours_memory, bare_memory, message_bytes, metrics })
+}
+
+/// One side after the other: for as many streams as one process at a time can hold.
+async fn in_turn(world: &World, plan: Plan) -> anyhow::Result<Both> {
+    let ours = plan.start(world).await?;
+    let wanted = ours.wanted(plan.ours(), plan.connections);
+    let (mut streams, ours_memory) = fanout::weigh(ours.pod.pid(), &wanted, OPEN_PATIENCE, plan.rest).await?;
+    let message = streams.record.sample().context("there is no message to copy")?;
+    let mut ours_rounds = Vec::new();
+    for round in 0..plan.rounds {
+        ours_rounds.push(fan_out(&ours, &mut streams, plan, round).await?);
+    }
+    let metrics = metrics_of(&ours).await?;
+    streams.close().await;
+    ours.pod.stop().await?;
+
+    let mut server = BareWatch::start(&message, plan.per_connection()).await?;
+    let wanted = plan.bare(&server);
+    let (mut streams, bare_memory) = fanout::weigh(server.pid, &wanted, OPEN_PATIENCE, plan.rest).await?;
+    let mut bare_rounds = Vec::new();
+    for _ in 0..plan.rounds {
+        bare_rounds.push(broadcast(&mut server, &mut streams, plan).await?);
+    }
+    streams.close().await;
+    server.stop().await?;
+    let message_bytes = message.len();
+    Ok(Both { ours: ours_rounds, bare: bare_rounds, ours_memory, bare_memory, message_bytes, metrics })
+}
+
+/// Lets the head of the line in, and waits until everybody knows.
+async fn fan_out(ours: &Ours<'_>, streams: &mut Streams, plan: Plan, round: usize) -> anyhow::Result<Fanout> {
+    tokio::time::sleep(plan.rest).await;
+    let record = Arc::clone(&streams.record);
+    record.begin();
+    let (messages, processor) = (record.messages(), ours.pod.processor_time()?);
+    ours.allow_turns(plan.turns(round + 1)?).await?;
+    let expected = plan.ours() - plan.batch() * round;
+    streams
+        .until(ARRIVE_PATIENCE, || record.arrived() >= expected)
+        .await
+        .with_context(|| format!("the admission reached {} of {expected} streams", record.arrived()))?;
+    let processor = ours.pod.processor_time()?.saturating_sub(processor);
+    let admission = ours.admission(plan.turns(round)? + 1, plan.turns(round + 1)?).await?;
+    Ok(Fanout::new(&record, admission.commit_micros, messages, processor)
+        .transactions(admission.transactions))
+}
+
+/// The same in bare tonic.
+async fn broadcast(server: &mut BareWatch, streams: &mut Streams, plan: Plan) -> anyhow::Result<Fanout> {
+    tokio::time::sleep(plan.rest).await;
+    let record = Arc::clone(&streams.record);
+    record.begin();
+    let (messages, processor) = (record.messages(), kernel::processor_time(server.pid)?);
+    let sent_micros = server.send().await?;
+    streams
+        .until(ARRIVE_PATIENCE, || record.arrived() >= plan.streams)
+        .await
+        .with_context(|| format!("the broadcast reached {} of {} streams", record.arrived(), plan.streams))?;
+    let processor = kernel::processor_time(server.pid)?.saturating_sub(processor);
+    Ok(Fanout::new(&record, sent_micros, messages, processor))
+}
+
+/// What a watcher in the middle of the line is told first.
+async fn first_message(ours: &Ours<'_>, plan: Plan) -> anyhow::Result<Vec<u8>> {
+    let mut wanted = ours.wanted(1, 1);
+    let authorize = Arc::clone(&wanted.authorize);
+    wanted.authorize = Arc::new(move |_| authorize(plan.streams / 2));
+    let streams = Streams::open(&wanted, OPEN_PATIENCE).await?;
+    let message = streams.record.sample().context("there is no message to copy")?;
+    streams.close().await;
+    Ok(message.to_vec())
+}
+
+/// Updates sent and saved, as far as the pod tells.
+async fn metrics_of(ours: &Ours<'_>) -> anyhow::Result<Value> {
+    Ok(json!(ours.pod.metrics().await?.beginning_with("queue_updates_")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_moves_everybody_noticeably_and_leaves_enough() {
+        for streams in [1, 99, 2_000, 19_013, 100_000, 1_000_000] {
+            let plan = Plan { streams, connections: 10, rounds: 3, rest: Duration::ZERO };
+            assert!(plan.batch() * 100 >= plan.ours(), "{streams}");
+            assert!(plan.ours() - plan.batch() * 2 >= streams, "{streams}");
+        }
+    }
+}
