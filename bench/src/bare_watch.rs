@@ -36,7 +36,7 @@ use tonic::{
 };
 use tonic_prost::{ProstDecoder, ProstEncoder};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Broadcasts that a slow stream may be behind.
 const CAPACITY: usize = 16;
 /// Enough for our messages, and what a stream sends before it lets others have their turn.
@@ -90,7 +90,7 @@ impl BareWatch {
         let input = child.stdin.take().context("the bare server's input is not piped")?;
         let output = child.stdout.take().context("the bare server's output is not piped")?;
         let mut output = BufReader::new(output).lines();
-        let hello: Hello = said(&mut output).await?;
+        let hello: Hello = read_line(&mut output).await?;
         Ok(Self { child, input, output, pid, address: hello.address })
     }
 
@@ -98,7 +98,7 @@ impl BareWatch {
     pub(crate) async fn send(&mut self) -> anyhow::Result<i64> {
         self.input.write_all(b"send\n").await.context("failed to speak to the bare server")?;
         self.input.flush().await.context("failed to speak to the bare server")?;
-        Ok(said::<Sent>(&mut self.output).await?.sent_micros)
+        Ok(read_line::<Sent>(&mut self.output).await?.sent_micros)
     }
 
     /// Ends it.
@@ -107,20 +107,22 @@ impl BareWatch {
     }
 }
 
-async fn said<T: for<'a> Deserialize<'a>>(output: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<T> {
+async fn read_line<T: for<'a> Deserialize<'a>>(
+    output: &mut Lines<BufReader<ChildStdout>>,
+) -> anyhow::Result<T> {
     let line =
-        tokio::time::timeout(PATIENCE, output.next_line()).await.context("the bare server is silent")?;
+        tokio::time::timeout(TIMEOUT, output.next_line()).await.context("the bare server is silent")?;
     let line = line.context("failed to hear the bare server")?.context("the bare server has ended")?;
-    serde_json::from_str(&line).context("the bare server said something else")
+    serde_json::from_str(&line).context("the bare server sent an invalid line")
 }
 
 /// Serves until standard input ends.
 pub(crate) async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     let message = from_hex(&arguments.message).context("the message is not hexadecimal")?;
     let first = WatchQueueResponse::decode(message.as_slice()).context("the message cannot be read")?;
-    let (news, _) = broadcast::channel(CAPACITY);
+    let (updates, _) = broadcast::channel(CAPACITY);
     let steps = AtomicU64::new(0);
-    let service = Bare { first: Arc::new(first.clone()), news: news.clone() };
+    let service = BareQueueService { first: Arc::new(first.clone()), updates: updates.clone() };
     let listener = TcpListener::bind("127.0.0.1:0").await.context("failed to listen")?;
     let address = listener.local_addr().context("failed to listen")?;
     let server = tonic::transport::Server::builder()
@@ -134,26 +136,26 @@ pub(crate) async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         let next = stepped(&first, steps.fetch_add(1, Ordering::Relaxed) + 1);
         let sent_micros = SystemClock.now().as_micros();
         // Nobody listening is no error.
-        let _ = news.send(next);
+        let _ = updates.send(next);
         println!("{}", serde_json::to_string(&Sent { sent_micros })?);
     }
     tasks.shutdown().await;
     Ok(())
 }
 
-/// Bare tonic: no identity, no deadline, no metrics, nothing looked up. Written out where the generated server would take the
+/// BareQueueService tonic: no identity, no deadline, no metrics, nothing looked up. Written out where the generated server would take the
 /// standard codec, whose buffers weigh more than the rest of a stream.
 #[derive(Clone)]
-struct Bare {
+struct BareQueueService {
     first: Arc<WatchQueueResponse>,
-    news: broadcast::Sender<WatchQueueResponse>,
+    updates: broadcast::Sender<WatchQueueResponse>,
 }
 
-impl NamedService for Bare {
+impl NamedService for BareQueueService {
     const NAME: &'static str = "onsale.queue.v1.QueueService";
 }
 
-impl Service<http::Request<Body>> for Bare {
+impl Service<http::Request<Body>> for BareQueueService {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<Self::Response, Self::Error>;
@@ -168,16 +170,16 @@ impl Service<http::Request<Body>> for Bare {
     }
 }
 
-impl ServerStreamingService<WatchQueueRequest> for Bare {
+impl ServerStreamingService<WatchQueueRequest> for BareQueueService {
     type Response = WatchQueueResponse;
     type ResponseStream = BoxStream<WatchQueueResponse>;
     type Future = future::Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, _request: Request<WatchQueueRequest>) -> Self::Future {
-        let news = BroadcastStream::new(self.news.subscribe());
+        let updates = BroadcastStream::new(self.updates.subscribe());
         let first = stream::once(future::ready(Ok(self.first.as_ref().clone())));
-        let news = news.filter_map(|item| future::ready(item.ok().map(Ok)));
-        future::ready(Ok(Response::new(Box::pin(first.chain(news)))))
+        let updates = updates.filter_map(|item| future::ready(item.ok().map(Ok)));
+        future::ready(Ok(Response::new(Box::pin(first.chain(updates)))))
     }
 }
 
@@ -199,7 +201,7 @@ impl Codec for SmallCodec {
     }
 }
 
-/// The same message, some places on: as long, and something new to whoever watches.
+/// The same message, some sectors on: as long, and something new to whoever watches.
 fn stepped(message: &WatchQueueResponse, steps: u64) -> WatchQueueResponse {
     let mut next = message.clone();
     if let Some(update) = &mut next.update

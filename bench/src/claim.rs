@@ -16,10 +16,10 @@ use crate::{
     load::{self, Load, Outcome},
     pod::{Pod, Service, channels},
     report::{Report, Round, ratio},
-    sale::{Organizer, Places, UNITS},
-    server::{ServerProcess, Through},
+    sale::{HotSectors, Organizer, UNITS},
+    server::{ServerProcess, ServerStack},
+    testbed::Testbed,
     usage::Usage,
-    world::World,
 };
 
 const ROUNDS: usize = 3;
@@ -30,8 +30,8 @@ const CUSTOMERS_PER_SECOND: u64 = 8_000;
 
 /// Whether Redis is there while it is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Redis {
-    There,
+pub(crate) enum RedisState {
+    Up,
     /// All nodes are killed after the pods have started, before the first call.
     Down,
 }
@@ -47,22 +47,22 @@ pub(crate) fn load(callers: usize, measured: Duration) -> Load {
 }
 
 /// Measures both, round by round, each in fresh processes.
-pub(crate) async fn run(callers: usize, measured: Duration, redis: Redis) -> anyhow::Result<Report> {
+pub(crate) async fn run(callers: usize, measured: Duration, redis: RedisState) -> anyhow::Result<Report> {
     let load = load(callers, measured);
-    let mut world = World::start().await?;
+    let mut testbed = Testbed::start().await?;
     let (mut rounds, mut detail) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         // Who goes first alternates, so that a machine that gets slower or faster favours neither.
         let (claims, empty) = if round % 2 == 0 {
-            let claims = Box::pin(measure(&mut world, load, redis)).await?;
-            (claims, Box::pin(measure_empty(&world, load)).await?)
+            let claims = Box::pin(measure(&mut testbed, load, redis)).await?;
+            (claims, Box::pin(measure_empty(&testbed, load)).await?)
         } else {
-            let empty = Box::pin(measure_empty(&world, load)).await?;
-            (Box::pin(measure(&mut world, load, redis)).await?, empty)
+            let empty = Box::pin(measure_empty(&testbed, load)).await?;
+            (Box::pin(measure(&mut testbed, load, redis)).await?, empty)
         };
         let limit = ratio(empty.calls_per_second, HOPS);
         rounds.push(Round { value: claims.outcome.calls_per_second, limit });
-        detail.push(json!({ "claim": claims.in_words(), "empty": empty::in_words(&empty) }));
+        detail.push(json!({ "claim": claims.to_json(), "empty": empty::to_json(&empty) }));
     }
     let detail = json!({
         "connections": load.connections,
@@ -70,10 +70,10 @@ pub(crate) async fn run(callers: usize, measured: Duration, redis: Redis) -> any
         "units_each": UNITS,
         "durable": "fsync and synchronous_commit on",
         "redis": match redis {
-            Redis::There => "three masters, three replicas",
-            Redis::Down => "all nodes killed after the pods had started, before the first call",
+            RedisState::Up => "three masters, three replicas",
+            RedisState::Down => "all nodes killed after the pods had started, before the first call",
         },
-        "settings": settings_in_words(),
+        "settings": settings_to_json(),
         "machine": kernel::machine(),
         "rounds": detail,
     });
@@ -87,9 +87,9 @@ pub(crate) async fn run(callers: usize, measured: Duration, redis: Redis) -> any
 }
 
 /// The limit: the same customers make an empty call each.
-async fn measure_empty(world: &World, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(Through::Kit, Some(&world.mint)).await?;
-    let customers = Arc::new(Customers::mint(&world.mint, Uuid::now_v7(), load, buyer).await?);
+async fn measure_empty(testbed: &Testbed, load: Load) -> anyhow::Result<Outcome> {
+    let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.mint)).await?;
+    let customers = Arc::new(Customers::prepare(&testbed.mint, Uuid::now_v7(), load, buyer).await?);
     empty::measure_at(server, load, move || customers.next()).await
 }
 
@@ -103,8 +103,8 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub(crate) fn in_words(&self) -> Value {
-        let mut words = empty::in_words(&self.outcome);
+    pub(crate) fn to_json(&self) -> Value {
+        let mut words = empty::to_json(&self.outcome);
         if let Some(words) = words.as_object_mut() {
             words.insert("claimed_with_warm_up".to_owned(), json!(self.claimed));
             words.insert("average_batches".to_owned(), self.batches.clone());
@@ -123,12 +123,12 @@ pub(crate) struct Mesh {
 
 impl Mesh {
     /// Starts Queue and Claim beside an Inventory.
-    pub(crate) async fn around(world: &World, inventory: Pod) -> anyhow::Result<Self> {
+    pub(crate) async fn around(testbed: &Testbed, inventory: Pod) -> anyhow::Result<Self> {
         let inventory_url = inventory.url();
-        let queue = Pod::start(world, Service::Queue { inventory: &inventory_url }, &[]).await?;
+        let queue = Pod::start(testbed, Service::Queue { inventory: &inventory_url }, &[]).await?;
         let queue_url = queue.url();
         let service = Service::Claim { queue: &queue_url, inventory: &inventory_url };
-        let claim = Pod::start(world, service, &settings()).await?;
+        let claim = Pod::start(testbed, service, &settings()).await?;
         Ok(Self { inventory, queue, claim })
     }
 
@@ -142,10 +142,10 @@ impl Mesh {
     }
 
     /// Puts a load of claims on; every answer must be a claim.
-    pub(crate) async fn put_on(&self, load: Load, crowd: &Arc<Crowd>) -> anyhow::Result<Claims> {
+    pub(crate) async fn run_for(&self, load: Load, crowd: &Arc<Crowd>) -> anyhow::Result<Claims> {
         let channels = self.channels(load.connections).await?;
         let (before, claimed_before) = (Usage::of(&self.pods())?, crowd.served());
-        let outcome = load::put_on(load, |connection| {
+        let outcome = load::run_for(load, |connection| {
             let client = channels.get(connection).map(|channel| ClaimServiceClient::new(channel.clone()));
             let crowd = Arc::clone(crowd);
             move || claim(client.clone(), Arc::clone(&crowd))
@@ -177,29 +177,29 @@ fn settings() -> [(&'static str, String); 1] {
 }
 
 /// The settings of the pods, for who reads the figures.
-pub(crate) fn settings_in_words() -> Value {
+pub(crate) fn settings_to_json() -> Value {
     let claim = settings().map(|(key, value)| format!("{key} = {value}"));
     json!({ "inventory": [], "queue": [], "claim": claim, "otherwise": "the services' defaults" })
 }
 
 /// An Inventory with an event for the load, and customers with a turn in it.
-pub(crate) async fn prepare(world: &World, load: Load) -> anyhow::Result<(Pod, Places, Arc<Crowd>)> {
-    let inventory = Pod::start(world, Service::Inventory, &[]).await?;
+pub(crate) async fn prepare(testbed: &Testbed, load: Load) -> anyhow::Result<(Pod, HotSectors, Arc<Crowd>)> {
+    let inventory = Pod::start(testbed, Service::Inventory, &[]).await?;
     let customers = load.calls_at(CUSTOMERS_PER_SECOND);
-    let places = Organizer::at(world, &inventory).await?.standing(customers).await?;
-    let crowd = Crowd::gather(world, places.iter(), customers).await?;
-    Ok((inventory, places, Arc::new(crowd)))
+    let sectors = Organizer::at(testbed, &inventory).await?.standing(customers).await?;
+    let crowd = Crowd::prepare(testbed, sectors.iter(), customers).await?;
+    Ok((inventory, sectors, Arc::new(crowd)))
 }
 
-async fn measure(world: &mut World, load: Load, redis: Redis) -> anyhow::Result<Claims> {
-    world.have_redis().await?;
-    let (inventory, places, crowd) = prepare(world, load).await?;
-    let mesh = Mesh::around(world, inventory).await?;
-    if redis == Redis::Down {
-        world.lose_redis().await?;
+async fn measure(testbed: &mut Testbed, load: Load, redis: RedisState) -> anyhow::Result<Claims> {
+    testbed.ensure_redis().await?;
+    let (inventory, sectors, crowd) = prepare(testbed, load).await?;
+    let mesh = Mesh::around(testbed, inventory).await?;
+    if redis == RedisState::Down {
+        testbed.kill_redis().await?;
     }
-    let claims = mesh.put_on(load, &crowd).await?;
-    expect_claims(world, &places.events(), claims.claimed).await?;
+    let claims = mesh.run_for(load, &crowd).await?;
+    expect_claims(testbed, &sectors.events(), claims.claimed).await?;
     mesh.stop().await?;
     Ok(claims)
 }
@@ -211,11 +211,11 @@ async fn claim(client: Option<ClaimServiceClient<Channel>>, crowd: Arc<Crowd>) -
 }
 
 /// Every answer must be a claim that Postgres keeps, with units that Inventory keeps for it.
-pub(crate) async fn expect_claims(world: &World, events: &[Uuid], claimed: u64) -> anyhow::Result<()> {
+pub(crate) async fn expect_claims(testbed: &Testbed, events: &[Uuid], claimed: u64) -> anyhow::Result<()> {
     let sql = "SELECT count(*), count(hold.hold_id), coalesce(sum(claim.unit_count), 0)::bigint
         FROM claim.claim LEFT JOIN inventory.hold ON hold.hold_id = claim.hold_id AND hold.state = 'HELD'
         WHERE claim.event_id = ANY($1) AND claim.state = 'CLAIMED'";
-    let row = world.postgres.query_one(sql, &[&events]).await.context("failed to count claims")?;
+    let row = testbed.postgres.query_one(sql, &[&events]).await.context("failed to count claims")?;
     let (claims, holds, units): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     let expected = i64::try_from(claimed).context("too many claims")?;
     if claims != expected || holds != expected || units != expected.saturating_mul(UNITS.into()) {

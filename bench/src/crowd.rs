@@ -22,9 +22,9 @@ use tonic::{
 use uuid::Uuid;
 
 use crate::{
-    customers::{buyer, on_all_processors},
-    sale::{Place, UNITS},
-    world::{World, entry_id, subject},
+    customers::{build_in_parallel, buyer},
+    sale::{HotSector, UNITS},
+    testbed::{Testbed, entry_id, subject},
 };
 
 /// Who signs turn tokens, and what they are for: as Queue does.
@@ -40,30 +40,30 @@ pub(crate) struct Crowd {
 struct Person {
     authorization: MetadataValue<Ascii>,
     turn_token: String,
-    place: Arc<Place>,
+    sector: Arc<HotSector>,
 }
 
 impl Crowd {
-    /// So many customers with a turn. The first place takes as many of them as it is good for, then the next.
-    pub(crate) async fn gather<'a>(
-        world: &World,
-        places: impl Iterator<Item = &'a Place>,
+    /// So many customers with a turn. The first sector takes as many of them as it is good for, then the next.
+    pub(crate) async fn prepare<'a>(
+        testbed: &Testbed,
+        sectors: impl Iterator<Item = &'a HotSector>,
         customers: u64,
     ) -> anyhow::Result<Self> {
         let mut people = Vec::new();
         let mut left = customers;
-        for place in places {
-            let count = left.min(place.calls);
+        for sector in sectors {
+            let count = left.min(sector.calls);
             if count == 0 {
                 break;
             }
-            let until = world.turns(place.event_id, count).await?;
-            let key = SigningKey::parse(&world.turns_key).context("failed to read a key")?;
-            let (signer, mint) = (TokenSigner::new(key, ISSUER), Arc::clone(&world.mint));
-            let place = Arc::new(place.clone());
+            let until = testbed.turns(sector.event_id, count).await?;
+            let key = SigningKey::parse(&testbed.turns_key).context("failed to read a key")?;
+            let (signer, mint) = (TokenSigner::new(key, ISSUER), Arc::clone(&testbed.mint));
+            let sector = Arc::new(sector.clone());
             // Numbers in a line begin with 1.
-            let make = move |number| person(&mint, &signer, until, &place, number + 1);
-            people.extend(on_all_processors(count, make).await?);
+            let make = move |number| person(&mint, &signer, until, &sector, number + 1);
+            people.extend(build_in_parallel(count, make).await?);
             left -= count;
         }
         Ok(Self { people, next: AtomicU64::new(0) })
@@ -73,10 +73,10 @@ impl Crowd {
     pub(crate) fn next(&self) -> Option<Request<CreateClaimRequest>> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let person = usize::try_from(number).ok().and_then(|number| self.people.get(number))?;
-        let sector_id = person.place.sector_id.clone();
+        let sector_id = person.sector.sector_id.clone();
         let mut request = Request::new(CreateClaimRequest {
             request_id: Uuid::now_v7().to_string(),
-            event_id: person.place.event_id.to_string(),
+            event_id: person.sector.event_id.to_string(),
             right: Some(Right::TurnToken(person.turn_token.clone())),
             selections: vec![UnitSelection { sector_id, count: UNITS, ..UnitSelection::default() }],
         });
@@ -95,16 +95,16 @@ fn person(
     mint: &Mint,
     signer: &TokenSigner,
     until: Timestamp,
-    place: &Arc<Place>,
+    sector: &Arc<HotSector>,
     seq: u64,
 ) -> Result<Person, Status> {
-    let event_id = place.event_id;
+    let event_id = sector.event_id;
     let customer_id = identity(&subject(event_id, seq)).customer_id().to_string();
     let facts = TokenFacts { audience: TURN, subject: &customer_id, expiry: until };
     let claims = json!({ "event_id": event_id, "entry_id": entry_id(event_id, seq), "fencing_number": seq });
     let turn_token =
         signer.sign(&facts, &claims).map_err(|_| Status::internal("a turn token cannot be signed"))?;
-    Ok(Person { authorization: buyer(mint, event_id, seq)?, turn_token, place: Arc::clone(place) })
+    Ok(Person { authorization: buyer(mint, event_id, seq)?, turn_token, sector: Arc::clone(sector) })
 }
 
 #[cfg(test)]
@@ -115,9 +115,9 @@ mod tests {
     fn everybody_asks_once_with_tokens_of_their_own() {
         let (mint, key) = (Mint::new(), SigningKey::generate().unwrap());
         let signer = TokenSigner::new(SigningKey::parse(&key).unwrap(), ISSUER);
-        let place = Place::new(Uuid::now_v7(), "sector".to_owned(), 2);
-        let (place, until) = (Arc::new(place), Timestamp::from_secs(60));
-        let people = (1..=2).map(|seq| person(&mint, &signer, until, &place, seq).unwrap()).collect();
+        let sector = HotSector::new(Uuid::now_v7(), "sector".to_owned(), 2);
+        let (sector, until) = (Arc::new(sector), Timestamp::from_secs(60));
+        let people = (1..=2).map(|seq| person(&mint, &signer, until, &sector, seq).unwrap()).collect();
         let crowd = Crowd { people, next: AtomicU64::new(0) };
         let (first, second) = (crowd.next().unwrap(), crowd.next().unwrap());
         assert!(crowd.next().is_none());

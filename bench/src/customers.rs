@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     load::Load,
-    world::{bearer, subject},
+    testbed::{bearer, subject},
 };
 
 /// Tokens made ahead, per second of load. More customers than that get theirs while it runs.
@@ -41,7 +41,7 @@ pub(crate) struct Customers {
 
 impl Customers {
     /// Makes tokens for as many as may call in this load.
-    pub(crate) async fn mint(
+    pub(crate) async fn prepare(
         mint: &Arc<Mint>,
         event_id: Uuid,
         load: Load,
@@ -49,7 +49,7 @@ impl Customers {
     ) -> anyhow::Result<Self> {
         let count = load.calls_at(TOKENS_PER_SECOND);
         let maker = Arc::clone(mint);
-        let tokens = on_all_processors(count, move |number| authorization(&maker, event_id, number)).await?;
+        let tokens = build_in_parallel(count, move |number| authorization(&maker, event_id, number)).await?;
         let (next, late) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Ok(Self { mint: Arc::clone(mint), event_id, authorization, tokens, next, late })
     }
@@ -76,7 +76,7 @@ impl Customers {
 }
 
 /// Makes something for each of the numbers below `count`, in their order, on all processors.
-pub(crate) async fn on_all_processors<T: Send + 'static>(
+pub(crate) async fn build_in_parallel<T: Send + 'static>(
     count: u64,
     make: impl Fn(u64) -> Result<T, Status> + Send + Sync + 'static,
 ) -> anyhow::Result<Vec<T>> {
@@ -123,8 +123,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_made_on_all_processors_keeps_its_order() {
-        assert_eq!(on_all_processors(1_000, Ok).await.unwrap(), (0..1_000).collect::<Vec<u64>>());
-        assert!(on_all_processors(3, |_| Err::<u64, _>(Status::internal("no"))).await.is_err());
+    async fn what_is_made_build_in_parallel_keeps_its_order() {
+        assert_eq!(build_in_parallel(1_000, Ok).await.unwrap(), (0..1_000).collect::<Vec<u64>>());
+        assert!(build_in_parallel(3, |_| Err::<u64, _>(Status::internal("no"))).await.is_err());
     }
 }

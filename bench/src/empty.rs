@@ -13,7 +13,7 @@ use crate::{
     load::{self, Load, Outcome},
     pod::channels,
     report::{Report, Round},
-    server::{ServerProcess, Through},
+    server::{ServerProcess, ServerStack},
 };
 
 const ROUNDS: usize = 3;
@@ -33,13 +33,16 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
     let mut detail = Vec::new();
     for round in 0..ROUNDS {
         // Who goes first alternates, so that a machine that gets slower or faster favours neither.
-        let order =
-            if round % 2 == 0 { [Through::Kit, Through::Bare] } else { [Through::Bare, Through::Kit] };
+        let order = if round % 2 == 0 {
+            [ServerStack::Kit, ServerStack::Bare]
+        } else {
+            [ServerStack::Bare, ServerStack::Kit]
+        };
         let first = measure(order[0], load).await?;
         let second = measure(order[1], load).await?;
-        let (kit, bare) = if order[0] == Through::Kit { (first, second) } else { (second, first) };
+        let (kit, bare) = if order[0] == ServerStack::Kit { (first, second) } else { (second, first) };
         rounds.push(Round { value: kit.calls_per_second, limit: bare.calls_per_second });
-        detail.push(json!({ "kit": in_words(&kit), "bare": in_words(&bare) }));
+        detail.push(json!({ "kit": to_json(&kit), "bare": to_json(&bare) }));
     }
     let detail = json!({
         "connections": CONNECTIONS,
@@ -51,7 +54,7 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
 }
 
 /// Measures one of both, in a fresh process.
-pub(super) async fn measure(through: Through, load: Load) -> anyhow::Result<Outcome> {
+pub(super) async fn measure(through: ServerStack, load: Load) -> anyhow::Result<Outcome> {
     let server = ServerProcess::start(through, None).await?;
     let authorization: MetadataValue<Ascii> = server.authorization.parse()?;
     measure_at(server, load, move || Ok(authorization.clone())).await
@@ -67,7 +70,7 @@ where
     A: Fn() -> Result<MetadataValue<Ascii>, Status> + Clone + Send + 'static,
 {
     let channels = channels(&format!("http://{}", server.address), load.connections).await?;
-    let outcome = load::put_on(load, |connection| {
+    let outcome = load::run_for(load, |connection| {
         let client = channels.get(connection).map(|channel| EchoServiceClient::new(channel.clone()));
         let authorization = authorization.clone();
         move || {
@@ -85,7 +88,7 @@ where
     Ok(outcome)
 }
 
-pub(super) fn in_words(outcome: &Outcome) -> serde_json::Value {
+pub(super) fn to_json(outcome: &Outcome) -> serde_json::Value {
     json!({
         "calls_per_second": outcome.calls_per_second.round(),
         "p50_micros": outcome.p50.as_micros(),

@@ -9,16 +9,16 @@ use crate::{
     load::percentile,
     record::Record,
     report::{millis, share},
-    streams::{Streams, Wanted},
+    streams::{StreamOptions, Streams},
 };
 
 /// Streams opened and closed before anything is weighed, so that what is needed once is there already.
 const WARM_UP: usize = 64;
 /// How long memory may take to come to rest.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// At rest: this many looks in a row within one part in [`QUIET_SHARE`].
-const QUIET_LOOKS: usize = 3;
+const QUIET_CHECKS: usize = 3;
 const QUIET_SHARE: u64 = 500;
 
 /// What a process weighed before and after its streams were opened.
@@ -43,11 +43,11 @@ impl Memory {
 
     /// Bytes per stream, as a share of the other's.
     #[expect(clippy::float_arithmetic, reason = "a ratio is measured, not counted")]
-    pub(crate) fn beside(&self, other: &Self) -> f64 {
+    pub(crate) fn ratio_to(&self, other: &Self) -> f64 {
         self.per_stream() / other.per_stream()
     }
 
-    pub(crate) fn in_words(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "resident_before": self.before,
             "resident_after": self.after,
@@ -61,36 +61,36 @@ impl Memory {
 }
 
 /// Opens the streams, and weighs the process that serves them before and after.
-pub(crate) async fn weigh(
+pub(crate) async fn measure_memory(
     pid: u32,
-    wanted: &Wanted,
-    patience: Duration,
+    options: &StreamOptions,
+    timeout: Duration,
     rest: Duration,
 ) -> anyhow::Result<(Streams, Memory)> {
-    let few = Wanted {
-        streams: WARM_UP.min(wanted.streams),
-        connections: wanted.connections.min(WARM_UP),
-        ..wanted.clone()
+    let few = StreamOptions {
+        streams: WARM_UP.min(options.streams),
+        connections: options.connections.min(WARM_UP),
+        ..options.clone()
     };
-    Streams::open(&few, patience).await?.close().await;
+    Streams::open(&few, timeout).await?.close().await;
     tokio::time::sleep(rest).await;
     let before = settled_bytes(pid).await?;
     let begun = tokio::time::Instant::now();
-    let streams = Streams::open(wanted, patience).await?;
+    let streams = Streams::open(options, timeout).await?;
     let opened_in = begun.elapsed();
     tokio::time::sleep(rest).await;
     let after = settled_bytes(pid).await?;
     let client = kernel::resident_bytes(std::process::id())?;
     let refused = streams.record.refused();
-    Ok((streams, Memory { before, after, streams: wanted.streams, opened_in, refused, client }))
+    Ok((streams, Memory { before, after, streams: options.streams, opened_in, refused, client }))
 }
 
 /// Resident memory once it no longer moves.
 async fn settled_bytes(pid: u32) -> anyhow::Result<u64> {
-    let end = tokio::time::Instant::now() + SETTLE_PATIENCE;
+    let end = tokio::time::Instant::now() + SETTLE_TIMEOUT;
     let (mut last, mut quiet) = (kernel::resident_bytes(pid)?, 0);
-    while quiet < QUIET_LOOKS && tokio::time::Instant::now() < end {
-        tokio::time::sleep(LOOK_AGAIN).await;
+    while quiet < QUIET_CHECKS && tokio::time::Instant::now() < end {
+        tokio::time::sleep(POLL_INTERVAL).await;
         let now = kernel::resident_bytes(pid)?;
         quiet = if now.abs_diff(last) <= last / QUIET_SHARE { quiet + 1 } else { 0 };
         last = now;
@@ -138,7 +138,7 @@ impl Fanout {
         Self { transactions: Some(count), ..self }
     }
 
-    pub(crate) fn in_words(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let streams = u64::try_from(self.streams).unwrap_or(u64::MAX).max(1);
         json!({
             "last_ms": millis(self.last),

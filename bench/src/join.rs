@@ -1,4 +1,4 @@
-//! The `join` benchmark: durable places in one hot line, beside an empty call through the same chassis.
+//! The `join` benchmark: durable sectors in one hot line, beside an empty call through the same chassis.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,9 +14,9 @@ use crate::{
     load::{self, Load, Outcome},
     pod::{Pod, channels},
     report::{Report, Round},
-    server::{ServerProcess, Through},
+    server::{ServerProcess, ServerStack},
+    testbed::Testbed,
     usage::Usage,
-    world::World,
 };
 
 const ROUNDS: usize = 3;
@@ -29,24 +29,24 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
         measured,
         warm_up: empty::WARM_UP,
     };
-    let world = World::start().await?;
+    let testbed = Testbed::start().await?;
     let (mut rounds, mut detail) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         // Who goes first alternates, so that a machine that gets slower or faster favours neither.
         let (joins, empty) = if round % 2 == 0 {
-            let joins = Box::pin(measure(&world, load)).await?;
-            (joins, Box::pin(measure_empty(&world, load)).await?)
+            let joins = Box::pin(measure(&testbed, load)).await?;
+            (joins, Box::pin(measure_empty(&testbed, load)).await?)
         } else {
-            let empty = Box::pin(measure_empty(&world, load)).await?;
-            (Box::pin(measure(&world, load)).await?, empty)
+            let empty = Box::pin(measure_empty(&testbed, load)).await?;
+            (Box::pin(measure(&testbed, load)).await?, empty)
         };
         // Beside both, what an empty call costs whose caller is known already.
-        let known = Box::pin(empty::measure(Through::Kit, load)).await?;
+        let known = Box::pin(empty::measure(ServerStack::Kit, load)).await?;
         rounds.push(Round { value: joins.outcome.calls_per_second, limit: empty.calls_per_second });
         detail.push(json!({
-            "join": joins.in_words(),
-            "empty": empty::in_words(&empty),
-            "empty_of_one_known_caller": empty::in_words(&known),
+            "join": joins.to_json(),
+            "empty": empty::to_json(&empty),
+            "empty_of_one_known_caller": empty::to_json(&known),
         }));
     }
     let detail = json!({
@@ -66,9 +66,9 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
 }
 
 /// The limit: the same customers make an empty call each.
-async fn measure_empty(world: &World, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(Through::Kit, Some(&world.mint)).await?;
-    let customers = Customers::mint(&world.mint, Uuid::now_v7(), load, customers::plain).await?;
+async fn measure_empty(testbed: &Testbed, load: Load) -> anyhow::Result<Outcome> {
+    let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.mint)).await?;
+    let customers = Customers::prepare(&testbed.mint, Uuid::now_v7(), load, customers::plain).await?;
     let customers = Arc::new(customers);
     empty::measure_at(server, load, move || customers.next()).await
 }
@@ -76,7 +76,7 @@ async fn measure_empty(world: &World, load: Load) -> anyhow::Result<Outcome> {
 /// What one round of joins came to.
 struct Joins {
     outcome: Outcome,
-    /// Places given, warm-up included.
+    /// HotSectors given, warm-up included.
     joined: u64,
     /// Tokens that had to be made while it ran.
     minted_late: usize,
@@ -85,8 +85,8 @@ struct Joins {
 }
 
 impl Joins {
-    fn in_words(&self) -> Value {
-        let mut words = empty::in_words(&self.outcome);
+    fn to_json(&self) -> Value {
+        let mut words = empty::to_json(&self.outcome);
         if let Some(words) = words.as_object_mut() {
             words.insert("joined_with_warm_up".to_owned(), json!(self.joined));
             words.insert("average_batch".to_owned(), json!(self.batch_size));
@@ -97,15 +97,15 @@ impl Joins {
     }
 }
 
-async fn measure(world: &World, load: Load) -> anyhow::Result<Joins> {
-    let event = world.event(0).await?;
-    let customers = Customers::mint(&world.mint, event.event_id, load, customers::plain).await?;
+async fn measure(testbed: &Testbed, load: Load) -> anyhow::Result<Joins> {
+    let event = testbed.event(0).await?;
+    let customers = Customers::prepare(&testbed.mint, event.event_id, load, customers::plain).await?;
     let customers = Arc::new(customers);
-    let pod = Pod::start(world, world.queue(), &[]).await?;
+    let pod = Pod::start(testbed, testbed.queue(), &[]).await?;
     let channels = channels(&pod.url(), load.connections).await?;
     let before = Usage::of(&[&pod])?;
     let event_id = event.event_id.to_string();
-    let outcome = load::put_on(load, |connection| {
+    let outcome = load::run_for(load, |connection| {
         let client = channels.get(connection).map(|channel| QueueServiceClient::new(channel.clone()));
         let (customers, event_id) = (Arc::clone(&customers), event_id.clone());
         move || join(client.clone(), Arc::clone(&customers), event_id.clone())
@@ -114,7 +114,7 @@ async fn measure(world: &World, load: Load) -> anyhow::Result<Joins> {
     let usage = Usage::of(&[&pod])?.since(&before);
     let batch_size = pod.metrics().await?.average("batcher_batch_size", "batcher").remove("join");
     let joined = customers.served();
-    expect_places(world, event.event_id, joined).await?;
+    expect_sectors(testbed, event.event_id, joined).await?;
     pod.stop().await?;
     Ok(Joins { outcome, joined, minted_late: customers.late(), usage, batch_size })
 }
@@ -132,12 +132,12 @@ async fn join(
 }
 
 /// Every answer must be a place that Postgres keeps, and no number may be missing.
-async fn expect_places(world: &World, event_id: Uuid, joined: u64) -> anyhow::Result<()> {
+async fn expect_sectors(testbed: &Testbed, event_id: Uuid, joined: u64) -> anyhow::Result<()> {
     let sql = "SELECT count(*), coalesce(max(seq), 0) FROM queue.entry WHERE event_id = $1";
-    let row = world.postgres.query_one(sql, &[&event_id]).await.context("failed to count places")?;
+    let row = testbed.postgres.query_one(sql, &[&event_id]).await.context("failed to count entries")?;
     let (count, last): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     if count != last || u64::try_from(count).ok() != Some(joined) {
-        bail!("{joined} joined, but there are {count} places up to number {last}");
+        bail!("{joined} joined, but there are {count} entries up to number {last}");
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! `onsale bench`: ours beside its limit, in the same run on the same machine.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its report")]
 
-mod across;
 mod bare_watch;
 mod claim;
 mod crowd;
@@ -11,8 +10,8 @@ mod fanout;
 mod join;
 mod kernel;
 mod load;
-mod ours;
 mod pod;
+mod pod_to_pod;
 mod rank;
 mod record;
 mod rejected;
@@ -23,9 +22,10 @@ mod scrape;
 mod sell_out;
 mod server;
 mod streams;
+mod testbed;
 mod usage;
 mod watch;
-mod world;
+mod watched_pod;
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub struct Arguments {
 enum Bench {
     /// An empty unary call through the chassis, all layers on, against the same in bare tonic.
     Empty(Measure),
-    /// Durable places in one hot line per second, against an empty call through the chassis.
+    /// Durable sectors in one hot line per second, against an empty call through the chassis.
     ///
     /// 1,024 callers on 16 connections, a new customer with every call, Postgres and Redis Cluster of its own.
     Join(Measure),
@@ -108,7 +108,7 @@ enum Bench {
     ServeEmpty {
         /// What stands in front of the handler.
         #[arg(long, value_enum)]
-        through: server::Through,
+        through: server::ServerStack,
         #[command(flatten)]
         trusted: server::Trusted,
     },
@@ -173,7 +173,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
             (interruptible(reserve::run(callers.count(), measure.duration())).await?, measure)
         }
         Bench::Claim { redis_down, callers, measure } => {
-            let redis = if redis_down { claim::Redis::Down } else { claim::Redis::There };
+            let redis = if redis_down { claim::RedisState::Down } else { claim::RedisState::Up };
             (interruptible(claim::run(callers.count(), measure.duration(), redis)).await?, measure)
         }
         Bench::SellOut { callers, measure } => {

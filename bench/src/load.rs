@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
 use crate::report::per_second;
-use onsale::patience;
+use onsale::retry;
 
 /// How a load is put on.
 #[derive(Clone, Copy, Debug)]
@@ -71,13 +71,13 @@ pub(crate) enum LoadError {
 
 impl From<Status> for LoadError {
     fn from(status: Status) -> Self {
-        let reason = patience::reason(&status).unwrap_or_default();
+        let reason = retry::reason(&status).unwrap_or_default();
         Self::Call { code: status.code(), reason, message: status.message().to_owned() }
     }
 }
 
 /// Puts the load on. `caller` is given the number of its connection and makes a function that makes one call.
-pub(crate) async fn put_on<C, F, Call>(load: Load, mut caller: C) -> Result<Outcome, LoadError>
+pub(crate) async fn run_for<C, F, Call>(load: Load, mut caller: C) -> Result<Outcome, LoadError>
 where
     C: FnMut(usize) -> F,
     F: FnMut() -> Call + Send + 'static,
@@ -134,7 +134,7 @@ where
 
 /// Lets the callers of `load` call until nobody is left to call: a call without an answer says so. Answers each with the
 /// time that it took.
-pub(crate) async fn until_done<C, F, Call, A>(
+pub(crate) async fn run_until_done<C, F, Call, A>(
     load: Load,
     mut caller: C,
 ) -> Result<Vec<(Duration, A)>, LoadError>
@@ -187,14 +187,15 @@ mod tests {
             let next = left.lock().unwrap().next();
             async move { Ok::<_, Status>(next) }
         };
-        let answers = until_done(load, |_| {
+        let answers = run_until_done(load, |_| {
             let left = Arc::clone(&left);
             move || call(&left)
         });
         let mut answers: Vec<u32> = answers.await.unwrap().into_iter().map(|(_, answer)| answer).collect();
         answers.sort_unstable();
         assert_eq!(answers, (20..40).collect::<Vec<_>>());
-        let failed = until_done(load, |_| || async { Err::<Option<u32>, _>(Status::internal("no")) }).await;
+        let failed =
+            run_until_done(load, |_| || async { Err::<Option<u32>, _>(Status::internal("no")) }).await;
         assert!(matches!(failed, Err(LoadError::Call { code: Code::Internal, .. })));
     }
 

@@ -11,12 +11,12 @@ use onsale_testkit::{
 use serde_json::{Value, json};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::{kernel, scrape::Metrics, world::World};
+use crate::{kernel, scrape::Metrics, testbed::Testbed};
 
 /// How long it may take to be ready: it reads a line of a million first.
-const START_PATIENCE: Duration = Duration::from_secs(180);
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What a pod serves, and where its neighbours are.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Pod {
 impl Pod {
     /// Starts one, with settings besides (`admission.batch_max`, `1000`), and waits until it is ready.
     pub(crate) async fn start(
-        world: &World,
+        testbed: &Testbed,
         service: Service<'_>,
         settings: &[(&str, String)],
     ) -> anyhow::Result<Self> {
@@ -52,8 +52,8 @@ impl Pod {
         let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let (address, admin) = (local(free_port()?), local(free_port()?));
         let name = format!("{service_name}-{}", address.port());
-        let file = world.folder.path().join(format!("{name}.toml"));
-        std::fs::write(&file, settings_of(world, service, address, admin)?)
+        let file = testbed.folder.path().join(format!("{name}.toml"));
+        std::fs::write(&file, settings_of(testbed, service, address, admin)?)
             .context("failed to write the settings of a pod")?;
         let variable =
             |key: &str| format!("ONSALE_{service_name}__{}", key.replace('.', "__")).to_uppercase();
@@ -61,7 +61,7 @@ impl Pod {
         environment.extend(settings.iter().map(|(key, value)| (variable(key), value.clone())));
         environment.push(("NO_PROXY".to_owned(), "127.0.0.1,localhost".to_owned()));
         let launch = Launch {
-            log: world.folder.path().join(format!("{name}.log")),
+            log: testbed.folder.path().join(format!("{name}.log")),
             name,
             program,
             arguments: Vec::new(),
@@ -73,10 +73,10 @@ impl Pod {
         let process = Process::start(&launch).context("failed to start a pod")?;
         let http = reqwest::Client::builder().no_proxy().build().context("failed to make an HTTP client")?;
         let mut pod = Self { name: service_name, process, address, admin, http };
-        match tokio::time::timeout(START_PATIENCE, pod.ready()).await {
+        match tokio::time::timeout(START_TIMEOUT, pod.ready()).await {
             Ok(Ok(())) => Ok(pod),
             Ok(Err(error)) => Err(error.context(log_tail(&log))),
-            Err(_) => bail!("a pod was not ready in {} s: {}", START_PATIENCE.as_secs(), log_tail(&log)),
+            Err(_) => bail!("a pod was not ready in {} s: {}", START_TIMEOUT.as_secs(), log_tail(&log)),
         }
     }
 
@@ -90,7 +90,7 @@ impl Pod {
             if answer.is_ok_and(|answer| answer.status().is_success()) {
                 return Ok(());
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -113,7 +113,7 @@ impl Pod {
 
     /// Asks it to stop, so that another can lead at once.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        self.process.stop(Signal::Terminate, STOP_PATIENCE).await.context("failed to stop a pod")
+        self.process.stop(Signal::Terminate, STOP_TIMEOUT).await.context("failed to stop a pod")
     }
 }
 
@@ -137,20 +137,20 @@ impl Service<'_> {
     }
 
     /// The sections that only this service has, or has another way.
-    fn sections(self, world: &World) -> anyhow::Result<Vec<(&'static str, Value)>> {
+    fn sections(self, testbed: &Testbed) -> anyhow::Result<Vec<(&'static str, Value)>> {
         let target = |url: &str| json!({ "target": url });
         Ok(match self {
             Self::Queue { inventory } => vec![
                 ("neighbours", json!({ "inventory": target(inventory) })),
-                ("turns", json!({ "signing_key": world.turns_key })),
+                ("turns", json!({ "signing_key": testbed.turns_key })),
             ],
             // Nobody is invited in a bench, but without a key it does not start.
             Self::Inventory => {
                 let page = "http://localhost/invitation";
-                vec![("invitations", json!({ "signing_key": world.turns_key, "accept_page": page }))]
+                vec![("invitations", json!({ "signing_key": testbed.turns_key, "accept_page": page }))]
             }
             Self::Claim { queue, inventory } => {
-                let turns = SigningKey::parse(&world.turns_key).context("failed to read a key")?;
+                let turns = SigningKey::parse(&testbed.turns_key).context("failed to read a key")?;
                 vec![
                     ("neighbours", json!({ "queue": target(queue), "inventory": target(inventory) })),
                     ("turns", json!({ "jwks": turns.jwks() })),
@@ -175,7 +175,7 @@ impl Service<'_> {
 
 /// What differs from the service's own defaults.
 fn settings_of(
-    world: &World,
+    testbed: &Testbed,
     service: Service<'_>,
     address: SocketAddr,
     admin: SocketAddr,
@@ -192,18 +192,18 @@ fn settings_of(
             "issuers": [{
                 "issuer": ISSUER,
                 "audiences": [AUDIENCE],
-                "jwks": world.mint.jwks(),
+                "jwks": testbed.mint.jwks(),
                 "roles_granted": ["CUSTOMER", "ORGANIZER"],
             }],
-            "mesh": { "key": world.mint.mesh_key(), "jwks": world.mint.mesh_jwks() },
+            "mesh": { "key": testbed.mint.mesh_key(), "jwks": testbed.mint.mesh_jwks() },
         },
         "stores": {
-            "postgres": service.postgres(&world.postgres_url()),
-            "redis": { "nodes": world.redis_urls() },
+            "postgres": service.postgres(&testbed.postgres_url()),
+            "redis": { "nodes": testbed.redis_urls() },
         },
     });
     if let Some(table) = table.as_object_mut() {
-        let sections = service.sections(world)?;
+        let sections = service.sections(testbed)?;
         table.extend(sections.into_iter().map(|(name, section)| (name.to_owned(), section)));
     }
     let table = toml::Table::try_from(table).context("failed to write settings")?;

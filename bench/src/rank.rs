@@ -49,8 +49,8 @@ pub(crate) fn run(measured: Duration) -> Report {
         );
     }
     let detail = json!({
-        "one_million": { "positions_per_second": of_million, "index": in_words(&small, SMALL, &of_small) },
-        "ten_million": { "index": in_words(&large, LARGE, &of_large) },
+        "one_million": { "positions_per_second": of_million, "index": to_json(&small, SMALL, &of_small) },
+        "ten_million": { "index": to_json(&large, LARGE, &of_large) },
         "rounds": rounds.iter().map(|round| json!({ "positions_per_second": round.value.round(), "reads_per_second": round.limit.round() })).collect::<Vec<_>>(),
     });
     Report::new("rank", "positions/s", "one random read of an array of 10,000,000 u64", &rounds, detail)
@@ -88,7 +88,7 @@ fn per_second_of(measured: Duration, questions: &[u64], answer: impl Fn(u64) -> 
 }
 
 /// Size and the costs of everything else, in nanoseconds each.
-fn in_words(index: &RankIndex, count: u64, questions: &[u64]) -> Value {
+fn to_json(index: &RankIndex, count: u64, questions: &[u64]) -> Value {
     let bits = u64::try_from(index.bytes()).unwrap_or(u64::MAX).saturating_mul(8);
     let mut changed = index.clone();
     let mut some = questions.iter().copied();

@@ -1,4 +1,4 @@
-//! What very many streams heard, and when: a few bytes per stream, written without locks.
+//! What very many streams streams, and when: a few bytes per stream, written without locks.
 
 use std::sync::{
     OnceLock,
@@ -14,13 +14,13 @@ use prost::Message as _;
 /// The place of who has a turn: no position.
 const TURN: u64 = u64::MAX;
 
-/// What all streams of one side heard.
+/// What all streams of one side streams.
 #[derive(Debug)]
 pub(crate) struct Record {
-    heard: Vec<Heard>,
+    streams: Vec<StreamRecord>,
     /// Streams that got their first message.
     opened: AtomicUsize,
-    /// Streams that heard of a new place in this round.
+    /// Streams that streams of a new place in this round.
     arrived: AtomicUsize,
     messages: AtomicU64,
     /// How often a server was too busy to open a stream.
@@ -29,11 +29,11 @@ pub(crate) struct Record {
     sample: OnceLock<Bytes>,
 }
 
-/// What one stream heard.
+/// What one stream streams.
 #[derive(Debug, Default)]
-struct Heard {
+struct StreamRecord {
     /// The position told last, or [`TURN`]; 0: nothing yet.
-    place: AtomicU64,
+    position: AtomicU64,
     /// When a new place was first told in this round, in microseconds of the machine's clock; 0: not yet.
     time_micros: AtomicI64,
 }
@@ -41,7 +41,7 @@ struct Heard {
 impl Record {
     pub(crate) fn new(streams: usize) -> Self {
         Self {
-            heard: std::iter::repeat_with(Heard::default).take(streams).collect(),
+            streams: std::iter::repeat_with(StreamRecord::default).take(streams).collect(),
             opened: AtomicUsize::new(0),
             arrived: AtomicUsize::new(0),
             messages: AtomicU64::new(0),
@@ -52,7 +52,7 @@ impl Record {
 
     /// How many streams there are.
     pub(crate) fn len(&self) -> usize {
-        self.heard.len()
+        self.streams.len()
     }
 
     /// How many got their first message.
@@ -60,7 +60,7 @@ impl Record {
         self.opened.load(Ordering::Acquire)
     }
 
-    /// How many heard of a new place in this round.
+    /// How many streams of a new place in this round.
     pub(crate) fn arrived(&self) -> usize {
         self.arrived.load(Ordering::Acquire)
     }
@@ -76,7 +76,7 @@ impl Record {
     }
 
     /// A server was too busy to open a stream.
-    pub(crate) fn note_refusal(&self) {
+    pub(crate) fn record_refusal(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -85,25 +85,25 @@ impl Record {
         self.sample.get().cloned()
     }
 
-    /// Begins a round: nobody has heard anything in it.
+    /// Begins a round: nobody has streams anything in it.
     pub(crate) fn begin(&self) {
-        for heard in &self.heard {
-            heard.time_micros.store(0, Ordering::Relaxed);
+        for streams in &self.streams {
+            streams.time_micros.store(0, Ordering::Relaxed);
         }
         self.arrived.store(0, Ordering::Release);
     }
 
-    /// When each stream heard of a new place in this round, in order.
+    /// When each stream streams of a new place in this round, in order.
     pub(crate) fn times_micros(&self) -> Vec<i64> {
-        let times = self.heard.iter().map(|heard| heard.time_micros.load(Ordering::Relaxed));
+        let times = self.streams.iter().map(|streams| streams.time_micros.load(Ordering::Relaxed));
         let mut times: Vec<i64> = times.filter(|micros| *micros > 0).collect();
         times.sort_unstable();
         times
     }
 
     /// Takes in a message of one stream.
-    pub(crate) fn hear(&self, number: usize, message: &Bytes) -> anyhow::Result<()> {
-        let heard = self.heard.get(number).context("there is no such stream")?;
+    pub(crate) fn record_message(&self, number: usize, message: &Bytes) -> anyhow::Result<()> {
+        let streams = self.streams.get(number).context("there is no such stream")?;
         self.messages.fetch_add(1, Ordering::Relaxed);
         let response = WatchQueueResponse::decode(message.as_ref()).context("a message cannot be read")?;
         let place = match response.update.and_then(|update| update.update) {
@@ -112,16 +112,16 @@ impl Record {
             // What else happens in the queue is no place.
             _ => return Ok(()),
         };
-        let before = heard.place.swap(place, Ordering::Relaxed);
+        let before = streams.position.swap(place, Ordering::Relaxed);
         if before == 0 {
-            if number == self.heard.len() / 2 {
+            if number == self.streams.len() / 2 {
                 // A copy: the message itself keeps all that arrived with it.
                 let _ = self.sample.set(Bytes::copy_from_slice(message));
             }
             self.opened.fetch_add(1, Ordering::Release);
         } else if before != place {
             let now = SystemClock.now().as_micros();
-            if heard.time_micros.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            if streams.time_micros.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 self.arrived.fetch_add(1, Ordering::Release);
             }
         }
@@ -147,20 +147,20 @@ mod tests {
     #[test]
     fn only_the_first_new_place_of_a_round_counts() {
         let record = Record::new(2);
-        record.hear(0, &at(9)).unwrap();
-        record.hear(1, &at(10)).unwrap();
+        record.record_message(0, &at(9)).unwrap();
+        record.record_message(1, &at(10)).unwrap();
         assert_eq!((record.opened(), record.arrived()), (2, 0));
         assert_eq!(record.sample(), Some(at(10)));
         record.begin();
-        record.hear(0, &at(9)).unwrap();
-        record.hear(0, &message(Update::QueueMoved(QueueMoved::default()))).unwrap();
+        record.record_message(0, &at(9)).unwrap();
+        record.record_message(0, &message(Update::QueueMoved(QueueMoved::default()))).unwrap();
         assert_eq!(record.arrived(), 0);
-        record.hear(0, &message(Update::TurnGranted(TurnGranted::default()))).unwrap();
-        record.hear(1, &at(8)).unwrap();
-        record.hear(1, &at(7)).unwrap();
+        record.record_message(0, &message(Update::TurnGranted(TurnGranted::default()))).unwrap();
+        record.record_message(1, &at(8)).unwrap();
+        record.record_message(1, &at(7)).unwrap();
         assert_eq!((record.arrived(), record.times_micros().len()), (2, 2));
         record.begin();
         assert_eq!((record.arrived(), record.times_micros().len()), (0, 0));
-        assert!(record.hear(2, &at(1)).is_err());
+        assert!(record.record_message(2, &at(1)).is_err());
     }
 }

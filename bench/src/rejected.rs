@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::{
     load::{self, Load, Outcome},
     report::{median, ratio},
-    world::{World, connect},
+    testbed::{Testbed, connect},
 };
 
 /// Sizes of the pool that are tried.
@@ -78,23 +78,23 @@ pub(crate) struct Rejected {
 }
 
 /// Both of them.
-pub(crate) async fn prepare(world: &World, callers: usize) -> anyhow::Result<Vec<Rejected>> {
-    world.postgres.batch_execute(SCHEMA).await.context("failed to make the tables of rejected designs")?;
+pub(crate) async fn prepare(testbed: &Testbed, callers: usize) -> anyhow::Result<Vec<Rejected>> {
+    testbed.postgres.batch_execute(SCHEMA).await.context("failed to make the tables of rejected designs")?;
     let mut both = Vec::new();
     for design in [Design::GuardedCounter, Design::SkipLocked] {
-        both.push(Rejected::try_out(world, design, callers).await?);
+        both.push(Rejected::try_out(testbed, design, callers).await?);
     }
     Ok(both)
 }
 
 impl Rejected {
     /// Tries every size of the pool.
-    async fn try_out(world: &World, design: Design, callers: usize) -> anyhow::Result<Self> {
+    async fn try_out(testbed: &Testbed, design: Design, callers: usize) -> anyhow::Result<Self> {
         let sectors = i32::try_from(POOLS.len()).unwrap_or(i32::MAX);
-        design.fill(world, sectors).await?;
+        design.fill(testbed, sectors).await?;
         let mut tried = BTreeMap::new();
         for (sector, pool) in (1..).zip(POOLS) {
-            let outcome = design.measure(world, load(pool, callers, TRY), sector).await?;
+            let outcome = design.measure(testbed, load(pool, callers, TRY), sector).await?;
             tried.insert(pool, outcome.calls_per_second);
         }
         let best = tried.iter().max_by(|one, other| one.1.total_cmp(other.1));
@@ -105,18 +105,18 @@ impl Rejected {
     /// One round, with units that nobody has touched.
     pub(crate) async fn measure(
         &mut self,
-        world: &World,
+        testbed: &Testbed,
         callers: usize,
         measured: Duration,
     ) -> anyhow::Result<()> {
-        self.design.fill(world, 1).await?;
+        self.design.fill(testbed, 1).await?;
         let load = load(self.pool, callers, measured.min(MEASURED_MAX));
-        self.measured.push(self.design.measure(world, load, 1).await?);
+        self.measured.push(self.design.measure(testbed, load, 1).await?);
         Ok(())
     }
 
     /// Its name, and its figures beside ours of the same rounds.
-    pub(crate) fn in_words(&self, ours: &[f64]) -> (String, Value) {
+    pub(crate) fn to_json(&self, ours: &[f64]) -> (String, Value) {
         let theirs: Vec<f64> = self.measured.iter().map(|outcome| outcome.calls_per_second).collect();
         let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ratio(*ours, *theirs)).collect();
         let p99: Vec<f64> = self.measured.iter().map(|outcome| crate::report::millis(outcome.p99)).collect();
@@ -153,27 +153,27 @@ impl Design {
     }
 
     /// Fresh units, as many in each sector; the planner knows what is there.
-    async fn fill(self, world: &World, sectors: i32) -> anyhow::Result<()> {
+    async fn fill(self, testbed: &Testbed, sectors: i32) -> anyhow::Result<()> {
         let failed = "failed to write the units of a rejected design";
         let units = UNITS / sectors;
-        world.postgres.batch_execute(EMPTY).await.context(failed)?;
-        world.postgres.execute(FILL_SECTORS, &[&sectors, &units]).await.context(failed)?;
+        testbed.postgres.batch_execute(EMPTY).await.context(failed)?;
+        testbed.postgres.execute(FILL_SECTORS, &[&sectors, &units]).await.context(failed)?;
         if matches!(self, Self::SkipLocked) {
-            world.postgres.execute(FILL_UNITS, &[&sectors, &units]).await.context(failed)?;
+            testbed.postgres.execute(FILL_UNITS, &[&sectors, &units]).await.context(failed)?;
         }
-        world.postgres.batch_execute(ANALYZE).await.context(failed)
+        testbed.postgres.batch_execute(ANALYZE).await.context(failed)
     }
 
-    async fn measure(self, world: &World, load: Load, sector: i32) -> anyhow::Result<Outcome> {
+    async fn measure(self, testbed: &Testbed, load: Load, sector: i32) -> anyhow::Result<Outcome> {
         let mut tasks = JoinSet::new();
         let mut pool = Vec::new();
         for _ in 0..load.connections {
-            let client = connect(&world.postgres_url(), &mut tasks).await?;
+            let client = connect(&testbed.postgres_url(), &mut tasks).await?;
             let statement = client.prepare(self.statement()).await.context("failed to prepare")?;
             // A connection of a pool belongs to one transaction at a time.
             pool.push(Arc::new(Mutex::new((client, statement))));
         }
-        let outcome = load::put_on(load, |connection| {
+        let outcome = load::run_for(load, |connection| {
             let connection = pool.get(connection).cloned();
             move || reserve(connection.clone(), sector)
         })

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub(crate) struct Report {
     /// The benchmark's name.
     pub(crate) bench: &'static str,
-    /// Ours: the median of the rounds.
+    /// WatchedPod: the median of the rounds.
     pub(crate) value: f64,
     /// What `value` and `limit` are counted in.
     pub(crate) unit: &'static str,
@@ -28,7 +28,7 @@ pub(crate) struct Report {
 /// One round: ours and the limit, measured right after each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    /// Ours.
+    /// WatchedPod.
     pub(crate) value: f64,
     /// The limit.
     pub(crate) limit: f64,

@@ -21,10 +21,10 @@ use crate::{
     pod::{Pod, Service, channels},
     rejected::{self, Rejected},
     report::{Report, Round, median, millis},
-    sale::{Organizer, Places, Reserver, UNITS, seated_sector, service_header, standing_sector},
-    server::{ServerProcess, Through},
+    sale::{HotSectors, Organizer, ReserveClient, UNITS, seated_sector, service_header, standing_sector},
+    server::{ServerProcess, ServerStack},
+    testbed::Testbed,
     usage::Usage,
-    world::World,
 };
 
 const ROUNDS: usize = 3;
@@ -48,31 +48,31 @@ enum Kind {
 pub(crate) async fn run(callers: usize, measured: Duration) -> anyhow::Result<Report> {
     let callers_per_connection = callers.div_ceil(CONNECTIONS);
     let load = Load { connections: CONNECTIONS, callers_per_connection, measured, warm_up: empty::WARM_UP };
-    let world = World::start().await?;
-    let mut rejected = Box::pin(rejected::prepare(&world, callers)).await?;
+    let testbed = Testbed::start().await?;
+    let mut rejected = Box::pin(rejected::prepare(&testbed, callers)).await?;
     let (mut rounds, mut detail, mut seated) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         // Who goes first alternates, so that a machine that gets slower or faster favours neither.
         let (ours, empty) = if round % 2 == 0 {
-            let ours = Box::pin(measure(&world, load, Kind::Standing)).await?;
-            (ours, Box::pin(measure_empty(&world, load)).await?)
+            let ours = Box::pin(measure(&testbed, load, Kind::Standing)).await?;
+            (ours, Box::pin(measure_empty(&testbed, load)).await?)
         } else {
-            let empty = Box::pin(measure_empty(&world, load)).await?;
-            (Box::pin(measure(&world, load, Kind::Standing)).await?, empty)
+            let empty = Box::pin(measure_empty(&testbed, load)).await?;
+            (Box::pin(measure(&testbed, load, Kind::Standing)).await?, empty)
         };
         for design in &mut rejected {
-            Box::pin(design.measure(&world, callers, measured)).await?;
+            Box::pin(design.measure(&testbed, callers, measured)).await?;
         }
-        let seats = Box::pin(measure(&world, load, Kind::Seated)).await?;
+        let seats = Box::pin(measure(&testbed, load, Kind::Seated)).await?;
         rounds.push(Round { value: ours.outcome.calls_per_second, limit: empty.calls_per_second });
         seated.push(seats.outcome.calls_per_second);
         detail.push(json!({
-            "reserve": ours.in_words(),
-            "seated": seats.in_words(),
-            "empty": empty::in_words(&empty),
+            "reserve": ours.to_json(),
+            "seated": seats.to_json(),
+            "empty": empty::to_json(&empty),
         }));
     }
-    let created = Box::pin(create_events(&world)).await?;
+    let created = Box::pin(create_events(&testbed)).await?;
     let detail = json!({
         "connections": load.connections,
         "callers": load.callers(),
@@ -80,7 +80,7 @@ pub(crate) async fn run(callers: usize, measured: Duration) -> anyhow::Result<Re
         "durable": "fsync and synchronous_commit on",
         "settings": "the service's defaults",
         "seated_per_second": median(&seated).round(),
-        "rejected_designs": in_words(&rejected, &rounds),
+        "rejected_designs": to_json(&rejected, &rounds),
         "create_event_of_100000_units": created,
         "machine": kernel::machine(),
         "rounds": detail,
@@ -94,9 +94,9 @@ pub(crate) async fn run(callers: usize, measured: Duration) -> anyhow::Result<Re
     ))
 }
 
-fn in_words(rejected: &[Rejected], rounds: &[Round]) -> Value {
+fn to_json(rejected: &[Rejected], rounds: &[Round]) -> Value {
     let ours: Vec<f64> = rounds.iter().map(|round| round.value).collect();
-    let mut words: Map<String, Value> = rejected.iter().map(|design| design.in_words(&ours)).collect();
+    let mut words: Map<String, Value> = rejected.iter().map(|design| design.to_json(&ours)).collect();
     words.insert(
         "in_their_favour".to_owned(),
         json!(
@@ -107,15 +107,15 @@ fn in_words(rejected: &[Rejected], rounds: &[Round]) -> Value {
 }
 
 /// The limit: the same service makes empty calls.
-async fn measure_empty(world: &World, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(Through::Kit, Some(&world.mint)).await?;
-    let tokens = claim_tokens(world);
+async fn measure_empty(testbed: &Testbed, load: Load) -> anyhow::Result<Outcome> {
+    let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.mint)).await?;
+    let tokens = claim_tokens(testbed);
     empty::measure_at(server, load, move || service_header(&tokens)).await
 }
 
 /// Claim reserves; nobody else does.
-pub(crate) fn claim_tokens(world: &World) -> Arc<ServiceTokens> {
-    Arc::new(world.mint.service_tokens("claim"))
+pub(crate) fn claim_tokens(testbed: &Testbed) -> Arc<ServiceTokens> {
+    Arc::new(testbed.mint.service_tokens("claim"))
 }
 
 /// What one round of reservations came to.
@@ -128,8 +128,8 @@ struct Reservations {
 }
 
 impl Reservations {
-    fn in_words(&self) -> Value {
-        let mut words = empty::in_words(&self.outcome);
+    fn to_json(&self) -> Value {
+        let mut words = empty::to_json(&self.outcome);
         if let Some(words) = words.as_object_mut() {
             words.insert("reserved_with_warm_up".to_owned(), json!(self.reserved));
             words.insert("average_batches".to_owned(), self.batches.clone());
@@ -139,42 +139,42 @@ impl Reservations {
     }
 }
 
-async fn measure(world: &World, load: Load, kind: Kind) -> anyhow::Result<Reservations> {
-    let pod = Pod::start(world, Service::Inventory, &[]).await?;
-    let mut organizer = Organizer::at(world, &pod).await?;
+async fn measure(testbed: &Testbed, load: Load, kind: Kind) -> anyhow::Result<Reservations> {
+    let pod = Pod::start(testbed, Service::Inventory, &[]).await?;
+    let mut organizer = Organizer::at(testbed, &pod).await?;
     let calls = load.calls_at(CALLS_PER_SECOND);
-    let places = Arc::new(match kind {
+    let sectors = Arc::new(match kind {
         Kind::Standing => organizer.standing(calls).await?,
         Kind::Seated => organizer.seated(calls).await?,
     });
-    let tokens = claim_tokens(world);
+    let tokens = claim_tokens(testbed);
     let channels = channels(&pod.url(), load.connections).await?;
     let next = Arc::new(AtomicU64::new(0));
     let before = Usage::of(&[&pod])?;
-    let outcome = load::put_on(load, |connection| {
-        let reserver = channels.get(connection).map(|channel| Reserver::new(channel.clone(), &tokens));
-        let (places, next) = (Arc::clone(&places), Arc::clone(&next));
-        move || reserve(reserver.clone(), Arc::clone(&places), next.fetch_add(1, Ordering::Relaxed))
+    let outcome = load::run_for(load, |connection| {
+        let client = channels.get(connection).map(|channel| ReserveClient::new(channel.clone(), &tokens));
+        let (sectors, next) = (Arc::clone(&sectors), Arc::clone(&next));
+        move || reserve(client.clone(), Arc::clone(&sectors), next.fetch_add(1, Ordering::Relaxed))
     })
     .await?;
     let usage = Usage::of(&[&pod])?.since(&before);
     let reserved = next.load(Ordering::Relaxed);
-    expect_holds(world, &places, reserved).await?;
+    expect_holds(testbed, &sectors, reserved).await?;
     let batches = json!(pod.metrics().await?.average("batcher_batch_size", "batcher"));
     pod.stop().await?;
     Ok(Reservations { outcome, reserved, usage, batches })
 }
 
-async fn reserve(reserver: Option<Reserver>, places: Arc<Places>, number: u64) -> Result<(), Status> {
-    let reserver = reserver.ok_or_else(|| Status::internal("no such connection"))?;
-    reserver.reserve(places.at(number)?, UNITS).await
+async fn reserve(client: Option<ReserveClient>, sectors: Arc<HotSectors>, number: u64) -> Result<(), Status> {
+    let client = client.ok_or_else(|| Status::internal("no such connection"))?;
+    client.reserve(sectors.at(number)?, UNITS).await
 }
 
 /// Every answer must be a hold that Postgres keeps, with its units.
-async fn expect_holds(world: &World, places: &Places, reserved: u64) -> anyhow::Result<()> {
+async fn expect_holds(testbed: &Testbed, sectors: &HotSectors, reserved: u64) -> anyhow::Result<()> {
     let sql = "SELECT (SELECT count(*) FROM inventory.hold WHERE event_id = ANY($1)),
         (SELECT count(*) FROM inventory.hold_unit JOIN inventory.sector USING (sector_id) WHERE event_id = ANY($1))";
-    let row = world.postgres.query_one(sql, &[&places.events()]).await.context("failed to count holds")?;
+    let row = testbed.postgres.query_one(sql, &[&sectors.events()]).await.context("failed to count holds")?;
     let (holds, units): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     let expected = i64::try_from(reserved).context("too many holds")?;
     if holds != expected || units != expected.saturating_mul(UNITS.into()) {
@@ -184,9 +184,9 @@ async fn expect_holds(world: &World, places: &Places, reserved: u64) -> anyhow::
 }
 
 /// How long `CreateEvent` takes.
-async fn create_events(world: &World) -> anyhow::Result<Value> {
-    let pod = Pod::start(world, Service::Inventory, &[]).await?;
-    let mut organizer = Organizer::at(world, &pod).await?;
+async fn create_events(testbed: &Testbed) -> anyhow::Result<Value> {
+    let pod = Pod::start(testbed, Service::Inventory, &[]).await?;
+    let mut organizer = Organizer::at(testbed, &pod).await?;
     let standing = vec![standing_sector(DRAFT_UNITS)];
     let seated = vec![seated_sector("Stand", DRAFT_ROWS)];
     let words = json!({

@@ -28,11 +28,11 @@ use tonic::{
 use uuid::Uuid;
 
 use crate::{
-    ours::{channel, signed},
     pod::Pod,
-    world::World,
+    testbed::Testbed,
+    watched_pod::{channel, signed},
 };
-use onsale::patience::patiently;
+use onsale::retry::retry_until;
 
 /// Units that every customer takes.
 pub(crate) const UNITS: u32 = 2;
@@ -51,11 +51,11 @@ const RELEASE_AFTER: Duration = Duration::from_secs(4 * 60 * 60);
 const STARTS_IN: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Reservations under way at a time while a sector is filled.
 const FILL_CONCURRENCY: usize = 8;
-const FILL_PATIENCE: Duration = Duration::from_secs(120);
+const FILL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A sector that is on sale, good for so many calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct HotSector {
     pub(crate) event_id: Uuid,
     pub(crate) sector_id: String,
     pub(crate) calls: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Place {
     revision: Arc<AtomicU64>,
 }
 
-impl Place {
+impl HotSector {
     pub(crate) fn new(event_id: Uuid, sector_id: String, calls: u64) -> Self {
         Self { event_id, sector_id, calls, revision: Arc::default() }
     }
@@ -71,13 +71,13 @@ impl Place {
 
 /// Sectors that are sold one after the other: one is hot at a time.
 #[derive(Clone, Debug)]
-pub(crate) struct Places(Vec<Place>);
+pub(crate) struct HotSectors(Vec<HotSector>);
 
-impl Places {
+impl HotSectors {
     /// Where the call with this number goes.
-    pub(crate) fn at(&self, number: u64) -> Result<&Place, Status> {
+    pub(crate) fn at(&self, number: u64) -> Result<&HotSector, Status> {
         // All are good for as many.
-        let index = number / self.0.first().map_or(1, |place| place.calls);
+        let index = number / self.0.first().map_or(1, |sector| sector.calls);
         usize::try_from(index)
             .ok()
             .and_then(|index| self.0.get(index))
@@ -85,13 +85,13 @@ impl Places {
     }
 
     /// All of them, in their order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Place> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &HotSector> {
         self.0.iter()
     }
 
     /// Their events.
     pub(crate) fn events(&self) -> Vec<Uuid> {
-        let mut events: Vec<Uuid> = self.0.iter().map(|place| place.event_id).collect();
+        let mut events: Vec<Uuid> = self.0.iter().map(|sector| sector.event_id).collect();
         events.dedup();
         events
     }
@@ -104,35 +104,35 @@ pub(crate) struct Organizer {
 }
 
 impl Organizer {
-    pub(crate) async fn at(world: &World, inventory: &Pod) -> anyhow::Result<Self> {
+    pub(crate) async fn at(testbed: &Testbed, inventory: &Pod) -> anyhow::Result<Self> {
         let client = EventServiceClient::new(channel(inventory).await?);
-        Ok(Self { client, authorization: world.organizer() })
+        Ok(Self { client, authorization: testbed.organizer() })
     }
 
     /// General admission for so many calls.
-    pub(crate) async fn standing(&mut self, calls: u64) -> anyhow::Result<Places> {
-        let mut places = Vec::new();
+    pub(crate) async fn standing(&mut self, calls: u64) -> anyhow::Result<HotSectors> {
+        let mut sectors = Vec::new();
         for _ in 0..calls.div_ceil(STANDING_CALLS).max(1) {
-            places.extend(self.on_sale(vec![standing_sector(EVENT_UNITS)], STANDING_CALLS).await?);
+            sectors.extend(self.on_sale(vec![standing_sector(EVENT_UNITS)], STANDING_CALLS).await?);
         }
-        Ok(Places(places))
+        Ok(HotSectors(sectors))
     }
 
     /// Seats for so many calls.
-    pub(crate) async fn seated(&mut self, calls: u64) -> anyhow::Result<Places> {
-        let mut places = Vec::new();
+    pub(crate) async fn seated(&mut self, calls: u64) -> anyhow::Result<HotSectors> {
+        let mut sectors = Vec::new();
         let per_event = SEATED_CALLS.saturating_mul(SEATED_SECTORS.into());
         for _ in 0..calls.div_ceil(per_event).max(1) {
-            let sectors = (1..=SEATED_SECTORS).map(|number| seated_sector(&format!("Stand {number}"), ROWS));
-            places.extend(self.on_sale(sectors.collect(), SEATED_CALLS).await?);
+            let drafts = (1..=SEATED_SECTORS).map(|number| seated_sector(&format!("Stand {number}"), ROWS));
+            sectors.extend(self.on_sale(drafts.collect(), SEATED_CALLS).await?);
         }
-        Ok(Places(places))
+        Ok(HotSectors(sectors))
     }
 
     /// General admission of so many units, for as many calls as may come.
-    pub(crate) async fn scarce(&mut self, units: u32) -> anyhow::Result<Place> {
-        let places = self.on_sale(vec![standing_sector(units)], u64::MAX).await?;
-        places.into_iter().next().context("an event without a sector")
+    pub(crate) async fn scarce(&mut self, units: u32) -> anyhow::Result<HotSector> {
+        let sectors = self.on_sale(vec![standing_sector(units)], u64::MAX).await?;
+        sectors.into_iter().next().context("an event without a sector")
     }
 
     /// A draft of so many units, and nothing more.
@@ -143,65 +143,65 @@ impl Organizer {
         created.context("failed to create an event")?.into_inner().event.context("an answer without an event")
     }
 
-    async fn on_sale(&mut self, sectors: Vec<Sector>, calls: u64) -> anyhow::Result<Vec<Place>> {
+    async fn on_sale(&mut self, sectors: Vec<Sector>, calls: u64) -> anyhow::Result<Vec<HotSector>> {
         let event = self.draft(sectors).await?;
         let (request_id, event_id) = (Uuid::now_v7().to_string(), event.event_id.clone());
         let request = signed(ActivateEventRequest { request_id, event_id }, &self.authorization)?;
         self.client.activate_event(request).await.context("failed to activate an event")?;
         let event_id = event.event_id.parse().context("an event's id is none")?;
         let sectors = event.sectors.into_iter();
-        Ok(sectors.map(|sector| Place::new(event_id, sector.sector_id, calls)).collect())
+        Ok(sectors.map(|sector| HotSector::new(event_id, sector.sector_id, calls)).collect())
     }
 }
 
 /// Reserves as Claim does: one service, one token, renewed as it gets old; what it was told of an event it is not told again.
 #[derive(Clone)]
-pub(crate) struct Reserver {
+pub(crate) struct ReserveClient {
     client: InventoryInternalServiceClient<Channel>,
     tokens: Arc<ServiceTokens>,
 }
 
-impl Reserver {
+impl ReserveClient {
     pub(crate) fn new(channel: Channel, tokens: &Arc<ServiceTokens>) -> Self {
         Self { client: InventoryInternalServiceClient::new(channel), tokens: Arc::clone(tokens) }
     }
 
     /// So many units for a customer who was never there.
-    pub(crate) async fn reserve(self, place: &Place, count: u32) -> Result<(), Status> {
-        self.hold(place, count, Uuid::now_v7()).await
+    pub(crate) async fn reserve(self, sector: &HotSector, count: u32) -> Result<(), Status> {
+        self.hold(sector, count, Uuid::now_v7()).await
     }
 
-    async fn hold(mut self, place: &Place, count: u32, hold_id: Uuid) -> Result<(), Status> {
+    async fn hold(mut self, sector: &HotSector, count: u32, hold_id: Uuid) -> Result<(), Status> {
         let selection =
-            UnitSelection { sector_id: place.sector_id.clone(), count, ..UnitSelection::default() };
+            UnitSelection { sector_id: sector.sector_id.clone(), count, ..UnitSelection::default() };
         let mut request = Request::new(ReserveUnitsRequest {
             request_id: hold_id.to_string(),
             hold_id: hold_id.to_string(),
-            event_id: place.event_id.to_string(),
+            event_id: sector.event_id.to_string(),
             customer_id: hold_id.to_string(),
             selections: vec![selection],
             release_after: prost_types::Duration::try_from(RELEASE_AFTER).ok(),
-            known_event_revision: place.revision.load(Ordering::Relaxed),
+            known_event_revision: sector.revision.load(Ordering::Relaxed),
             ..ReserveUnitsRequest::default()
         });
         request.metadata_mut().insert("authorization", service_header(&self.tokens)?);
         let reserved = self.client.reserve_units(request).await?.into_inner();
         if reserved.event.is_some() {
-            place.revision.store(reserved.event_revision, Ordering::Relaxed);
+            sector.revision.store(reserved.event_revision, Ordering::Relaxed);
         }
         Ok(())
     }
 
     /// Reserves `units` of a sector, as many at a time as a customer may; who comes too often is asked to come back.
-    pub(crate) async fn fill(&self, place: &Place, units: u32) -> anyhow::Result<()> {
+    pub(crate) async fn fill(&self, sector: &HotSector, units: u32) -> anyhow::Result<()> {
         if !units.is_multiple_of(CUSTOMER_UNITS) {
             bail!("{units} units are not whole holds");
         }
-        let deadline = Deadline::after(FILL_PATIENCE);
+        let deadline = Deadline::after(FILL_TIMEOUT);
         stream::iter(0..units / CUSTOMER_UNITS)
             .map(|_| {
                 let hold_id = Uuid::now_v7();
-                patiently(deadline, move || self.clone().hold(place, CUSTOMER_UNITS, hold_id))
+                retry_until(deadline, move || self.clone().hold(sector, CUSTOMER_UNITS, hold_id))
             })
             .buffer_unordered(FILL_CONCURRENCY)
             .try_collect::<Vec<()>>()
@@ -261,12 +261,12 @@ mod tests {
 
     #[test]
     fn one_place_is_hot_at_a_time_and_the_last_has_an_end() {
-        let place = |sector: &str| Place::new(Uuid::nil(), sector.to_owned(), 10);
-        let places = Places(vec![place("first"), place("second")]);
-        assert_eq!(places.at(9).unwrap().sector_id, "first");
-        assert_eq!(places.at(10).unwrap().sector_id, "second");
-        assert!(places.at(20).is_err());
-        assert_eq!(places.events(), [Uuid::nil()]);
+        let sector = |sector: &str| HotSector::new(Uuid::nil(), sector.to_owned(), 10);
+        let sectors = HotSectors(vec![sector("first"), sector("second")]);
+        assert_eq!(sectors.at(9).unwrap().sector_id, "first");
+        assert_eq!(sectors.at(10).unwrap().sector_id, "second");
+        assert!(sectors.at(20).is_err());
+        assert_eq!(sectors.events(), [Uuid::nil()]);
     }
 
     #[test]

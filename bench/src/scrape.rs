@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anyhow::Context;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// All samples of one look.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +15,7 @@ impl Metrics {
     pub(crate) async fn of(http: &reqwest::Client, admin: SocketAddr) -> anyhow::Result<Self> {
         let url = format!("http://{admin}/metrics");
         let answer =
-            http.get(&url).timeout(PATIENCE).send().await.with_context(|| format!("failed to ask {url}"))?;
+            http.get(&url).timeout(TIMEOUT).send().await.with_context(|| format!("failed to ask {url}"))?;
         Ok(Self(answer.text().await.with_context(|| format!("failed to read {url}"))?))
     }
 

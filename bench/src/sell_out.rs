@@ -17,10 +17,10 @@ use crate::{
     pod::channels,
     report::{Report, Round, millis},
     reserve::claim_tokens,
-    sale::{Organizer, Place, Reserver, UNITS},
-    world::World,
+    sale::{HotSector, Organizer, ReserveClient, UNITS},
+    testbed::Testbed,
 };
-use onsale::patience;
+use onsale::retry;
 
 const ROUNDS: usize = 3;
 const CUSTOMERS: u64 = 10_000;
@@ -47,12 +47,12 @@ struct SellOut {
 /// Measures both, round by round, each round with fresh pods.
 pub(crate) async fn run(callers: usize, measured: Duration) -> anyhow::Result<Report> {
     let load = claim::load(callers, measured);
-    let world = World::start().await?;
+    let testbed = Testbed::start().await?;
     let (mut rounds, mut detail) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let (sell_out, claims) = Box::pin(measure(&world, load, round % 2 == 0)).await?;
+        let (sell_out, claims) = Box::pin(measure(&testbed, load, round % 2 == 0)).await?;
         rounds.push(Round { value: millis(sell_out.p99), limit: millis(claims.outcome.p99) });
-        detail.push(json!({ "sell_out": sell_out.in_words(), "claim": claims.in_words() }));
+        detail.push(json!({ "sell_out": sell_out.to_json(), "claim": claims.to_json() }));
     }
     let detail = json!({
         "customers": CUSTOMERS,
@@ -62,7 +62,7 @@ pub(crate) async fn run(callers: usize, measured: Duration) -> anyhow::Result<Re
         "in_flight": load.callers(),
         "connections": load.connections,
         "durable": "fsync and synchronous_commit on",
-        "settings": claim::settings_in_words(),
+        "settings": claim::settings_to_json(),
         "machine": kernel::machine(),
         "rounds": detail,
     });
@@ -76,7 +76,7 @@ pub(crate) async fn run(callers: usize, measured: Duration) -> anyhow::Result<Re
 }
 
 impl SellOut {
-    fn in_words(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({
             "p50_micros": self.p50.as_micros(),
             "p99_micros": self.p99.as_micros(),
@@ -88,24 +88,24 @@ impl SellOut {
 }
 
 /// Both on the same pods, in either order, after they have got warm.
-async fn measure(world: &World, load: Load, first: bool) -> anyhow::Result<(SellOut, claim::Claims)> {
+async fn measure(testbed: &Testbed, load: Load, first: bool) -> anyhow::Result<(SellOut, claim::Claims)> {
     let warm_up = Load { measured: empty::WARM_UP, ..load };
     let all = Load { warm_up: load.warm_up + warm_up.measured + warm_up.warm_up, ..load };
-    let (inventory, _places, plenty) = prepare(world, all).await?;
-    let place = Organizer::at(world, &inventory).await?.scarce(CAPACITY).await?;
+    let (inventory, _sectors, plenty) = prepare(testbed, all).await?;
+    let sector = Organizer::at(testbed, &inventory).await?.scarce(CAPACITY).await?;
     let channel = channels(&inventory.url(), 1).await?.into_iter().next().context("no connection")?;
-    Reserver::new(channel, &claim_tokens(world)).fill(&place, CAPACITY - LEFT).await?;
-    let crowd = Arc::new(Crowd::gather(world, std::iter::once(&place), CUSTOMERS).await?);
-    let mesh = Mesh::around(world, inventory).await?;
-    mesh.put_on(warm_up, &plenty).await?;
+    ReserveClient::new(channel, &claim_tokens(testbed)).fill(&sector, CAPACITY - LEFT).await?;
+    let crowd = Arc::new(Crowd::prepare(testbed, std::iter::once(&sector), CUSTOMERS).await?);
+    let mesh = Mesh::around(testbed, inventory).await?;
+    mesh.run_for(warm_up, &plenty).await?;
     let (sell_out, claims) = if first {
         let sell_out = Box::pin(sell(&mesh, load, &crowd)).await?;
-        (sell_out, mesh.put_on(load, &plenty).await?)
+        (sell_out, mesh.run_for(load, &plenty).await?)
     } else {
-        let claims = mesh.put_on(load, &plenty).await?;
+        let claims = mesh.run_for(load, &plenty).await?;
         (Box::pin(sell(&mesh, load, &crowd)).await?, claims)
     };
-    expect_sold(world, &place, &sell_out).await?;
+    expect_sold(testbed, &sector, &sell_out).await?;
     mesh.stop().await?;
     Ok((sell_out, claims))
 }
@@ -113,7 +113,7 @@ async fn measure(world: &World, load: Load, first: bool) -> anyhow::Result<(Sell
 /// All customers at once, as many as there are callers at a time.
 async fn sell(mesh: &Mesh, load: Load, crowd: &Arc<Crowd>) -> anyhow::Result<SellOut> {
     let channels = mesh.channels(load.connections).await?;
-    let answers = load::until_done(load, |connection| {
+    let answers = load::run_until_done(load, |connection| {
         let client = channels.get(connection).map(|channel| ClaimServiceClient::new(channel.clone()));
         let crowd = Arc::clone(crowd);
         move || ask(client.clone(), Arc::clone(&crowd))
@@ -147,19 +147,19 @@ async fn ask(
 
 fn is_sold_out(status: &Status) -> bool {
     let reason = Reason::from_proto(ErrorReason::NotEnoughUnits.as_str_name());
-    patience::reason(status).as_deref() == Some(reason.as_str())
+    retry::reason(status).as_deref() == Some(reason.as_str())
 }
 
 /// Nothing is left, nothing is sold twice, and everybody got an answer.
-async fn expect_sold(world: &World, place: &Place, sell_out: &SellOut) -> anyhow::Result<()> {
+async fn expect_sold(testbed: &Testbed, sector: &HotSector, sell_out: &SellOut) -> anyhow::Result<()> {
     let expected = u64::from(LEFT / UNITS);
     if sell_out.claimed != expected || sell_out.claimed + sell_out.sold_out != CUSTOMERS {
         bail!("{} claimed and {} were told that there is nothing", sell_out.claimed, sell_out.sold_out);
     }
-    expect_claims(world, &[place.event_id], expected).await?;
+    expect_claims(testbed, &[sector.event_id], expected).await?;
     let sql = "SELECT count(*) FROM inventory.hold_unit JOIN inventory.hold USING (hold_id)
         WHERE event_id = $1 AND state = 'HELD'";
-    let row = world.postgres.query_one(sql, &[&place.event_id]).await.context("failed to count units")?;
+    let row = testbed.postgres.query_one(sql, &[&sector.event_id]).await.context("failed to count units")?;
     let held: i64 = row.try_get(0)?;
     if held != i64::from(CAPACITY) {
         bail!("{held} units of {CAPACITY} are held");

@@ -24,7 +24,7 @@ use tokio::{
 
 /// What stands in front of the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Through {
+pub(crate) enum ServerStack {
     /// Nothing but tonic.
     Bare,
     /// The whole chassis.
@@ -69,10 +69,10 @@ impl ServerProcess {
     /// Starts this program again as a server.
     ///
     /// With `trusted` it takes the tokens of that mint, people's and services', and not its own.
-    pub(crate) async fn start(through: Through, trusted: Option<&Mint>) -> anyhow::Result<Self> {
+    pub(crate) async fn start(through: ServerStack, trusted: Option<&Mint>) -> anyhow::Result<Self> {
         let name = match through {
-            Through::Bare => "bare",
-            Through::Kit => "kit",
+            ServerStack::Bare => "bare",
+            ServerStack::Kit => "kit",
         };
         let trusted = trusted.map(|mint| {
             // Keys that live as long as the benchmark; nobody gains anything by seeing them.
@@ -116,18 +116,18 @@ async fn hello(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<Hell
 }
 
 /// Serves until standard input ends.
-pub(crate) async fn serve(through: Through, trusted: Trusted) -> anyhow::Result<()> {
+pub(crate) async fn serve(through: ServerStack, trusted: Trusted) -> anyhow::Result<()> {
     let mint = Mint::new();
     let authorization = format!("Bearer {}", mint.token(Role::Customer));
     match through {
-        Through::Bare => {
+        ServerStack::Bare => {
             let server =
                 EchoServer::start(EchoService::default(), SocketAddr::from(([127, 0, 0, 1], 0))).await?;
             say_hello(&Hello { address: server.address(), authorization })?;
             input_ends().await;
             server.stop().await;
         }
-        Through::Kit => {
+        ServerStack::Kit => {
             let (mut config, NoConfig {}) = config::load::<NoConfig>("bench", "", &environment(&mint, &[]))?;
             config.auth = mint.auth_config();
             if let (Some(jwks), Some(issuer)) = (trusted.jwks, config.auth.issuers.first_mut()) {

@@ -30,7 +30,7 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 const BUSY: [&str; 2] = ["8", "14"];
 const ATTEMPTS_MAX: u32 = 20;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const METHOD: &str = "/onsale.queue.v1.QueueService/WatchQueue";
 
 /// Makes the `authorization` of the watcher with this number, from 0.
@@ -38,7 +38,7 @@ pub(crate) type Authorize = Arc<dyn Fn(usize) -> String + Send + Sync>;
 
 /// What to open.
 #[derive(Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct StreamOptions {
     pub(crate) address: SocketAddr,
     pub(crate) event_id: String,
     pub(crate) streams: usize,
@@ -54,21 +54,21 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Opens them all and waits until each has got its first message.
-    pub(crate) async fn open(wanted: &Wanted, patience: Duration) -> anyhow::Result<Self> {
-        let record = Arc::new(Record::new(wanted.streams));
+    pub(crate) async fn open(options: &StreamOptions, timeout: Duration) -> anyhow::Result<Self> {
+        let record = Arc::new(Record::new(options.streams));
         let connecting = Arc::new(Semaphore::new(CONNECTING_MAX));
-        let opening_max = (OPENING_MAX / wanted.connections.max(1)).max(1);
+        let opening_max = (OPENING_MAX / options.connections.max(1)).max(1);
         let mut connections = JoinSet::new();
-        let shared = Arc::new(wanted.clone());
-        for numbers in shares(wanted.streams, wanted.connections) {
-            let (wanted, record) = (Arc::clone(&shared), Arc::clone(&record));
+        let shared = Arc::new(options.clone());
+        for numbers in shares(options.streams, options.connections) {
+            let (options, record) = (Arc::clone(&shared), Arc::clone(&record));
             let opening = Arc::new(Semaphore::new(opening_max));
-            connections.spawn(hold(wanted, numbers, record, Arc::clone(&connecting), opening));
+            connections.spawn(hold(options, numbers, record, Arc::clone(&connecting), opening));
         }
         let mut streams = Self { record, connections };
         let opened = Arc::clone(&streams.record);
         streams
-            .until(patience, || opened.opened() >= opened.len())
+            .until(timeout, || opened.opened() >= opened.len())
             .await
             .with_context(|| format!("opened {} of {} streams", opened.opened(), opened.len()))?;
         Ok(streams)
@@ -77,13 +77,13 @@ impl Streams {
     /// Waits for a condition, and fails as soon as a connection does.
     pub(crate) async fn until(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         condition: impl Fn() -> bool,
     ) -> anyhow::Result<()> {
         let wait = async {
             while !condition() {
                 tokio::select! {
-                    () = tokio::time::sleep(LOOK_AGAIN) => {}
+                    () = tokio::time::sleep(POLL_INTERVAL) => {}
                     Some(ended) = self.connections.join_next() => {
                         return ended.context("a connection's task died")?.context("a connection failed");
                     }
@@ -91,9 +91,9 @@ impl Streams {
             }
             Ok(())
         };
-        tokio::time::timeout(patience, wait)
+        tokio::time::timeout(timeout, wait)
             .await
-            .unwrap_or_else(|_| bail!("waited {} s in vain", patience.as_secs()))
+            .unwrap_or_else(|_| bail!("waited {} s in vain", timeout.as_secs()))
     }
 
     /// Closes them all, and waits until it is done.
@@ -111,14 +111,14 @@ fn shares(streams: usize, connections: usize) -> impl Iterator<Item = Range<usiz
 
 /// One connection and its streams. Ends only with an error.
 async fn hold(
-    wanted: Arc<Wanted>,
+    options: Arc<StreamOptions>,
     mut numbers: Range<usize>,
     record: Arc<Record>,
     connecting: Arc<Semaphore>,
     opening: Arc<Semaphore>,
 ) -> anyhow::Result<()> {
     let permit = connecting.acquire().await.context("connecting has ended")?;
-    let tcp = TcpStream::connect(wanted.address).await.context("failed to connect")?;
+    let tcp = TcpStream::connect(options.address).await.context("failed to connect")?;
     tcp.set_nodelay(true).context("failed to set up a connection")?;
     let (sender, mut connection) = h2::client::Builder::new()
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -126,7 +126,7 @@ async fn hold(
         .await
         .context("failed to greet the server")?;
     let message =
-        framed(&WatchQueueRequest { event_id: wanted.event_id.clone(), ..WatchQueueRequest::default() });
+        framed(&WatchQueueRequest { event_id: options.event_id.clone(), ..WatchQueueRequest::default() });
     let mut permit = Some(permit);
     let mut followed = FuturesUnordered::new();
     loop {
@@ -145,7 +145,7 @@ async fn hold(
                 if let Some(number) = numbers.next() {
                     let caller = Caller {
                         sender: sender.clone(),
-                        wanted: Arc::clone(&wanted),
+                        options: Arc::clone(&options),
                         message: message.clone(),
                         number,
                         record: Arc::clone(&record),
@@ -162,7 +162,7 @@ async fn hold(
 /// Opens one stream.
 struct Caller {
     sender: SendRequest<Bytes>,
-    wanted: Arc<Wanted>,
+    options: Arc<StreamOptions>,
     message: Bytes,
     number: usize,
     record: Arc<Record>,
@@ -181,14 +181,14 @@ impl Caller {
                 let message = response.headers().get("grpc-message");
                 bail!("stream {} was refused {attempt} times: {status:?} {message:?}", self.number);
             }
-            self.record.note_refusal();
+            self.record.record_refusal();
             tokio::time::sleep(RETRY_AFTER.saturating_mul(attempt)).await;
         }
         bail!("stream {} was not opened", self.number)
     }
 
     async fn call(&self) -> anyhow::Result<ResponseFuture> {
-        let request = request(&self.wanted, self.number)?;
+        let request = request(&self.options, self.number)?;
         // Waits while the server allows no more streams on this connection.
         let mut sender = self.sender.clone().ready().await.context("the connection takes no call")?;
         let (response, mut body) = sender.send_request(request, false).context("failed to call")?;
@@ -212,7 +212,7 @@ async fn follow(
         body.flow_control().release_capacity(piece.len()).context("a stream broke")?;
         frames.push(piece);
         while let Some(message) = frames.next() {
-            record.hear(number, &message)?;
+            record.record_message(number, &message)?;
             turn.take();
         }
     }
@@ -220,12 +220,12 @@ async fn follow(
     bail!("stream {number} ended: {:?} {:?}", trailers.get("grpc-status"), trailers.get("grpc-message"))
 }
 
-fn request(wanted: &Wanted, number: usize) -> anyhow::Result<http::Request<()>> {
-    http::Request::post(format!("http://{}{METHOD}", wanted.address))
+fn request(options: &StreamOptions, number: usize) -> anyhow::Result<http::Request<()>> {
+    http::Request::post(format!("http://{}{METHOD}", options.address))
         .version(http::Version::HTTP_2)
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .header("authorization", (wanted.authorize)(number))
+        .header("authorization", (options.authorize)(number))
         .body(())
         .context("failed to make a request")
 }

@@ -7,21 +7,20 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use crate::{
-    across,
     bare_watch::BareWatch,
     fanout::{self, Fanout, Memory},
-    kernel,
-    ours::Ours,
+    kernel, pod_to_pod,
     report::{Report, Round, millis},
-    streams::{Authorize, Streams, Wanted},
-    world::World,
+    streams::{Authorize, StreamOptions, Streams},
+    testbed::Testbed,
+    watched_pod::WatchedPod,
 };
 
 const ROUNDS: usize = 3;
 /// How long opening all streams may take; also a million.
-const OPEN_PATIENCE: Duration = Duration::from_secs(1_200);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(1_200);
 /// How long an admission may take to reach all streams, before there is something wrong.
-const ARRIVE_PATIENCE: Duration = Duration::from_secs(120);
+const ARRIVE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Files that a process opens besides its streams' connections.
 const OTHER_FILES: u64 = 500;
 const MILLION: usize = 1_000_000;
@@ -86,15 +85,15 @@ impl Plan {
     }
 
     /// The line of ours, and a pod in front of it.
-    async fn start(self, world: &World) -> anyhow::Result<Ours<'_>> {
-        let event = world.event(u64::try_from(self.ours()).context("too many streams")?).await?;
-        Ours::start(world, event, self.connections, self.turns(1)?).await
+    async fn start(self, testbed: &Testbed) -> anyhow::Result<WatchedPod<'_>> {
+        let event = testbed.event(u64::try_from(self.ours()).context("too many streams")?).await?;
+        WatchedPod::start(testbed, event, self.connections, self.turns(1)?).await
     }
 
     /// Streams of the bare server, which does not care who calls.
-    fn bare(self, server: &BareWatch) -> Wanted {
+    fn bare(self, server: &BareWatch) -> StreamOptions {
         let authorize: Authorize = Arc::new(|_| "Bearer nobody".to_owned());
-        Wanted {
+        StreamOptions {
             address: server.address,
             event_id: uuid::Uuid::nil().to_string(),
             streams: self.streams,
@@ -107,39 +106,41 @@ impl Plan {
 /// Measures what a stream weighs: fresh processes in every round.
 pub(crate) async fn memory(options: Options, rest: Duration) -> anyhow::Result<Report> {
     let plan = Plan { streams: options.streams, connections: options.connections, rounds: 1, rest };
-    let world = World::start().await?;
-    let ours = plan.start(&world).await?;
+    let testbed = Testbed::start().await?;
+    let ours = plan.start(&testbed).await?;
     let event = ours.event;
     let message = first_message(&ours, plan).await?;
     ours.pod.stop().await?;
     let (mut rounds, mut detail) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let weigh_ours = async || {
-            let ours = Ours::start(&world, event, plan.connections, plan.turns(1)?).await?;
-            let wanted = ours.wanted(plan.ours(), plan.connections);
-            let (streams, memory) = fanout::weigh(ours.pod.pid(), &wanted, OPEN_PATIENCE, plan.rest).await?;
+        let measure_ours = async || {
+            let ours = WatchedPod::start(&testbed, event, plan.connections, plan.turns(1)?).await?;
+            let options = ours.stream_options(plan.ours(), plan.connections);
+            let (streams, memory) =
+                fanout::measure_memory(ours.pod.pid(), &options, OPEN_TIMEOUT, plan.rest).await?;
             streams.close().await;
             ours.pod.stop().await?;
             anyhow::Ok(memory)
         };
-        let weigh_bare = async || {
+        let measure_bare = async || {
             let server = BareWatch::start(&message, plan.per_connection()).await?;
-            let wanted = plan.bare(&server);
-            let (streams, memory) = fanout::weigh(server.pid, &wanted, OPEN_PATIENCE, plan.rest).await?;
+            let options = plan.bare(&server);
+            let (streams, memory) =
+                fanout::measure_memory(server.pid, &options, OPEN_TIMEOUT, plan.rest).await?;
             streams.close().await;
             server.stop().await?;
             anyhow::Ok(memory)
         };
         // Who goes first alternates, so that a machine that gets slower or faster favours neither.
         let (ours, bare) = if round % 2 == 0 {
-            let ours = Box::pin(weigh_ours()).await?;
-            (ours, Box::pin(weigh_bare()).await?)
+            let ours = Box::pin(measure_ours()).await?;
+            (ours, Box::pin(measure_bare()).await?)
         } else {
-            let bare = Box::pin(weigh_bare()).await?;
-            (Box::pin(weigh_ours()).await?, bare)
+            let bare = Box::pin(measure_bare()).await?;
+            (Box::pin(measure_ours()).await?, bare)
         };
         rounds.push(Round { value: ours.per_stream(), limit: bare.per_stream() });
-        detail.push(json!({ "ours": ours.in_words(), "bare": bare.in_words() }));
+        detail.push(json!({ "ours": ours.to_json(), "bare": bare.to_json() }));
     }
     let detail = json!({
         "streams": plan.streams, "connections": plan.connections, "message_bytes": message.len(),
@@ -167,19 +168,19 @@ pub(crate) async fn fanout(
         plan.streams = plan.streams.min(most - most / 40);
         plan.connections = plan.ours();
     }
-    let world = World::start().await?;
+    let testbed = Testbed::start().await?;
     let both = if one_connection_each {
-        // Both at once would need twice the files.
-        Box::pin(in_turn(&world, plan)).await?
+        // FanoutResults at once would need twice the files.
+        Box::pin(in_turn(&testbed, plan)).await?
     } else {
-        Box::pin(interleaved(&world, plan)).await?
+        Box::pin(interleaved(&testbed, plan)).await?
     };
     let rounds: Vec<Round> = both.rounds();
     let detail = json!({
         "streams": plan.streams, "connections": plan.connections, "one_connection_each": one_connection_each,
         "admitted_per_round": plan.batch(), "message_bytes": both.message_bytes,
-        "pod_to_pod": Box::pin(across::measure(&world)).await?,
-        "machine": kernel::machine(), "rounds": both.in_words(), "metrics": both.metrics,
+        "pod_to_pod": Box::pin(pod_to_pod::measure(&testbed)).await?,
+        "machine": kernel::machine(), "rounds": both.to_json(), "metrics": both.metrics,
     });
     Ok(Report::new("watch-fanout", "ms", BARE_FANOUT, &rounds, detail))
 }
@@ -187,25 +188,25 @@ pub(crate) async fn fanout(
 /// Measures both with a million streams, once.
 pub(crate) async fn million(options: MillionOptions, rest: Duration) -> anyhow::Result<Report> {
     let plan = Plan { streams: options.streams, connections: options.connections, rounds: 1, rest };
-    let world = World::start().await?;
-    let both = Box::pin(in_turn(&world, plan)).await?;
+    let testbed = Testbed::start().await?;
+    let both = Box::pin(in_turn(&testbed, plan)).await?;
     let rounds = both.rounds();
     let detail = json!({
         "streams": plan.streams, "connections": plan.connections, "admitted": plan.batch(),
         "message_bytes": both.message_bytes,
         "bytes_per_stream": {
             "ours": both.ours_memory.per_stream(), "bare": both.bare_memory.per_stream(),
-            "ratio": both.ours_memory.beside(&both.bare_memory),
+            "ratio": both.ours_memory.ratio_to(&both.bare_memory),
         },
-        "memory": { "ours": both.ours_memory.in_words(), "bare": both.bare_memory.in_words() },
+        "memory": { "ours": both.ours_memory.to_json(), "bare": both.bare_memory.to_json() },
         "all_updated_within_5_s": rounds.iter().all(|round| round.value <= 5_000.0),
-        "machine": kernel::machine(), "rounds": both.in_words(), "metrics": both.metrics,
+        "machine": kernel::machine(), "rounds": both.to_json(), "metrics": both.metrics,
     });
     Ok(Report::new("million", "ms", BARE_FANOUT, &rounds, detail))
 }
 
 /// What came of a fan-out of both sides.
-struct Both {
+struct FanoutResults {
     ours: Vec<Fanout>,
     bare: Vec<Fanout>,
     ours_memory: Memory,
@@ -215,29 +216,29 @@ struct Both {
     metrics: Value,
 }
 
-impl Both {
+impl FanoutResults {
     fn rounds(&self) -> Vec<Round> {
         let pairs = self.ours.iter().zip(&self.bare);
         pairs.map(|(ours, bare)| Round { value: millis(ours.last), limit: millis(bare.last) }).collect()
     }
 
-    fn in_words(&self) -> Vec<Value> {
+    fn to_json(&self) -> Vec<Value> {
         let pairs = self.ours.iter().zip(&self.bare);
-        pairs.map(|(ours, bare)| json!({ "ours": ours.in_words(), "bare": bare.in_words() })).collect()
+        pairs.map(|(ours, bare)| json!({ "ours": ours.to_json(), "bare": bare.to_json() })).collect()
     }
 }
 
-/// Both sides hold their streams all the time, and take turns.
-async fn interleaved(world: &World, plan: Plan) -> anyhow::Result<Both> {
-    let ours = plan.start(world).await?;
-    let wanted = ours.wanted(plan.ours(), plan.connections);
+/// FanoutResults sides hold their streams all the time, and take turns.
+async fn interleaved(testbed: &Testbed, plan: Plan) -> anyhow::Result<FanoutResults> {
+    let ours = plan.start(testbed).await?;
+    let options = ours.stream_options(plan.ours(), plan.connections);
     let (mut ours_streams, ours_memory) =
-        fanout::weigh(ours.pod.pid(), &wanted, OPEN_PATIENCE, plan.rest).await?;
+        fanout::measure_memory(ours.pod.pid(), &options, OPEN_TIMEOUT, plan.rest).await?;
     let message = ours_streams.record.sample().context("there is no message to copy")?;
     let mut server = BareWatch::start(&message, plan.per_connection()).await?;
-    let wanted = plan.bare(&server);
+    let options = plan.bare(&server);
     let (mut bare_streams, bare_memory) =
-        fanout::weigh(server.pid, &wanted, OPEN_PATIENCE, plan.rest).await?;
+        fanout::measure_memory(server.pid, &options, OPEN_TIMEOUT, plan.rest).await?;
     let (mut ours_rounds, mut bare_rounds) = (Vec::new(), Vec::new());
     for round in 0..plan.rounds {
         if round % 2 == 0 {
@@ -253,14 +254,22 @@ async fn interleaved(world: &World, plan: Plan) -> anyhow::Result<Both> {
     server.stop().await?;
     ours.pod.stop().await?;
     let message_bytes = message.len();
-    Ok(Both { ours: ours_rounds, bare: bare_rounds, ours_memory, bare_memory, message_bytes, metrics })
+    Ok(FanoutResults {
+        ours: ours_rounds,
+        bare: bare_rounds,
+        ours_memory,
+        bare_memory,
+        message_bytes,
+        metrics,
+    })
 }
 
 /// One side after the other: for as many streams as one process at a time can hold.
-async fn in_turn(world: &World, plan: Plan) -> anyhow::Result<Both> {
-    let ours = plan.start(world).await?;
-    let wanted = ours.wanted(plan.ours(), plan.connections);
-    let (mut streams, ours_memory) = fanout::weigh(ours.pod.pid(), &wanted, OPEN_PATIENCE, plan.rest).await?;
+async fn in_turn(testbed: &Testbed, plan: Plan) -> anyhow::Result<FanoutResults> {
+    let ours = plan.start(testbed).await?;
+    let options = ours.stream_options(plan.ours(), plan.connections);
+    let (mut streams, ours_memory) =
+        fanout::measure_memory(ours.pod.pid(), &options, OPEN_TIMEOUT, plan.rest).await?;
     let message = streams.record.sample().context("there is no message to copy")?;
     let mut ours_rounds = Vec::new();
     for round in 0..plan.rounds {
@@ -271,8 +280,9 @@ async fn in_turn(world: &World, plan: Plan) -> anyhow::Result<Both> {
     ours.pod.stop().await?;
 
     let mut server = BareWatch::start(&message, plan.per_connection()).await?;
-    let wanted = plan.bare(&server);
-    let (mut streams, bare_memory) = fanout::weigh(server.pid, &wanted, OPEN_PATIENCE, plan.rest).await?;
+    let options = plan.bare(&server);
+    let (mut streams, bare_memory) =
+        fanout::measure_memory(server.pid, &options, OPEN_TIMEOUT, plan.rest).await?;
     let mut bare_rounds = Vec::new();
     for _ in 0..plan.rounds {
         bare_rounds.push(broadcast(&mut server, &mut streams, plan).await?);
@@ -280,11 +290,23 @@ async fn in_turn(world: &World, plan: Plan) -> anyhow::Result<Both> {
     streams.close().await;
     server.stop().await?;
     let message_bytes = message.len();
-    Ok(Both { ours: ours_rounds, bare: bare_rounds, ours_memory, bare_memory, message_bytes, metrics })
+    Ok(FanoutResults {
+        ours: ours_rounds,
+        bare: bare_rounds,
+        ours_memory,
+        bare_memory,
+        message_bytes,
+        metrics,
+    })
 }
 
 /// Lets the head of the line in, and waits until everybody knows.
-async fn fan_out(ours: &Ours<'_>, streams: &mut Streams, plan: Plan, round: usize) -> anyhow::Result<Fanout> {
+async fn fan_out(
+    ours: &WatchedPod<'_>,
+    streams: &mut Streams,
+    plan: Plan,
+    round: usize,
+) -> anyhow::Result<Fanout> {
     tokio::time::sleep(plan.rest).await;
     let record = Arc::clone(&streams.record);
     record.begin();
@@ -292,7 +314,7 @@ async fn fan_out(ours: &Ours<'_>, streams: &mut Streams, plan: Plan, round: usiz
     ours.allow_turns(plan.turns(round + 1)?).await?;
     let expected = plan.ours() - plan.batch() * round;
     streams
-        .until(ARRIVE_PATIENCE, || record.arrived() >= expected)
+        .until(ARRIVE_TIMEOUT, || record.arrived() >= expected)
         .await
         .with_context(|| format!("the admission reached {} of {expected} streams", record.arrived()))?;
     let processor = ours.pod.processor_time()?.saturating_sub(processor);
@@ -309,7 +331,7 @@ async fn broadcast(server: &mut BareWatch, streams: &mut Streams, plan: Plan) ->
     let (messages, processor) = (record.messages(), kernel::processor_time(server.pid)?);
     let sent_micros = server.send().await?;
     streams
-        .until(ARRIVE_PATIENCE, || record.arrived() >= plan.streams)
+        .until(ARRIVE_TIMEOUT, || record.arrived() >= plan.streams)
         .await
         .with_context(|| format!("the broadcast reached {} of {} streams", record.arrived(), plan.streams))?;
     let processor = kernel::processor_time(server.pid)?.saturating_sub(processor);
@@ -317,18 +339,18 @@ async fn broadcast(server: &mut BareWatch, streams: &mut Streams, plan: Plan) ->
 }
 
 /// What a watcher in the middle of the line is told first.
-async fn first_message(ours: &Ours<'_>, plan: Plan) -> anyhow::Result<Vec<u8>> {
-    let mut wanted = ours.wanted(1, 1);
-    let authorize = Arc::clone(&wanted.authorize);
-    wanted.authorize = Arc::new(move |_| authorize(plan.streams / 2));
-    let streams = Streams::open(&wanted, OPEN_PATIENCE).await?;
+async fn first_message(ours: &WatchedPod<'_>, plan: Plan) -> anyhow::Result<Vec<u8>> {
+    let mut options = ours.stream_options(1, 1);
+    let authorize = Arc::clone(&options.authorize);
+    options.authorize = Arc::new(move |_| authorize(plan.streams / 2));
+    let streams = Streams::open(&options, OPEN_TIMEOUT).await?;
     let message = streams.record.sample().context("there is no message to copy")?;
     streams.close().await;
     Ok(message.to_vec())
 }
 
 /// Updates sent and saved, as far as the pod tells.
-async fn metrics_of(ours: &Ours<'_>) -> anyhow::Result<Value> {
+async fn metrics_of(ours: &WatchedPod<'_>) -> anyhow::Result<Value> {
     Ok(json!(ours.pod.metrics().await?.beginning_with("queue_updates_")))
 }
 

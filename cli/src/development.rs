@@ -17,7 +17,7 @@ Development commands, run by `onsale-dev`:
   down     Stops the mesh that `onsale up` started
   logs     Shows the logs of the mesh's processes
   sandbox  Runs a sandbox payment provider or mail server
-  bench    Measures a part of Onsale against its limit on this machine";
+  bench    Benchmarks a part of Onsale against its limit on this machine";
 /// `EX_UNAVAILABLE` of `sysexits.h`.
 const UNAVAILABLE: u8 = 69;
 const PROGRAM: &str = "onsale-dev";

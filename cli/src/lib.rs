@@ -11,7 +11,7 @@ pub mod command;
 pub mod front_door;
 pub mod mesh;
 pub mod output;
-pub mod patience;
+pub mod retry;
 
 mod audit;
 mod development;
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Operates Onsale: checks its data, migrates its database, shows a local mesh and buys tickets.
+/// Operates Onsale: checks its data, migrates its database, inspects a local mesh, buys tickets
 #[derive(Debug, Parser)]
 #[command(version, after_help = development::HELP)]
 struct Arguments {
@@ -32,13 +32,13 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Shows the processes of a local mesh and whether they respond.
+    /// Shows the processes of a local mesh and whether they respond
     Status(status::Arguments),
-    /// Buys tickets through the front door, for one customer or a crowd.
+    /// Buys tickets through the front door, for one customer or a crowd
     Buy(buy::Arguments),
-    /// Checks every cross-service invariant and reports each violation.
+    /// Checks every cross-service invariant and reports each violation
     Audit(audit::Arguments),
-    /// Applies pending database migrations.
+    /// Applies pending database migrations
     Migrate(migrate::Arguments),
 }
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Runs Onsale on this machine for development, and measures it.
+/// Runs Onsale on this machine for development, and benchmarks it
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -20,15 +20,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Starts a whole mesh on this machine and keeps it running until Ctrl-C.
+    /// Starts a whole mesh on this machine and keeps it running until Ctrl-C
     Up(up::Arguments),
-    /// Stops the mesh that `onsale up` started.
+    /// Stops the mesh that `onsale up` started
     Down(down::Arguments),
-    /// Shows the logs of the mesh's processes.
+    /// Shows the logs of the mesh's processes
     Logs(logs::Arguments),
-    /// Runs a sandbox payment provider or mail server.
+    /// Runs a sandbox payment provider or mail server
     Sandbox(sandbox::Arguments),
-    /// Measures a part of Onsale against its limit on this machine; needs a release build.
+    /// Benchmarks a part of Onsale against its limit on this machine (use a release build)
     Bench(onsale_bench::Arguments),
 }
 

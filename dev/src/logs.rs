@@ -1,4 +1,4 @@
-//! `onsale logs`: what the processes of a mesh have logged, also after it has stopped.
+//! `onsale logs` prints the logs of a mesh's processes, also after the mesh has stopped.
 
 use std::{
     fs::File,
@@ -11,31 +11,31 @@ use anyhow::{Context, bail};
 
 use onsale::mesh::{DIRECTORY_DEFAULT, folder::Folder};
 
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What `onsale logs` takes.
+/// Arguments of `onsale logs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// A process as `onsale status` names it. Unset: all of them.
+    /// Process to show, as `onsale status` names it [default: all]
     name: Option<String>,
-    /// Goes on with what comes, until Ctrl-C.
+    /// Keeps printing new lines until Ctrl-C
     #[arg(long, short)]
     follow: bool,
-    /// How many lines of each log.
+    /// Number of lines to show from the end of each log
     #[arg(long, short = 'n', default_value_t = 50)]
     lines: usize,
-    /// Folder of the mesh.
+    /// Folder of the mesh
     #[arg(long, default_value = DIRECTORY_DEFAULT)]
     directory: PathBuf,
 }
 
-/// Prints the ends of the logs, and what is added to them.
+/// Prints the end of each log and, with `--follow`, the lines that are added.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let folder = Folder::locate(&arguments.directory)?;
     let mut logs = open(&folder, arguments.name.as_deref())?;
     let several = logs.len() > 1;
     for log in &mut logs {
-        let text = log.news()?;
+        let text = log.new_lines()?;
         let lines: Vec<&str> = text.lines().collect();
         let end = lines.iter().skip(lines.len().saturating_sub(arguments.lines));
         if !print(end.copied(), several.then_some(&log.name)) {
@@ -46,16 +46,16 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     loop {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         for log in &mut logs {
-            if !print(log.news()?.lines(), several.then_some(&log.name)) {
+            if !print(log.new_lines()?.lines(), several.then_some(&log.name)) {
                 return Ok(());
             }
         }
     }
 }
 
-/// Says whether somebody still reads.
+/// Returns false if the reader of standard output is gone.
 fn print<'a>(lines: impl Iterator<Item = &'a str>, name: Option<&String>) -> bool {
     let mut out = std::io::stdout().lock();
     for line in lines {
@@ -92,7 +92,7 @@ fn open(folder: &Folder, name: Option<&str>) -> anyhow::Result<Vec<Log>> {
 struct Log {
     name: String,
     file: File,
-    /// Up to where it was read.
+    /// Position up to which the file was read, in bytes.
     read: u64,
 }
 
@@ -103,12 +103,12 @@ impl Log {
         Ok(Self { name, file, read: 0 })
     }
 
-    /// Whole lines that were not read yet.
-    fn news(&mut self) -> anyhow::Result<String> {
+    /// Returns the complete lines that were added since the last call.
+    fn new_lines(&mut self) -> anyhow::Result<String> {
         let failed = || format!("failed to read the log of {}", self.name);
         let length = self.file.metadata().with_context(failed)?.len();
         if length < self.read {
-            // It was set aside and begins anew.
+            // The log was rotated: read it from its start.
             self.read = 0;
         }
         self.file.seek(SeekFrom::Start(self.read)).with_context(failed)?;

@@ -1,4 +1,4 @@
-//! `onsale sandbox`: a part of the outside world as a process: a payment provider, a mail server. For development only.
+//! `onsale sandbox` runs a stand-in for an external system: a payment provider or a mail server. For development only.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -10,7 +10,7 @@ use onsale_kit::{
 use onsale_sandbox::{mail, payments};
 use onsale_testkit::stack::Interrupts;
 
-/// What `onsale sandbox` takes.
+/// Arguments of `onsale sandbox`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -19,45 +19,45 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Part {
-    /// A payment provider that takes no money.
+    /// Runs a payment provider that moves no money
     Payments(Payments),
-    /// A mail server that delivers nothing and shows everything.
+    /// Runs a mail server that delivers nothing and shows every mail on a page
     Mail(Mail),
 }
 
 #[derive(Debug, clap::Args)]
 struct Payments {
-    /// Where it listens.
+    /// Address to listen on
     #[arg(long, default_value = "127.0.0.1:7401")]
     listen: SocketAddr,
-    /// Keeps what happened over a restart. Unset: it forgets.
+    /// File that keeps the state across restarts [default: state is lost]
     #[arg(long)]
     journal: Option<PathBuf>,
-    /// Where webhooks go.
+    /// URL to send webhooks to
     #[arg(long, default_value = "http://127.0.0.1:8080/webhooks/sandbox")]
     webhook_url: String,
-    /// Holds the key that merchants show.
+    /// File with the API key that merchants present
     #[arg(long)]
     secret_key_file: PathBuf,
-    /// Holds the secret that webhooks are signed with.
+    /// File with the secret that signs webhooks
     #[arg(long)]
     webhook_secret_file: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
 struct Mail {
-    /// Where mail is sent to.
+    /// Address for SMTP
     #[arg(long, default_value = "127.0.0.1:7425")]
     smtp: SocketAddr,
-    /// Where mail is shown.
+    /// Address of the web page and JSON API
     #[arg(long, default_value = "127.0.0.1:7426")]
     http: SocketAddr,
-    /// Where mail is kept.
+    /// Folder in which mails are stored
     #[arg(long)]
     folder: PathBuf,
 }
 
-/// Runs the part until a signal.
+/// Runs the chosen stand-in until a signal.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let telemetry = TelemetryConfig {
         log_format: LogFormat::Human,

@@ -1,13 +1,13 @@
-//! `onsale up`: the whole mesh on this machine, from the same binaries that production runs. It stays in the foreground and
-//! keeps every process running; none of them outlives it.
+//! `onsale up` runs the whole mesh on this machine, from the same binaries as production. It stays in the foreground, restarts
+//! processes that exit, and no process outlives it.
 
 mod console;
 mod demo;
 mod leftovers;
 mod listener;
 mod mesh;
-mod parts;
 mod ports;
+mod processes;
 mod rotation;
 mod secrets;
 mod settings;
@@ -27,8 +27,8 @@ use onsale_testkit::stack::Interrupts;
 use self::{
     console::{Console, seconds},
     mesh::Mesh,
-    parts::{Programs, Workshop},
-    ports::{Choice, Ports},
+    ports::{PortChoice, Ports},
+    processes::{MeshSetup, Programs},
     secrets::Secrets,
     settings::Override,
 };
@@ -38,38 +38,38 @@ use onsale::mesh::{
     manifest::Manifest,
 };
 
-/// The name of the database.
+/// Name of the Postgres database.
 const DATABASE: &str = "onsale";
-/// What a shell reports for a process that was interrupted.
+/// Exit code of a shell for a process that SIGINT ended.
 const INTERRUPTED: i32 = 130;
-/// Signals that follow each other as quickly as this are one request.
+/// Signals within this time after the first one count as the same request.
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
-/// How long a program that prepared a store may need to notice that nobody wants it any more.
-const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Time that a program which prepares a store gets to end before the removal of the folder fails.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What `onsale up` takes.
+/// Arguments of `onsale up`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Forgets all data, secrets and logs first.
+    /// Deletes all data, secrets and logs first
     #[arg(long)]
     fresh: bool,
-    /// Folder of data, settings, secrets and logs.
+    /// Folder for data, settings, secrets and logs
     #[arg(long, default_value = DIRECTORY_DEFAULT)]
     directory: PathBuf,
-    /// Removes the whole folder when the mesh has stopped.
+    /// Removes the whole folder after the mesh has stopped
     #[arg(long)]
     temporary: bool,
-    /// Which ports to use.
+    /// Ports to listen on
     #[arg(long, value_enum, default_value = "fixed")]
-    ports: Choice,
-    /// Sets one key of one service (or of the gateway, or of all): claim.claims.window=3s. May be given several times.
+    ports: PortChoice,
+    /// Overrides one setting of a service, of `gateway` or of `all`, as in claim.claims.window=3s; repeatable
     #[arg(long = "set", value_name = "NAME.SECTION.KEY=VALUE", value_parser = Override::parse)]
     overrides: Vec<Override>,
 }
 
-/// Starts the mesh and keeps it until a signal.
+/// Starts the mesh and keeps it running until a signal.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut interrupts = Interrupts::listen()?;
     let folder = Folder::locate(&arguments.directory)?;
@@ -81,7 +81,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
             pid.map(|pid| format!(" (process {pid})")).unwrap_or_default(),
         ),
     };
-    let elsewhere = (arguments.directory != Path::new(DIRECTORY_DEFAULT))
+    let directory_option = (arguments.directory != Path::new(DIRECTORY_DEFAULT))
         .then(|| format!(" --directory {}", folder.root().display()));
     let remains = arguments.temporary.then(|| folder.clone());
     let mut mesh = match prepare(folder, arguments).await {
@@ -97,9 +97,9 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     };
     let lived = match started {
         Ok(true) => {
-            announce(&mut mesh, elsewhere.as_deref());
+            announce(&mut mesh, directory_option.as_deref());
             tokio::select! {
-                lived = mesh.attend() => lived,
+                lived = mesh.run() => lived,
                 () = interrupts.next() => Ok(()),
             }
         }
@@ -111,14 +111,14 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
             clear(remains.as_ref()).await?;
             lived
         }
-        // Who asks twice does not want to wait: the kernel ends the children of a process that is gone.
-        () = asked_again(&mut interrupts) => exit(INTERRUPTED),
+        // A second request skips the orderly stop: the kernel signals the children of a process that exits.
+        () = second_request(&mut interrupts) => exit(INTERRUPTED),
     }
 }
 
-/// Somebody asked a second time. The first may arrive as several: the kernel repeats it for every thread of a dying parent,
-/// and a shell and `make` both pass on a Ctrl-C.
-async fn asked_again(interrupts: &mut Interrupts) {
+/// Waits for a second request to stop. The first one may arrive as several signals: the kernel repeats it for every thread of
+/// a dying parent, and a shell and `make` both pass on a Ctrl-C.
+async fn second_request(interrupts: &mut Interrupts) {
     let begun = Instant::now();
     loop {
         interrupts.next().await;
@@ -128,24 +128,24 @@ async fn asked_again(interrupts: &mut Interrupts) {
     }
 }
 
-/// Removes a folder that was for this time only.
+/// Removes the folder of a `--temporary` mesh.
 async fn clear(temporary: Option<&Folder>) -> anyhow::Result<()> {
     let Some(folder) = temporary else { return Ok(()) };
-    let end = Instant::now() + REMOVAL_PATIENCE;
-    // A program that was preparing a store may still write for a moment.
+    let end = Instant::now() + REMOVAL_TIMEOUT;
+    // A program that prepares a store may still write into the folder.
     while let Err(error) = stores::wipe(folder) {
         if Instant::now() >= end {
             return Err(error);
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     folder.remove()
 }
 
-/// Everything that can be refused before the first process starts.
+/// Makes every check that can fail before the first process starts, and writes the settings.
 async fn prepare(folder: Folder, arguments: Arguments) -> anyhow::Result<Mesh> {
     folder.create()?;
-    mesh::withdraw(&folder);
+    mesh::remove_manifest(&folder);
     leftovers::wait_until_gone(&folder).await?;
     if arguments.fresh {
         stores::wipe(&folder)?;
@@ -154,16 +154,16 @@ async fn prepare(folder: Folder, arguments: Arguments) -> anyhow::Result<Mesh> {
     folder.check_room()?;
     let ports = Arc::new(Ports::choose(arguments.ports, &folder)?);
     let programs = Programs::find(&folder)?;
-    let secrets = Secrets::keep(&folder)?;
+    let secrets = Secrets::load_or_create(&folder)?;
     settings::write(&folder, &ports, &secrets)?;
     let http = reqwest::Client::builder().no_proxy().build().context("failed to prepare HTTP")?;
-    let workshop = Workshop { folder, ports, secrets, programs, overrides: arguments.overrides };
-    Ok(Mesh::new(workshop, Console::new(), http))
+    let setup = MeshSetup { folder, ports, secrets, programs, overrides: arguments.overrides };
+    Ok(Mesh::new(setup, Console::new(), http))
 }
 
-/// Says where everything is, what to do next, and how to stop. `elsewhere` names the folder to commands that would look in
-/// another.
-fn announce(mesh: &mut Mesh, elsewhere: Option<&str>) {
+/// Prints the addresses of the mesh and the commands to use and stop it. `directory_option` is added to those commands if
+/// the mesh is not in the default folder.
+fn announce(mesh: &mut Mesh, directory_option: Option<&str>) {
     let Manifest { endpoints, demo_event, processes, .. } = mesh.manifest().clone();
     let web = endpoints.front_door.replace("127.0.0.1", "localhost");
     let grpc = web.trim_start_matches("http://");
@@ -172,7 +172,7 @@ fn announce(mesh: &mut Mesh, elsewhere: Option<&str>) {
         .filter(|process| process.name != "envoy")
         .filter_map(|process| Some(format!("{} {}/metrics", process.name, process.admin.as_ref()?)))
         .collect();
-    let onsale = own_command();
+    let onsale = onsale_command();
     let took = seconds(mesh.console().elapsed());
     let mut lines = vec![
         String::new(),
@@ -184,26 +184,26 @@ fn announce(mesh: &mut Mesh, elsewhere: Option<&str>) {
         format!("  mail       {}", endpoints.mail),
         format!("  payments   {} (sandbox provider)", endpoints.provider),
         format!("  metrics    {}", metrics.join("\n             ")),
-        format!("  Envoy      {} (its own page)", endpoints.envoy_admin),
+        format!("  Envoy      {} (admin page)", endpoints.envoy_admin),
         format!("  Postgres   {}", endpoints.postgres),
         format!("  Redis      {}", endpoints.redis.join(" ")),
     ];
     lines.extend(demo_event.map(|event| format!("  demo event {event}")));
-    let stop = elsewhere.map_or("make down".to_owned(), |elsewhere| format!("{onsale} down{elsewhere}"));
-    let elsewhere = elsewhere.unwrap_or_default();
+    let stop = directory_option.map_or("make down".to_owned(), |option| format!("{onsale} down{option}"));
+    let option = directory_option.unwrap_or_default();
     lines.extend([
         String::new(),
-        format!("  buy a ticket   {onsale} buy{elsewhere}"),
-        format!("  look           {onsale} status{elsewhere}"),
-        format!("                 {onsale} logs claim --follow{elsewhere}"),
+        format!("  buy a ticket   {onsale} buy{option}"),
+        format!("  look           {onsale} status{option}"),
+        format!("                 {onsale} logs claim --follow{option}"),
         format!("  stop           Ctrl-C, or `{stop}` from another terminal"),
     ]);
     mesh.console().say(&lines.join("\n"));
 }
 
-/// How to call us again, as short as it can be typed here.
-fn own_command() -> String {
-    let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("onsale"));
+/// Returns the path of the `onsale` beside this executable, relative to the current folder if it is below it.
+fn onsale_command() -> String {
+    let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("onsale-dev"));
     let here = std::env::current_dir().unwrap_or_default();
     let onsale = exe.with_file_name("onsale");
     onsale.strip_prefix(&here).unwrap_or(&onsale).display().to_string()

@@ -1,4 +1,4 @@
-//! `onsale up` and its companions, as far as they go without a mesh: what they refuse, and what they say about it.
+//! `onsale-dev` as a process without a mesh: cases that `up`, `down` and `logs` refuse, and their messages.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -16,7 +16,7 @@ fn onsale(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What it complained about, in one line.
+/// Returns the one line on standard error of a command that exited with 1.
 fn refusal(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let complaint = String::from_utf8(output.stderr.clone()).unwrap();
@@ -28,7 +28,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// As a running supervisor has it.
+/// Locks a folder as a running supervisor does.
 fn hold_lock(directory: &Path) -> File {
     let mut lock = File::create(directory.join("lock")).unwrap();
     write!(lock, "{}", std::process::id()).unwrap();
@@ -37,9 +37,9 @@ fn hold_lock(directory: &Path) -> File {
 }
 
 #[test]
-fn a_taken_port_is_named_with_who_needs_it() {
+fn taken_port_error_names_the_process_that_needs_it() {
     let directory = tempfile::tempdir().unwrap();
-    // Somebody else may have it; then it is taken just the same.
+    // Another process may have the port already; then it is taken as well.
     let _taken = TcpListener::bind("127.0.0.1:7425");
     let complaint = refusal(&onsale(directory.path(), &["up"]).output().unwrap());
     assert!(complaint.contains("needs, is taken"), "{complaint}");
@@ -47,7 +47,7 @@ fn a_taken_port_is_named_with_who_needs_it() {
 }
 
 #[test]
-fn a_missing_program_is_named_with_what_to_do() {
+fn missing_program_error_names_the_setup_command() {
     let directory = tempfile::tempdir().unwrap();
     let output =
         onsale(directory.path(), &["up", "--ports", "free"]).env("PATH", directory.path()).output().unwrap();
@@ -57,7 +57,7 @@ fn a_missing_program_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_refused() {
+fn unwritable_folder_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     File::create(&file).unwrap();
@@ -67,8 +67,8 @@ fn a_folder_that_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_refused_before_anything_starts() {
-    // A limit on the size of files stands in for the end of a disk: both refuse the write.
+fn full_disk_is_refused_before_a_process_starts() {
+    // A limit on file sizes stands in for a full disk: both refuse the write.
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
     command.args([
@@ -84,7 +84,7 @@ fn a_full_disk_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn one_folder_has_one_mesh() {
+fn second_mesh_in_a_folder_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let _lock = hold_lock(directory.path());
     let complaint = refusal(&onsale(directory.path(), &["up", "--fresh"]).output().unwrap());
@@ -93,7 +93,7 @@ fn one_folder_has_one_mesh() {
 }
 
 #[test]
-fn what_a_killed_supervisor_left_is_no_mesh() {
+fn down_succeeds_after_the_supervisor_was_killed() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("lock"), "4194305").unwrap();
     std::fs::write(directory.path().join("mesh.json"), "{}").unwrap();
@@ -103,7 +103,7 @@ fn what_a_killed_supervisor_left_is_no_mesh() {
 }
 
 #[test]
-fn an_unknown_setting_is_refused_with_those_that_exist() {
+fn override_of_an_unknown_process_lists_the_known_ones() {
     let directory = tempfile::tempdir().unwrap();
     let output = onsale(directory.path(), &["up", "--set", "nobody.a.b=1"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -129,7 +129,7 @@ fn logs_show_the_end_of_each_log() {
 }
 
 #[test]
-fn a_folder_with_other_things_in_it_is_left_alone() {
+fn folder_with_foreign_files_is_left_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let precious = directory.path().join("precious.txt");
     std::fs::write(&precious, "mine").unwrap();
@@ -137,7 +137,7 @@ fn a_folder_with_other_things_in_it_is_left_alone() {
         let complaint = refusal(&onsale(directory.path(), &arguments).output().unwrap());
         assert!(complaint.contains("not a mesh's folder"), "{complaint}");
     }
-    // Once a mesh lives in it, what somebody puts there stays all the same.
+    // Files that a user adds to the folder of a mesh stay as well.
     File::create(directory.path().join("lock")).unwrap();
     let output = onsale(directory.path(), &["up", "--temporary", "--ports", "free"])
         .env("PATH", directory.path())
@@ -149,7 +149,7 @@ fn a_folder_with_other_things_in_it_is_left_alone() {
 }
 
 #[test]
-fn a_temporary_folder_is_gone_when_nothing_could_start() {
+fn temporary_folder_is_removed_after_a_failed_start() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().join("mesh");
     let arguments = ["up", "--temporary", "--ports", "free"];
@@ -159,7 +159,7 @@ fn a_temporary_folder_is_gone_when_nothing_could_start() {
 }
 
 #[test]
-fn nobody_has_to_read_what_is_said() {
+fn closed_standard_output_is_not_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -22,21 +22,21 @@ pub(super) struct Rule {
     /// The invariant it belongs to, as the design numbers what must always hold.
     pub(super) invariant: u8,
     /// What holds.
-    pub(super) says: &'static str,
+    pub(super) statement: &'static str,
     pub(super) when: When,
     /// Selects `what`: the offenders.
     pub(super) sql: &'static str,
 }
 
-const fn always(invariant: u8, says: &'static str, sql: &'static str) -> Rule {
-    Rule { invariant, says, when: When::Always, sql }
+const fn always(invariant: u8, statement: &'static str, sql: &'static str) -> Rule {
+    Rule { invariant, statement, when: When::Always, sql }
 }
 
-const fn settled(invariant: u8, says: &'static str, sql: &'static str) -> Rule {
-    Rule { invariant, says, when: When::Settled, sql }
+const fn settled(invariant: u8, statement: &'static str, sql: &'static str) -> Rule {
+    Rule { invariant, statement, when: When::Settled, sql }
 }
 
-/// All rules about one schema or several; those about what is on its way between services are made by [`in_transit`].
+/// All rules about one schema or several; those about what is on its way between services are made by [`event_rules`].
 pub(super) const RULES: &[Rule] = &[
     // 1. No oversell.
     always(
@@ -388,7 +388,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// What holds for the events of every schema. `SCHEMA` stands for its name.
-const TRANSIT: &[Rule] = &[
+const EVENT_RULES: &[Rule] = &[
     settled(
         6,
         "every event was handled by all its listeners",
@@ -403,7 +403,7 @@ const TRANSIT: &[Rule] = &[
     ),
 ];
 
-/// The rules of [`TRANSIT`] for one schema, with their questions.
-pub(super) fn in_transit(schema: &str) -> impl Iterator<Item = (Rule, String)> {
-    TRANSIT.iter().map(move |rule| (*rule, rule.sql.replace("SCHEMA", schema)))
+/// The rules of [`EVENT_RULES`] for one schema, with their questions.
+pub(super) fn event_rules(schema: &str) -> impl Iterator<Item = (Rule, String)> {
+    EVENT_RULES.iter().map(move |rule| (*rule, rule.sql.replace("SCHEMA", schema)))
 }

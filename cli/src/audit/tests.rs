@@ -3,7 +3,7 @@
 use onsale_testkit::stack;
 use tokio_postgres::{Client, NoTls};
 
-use super::questions;
+use super::queries;
 
 /// One order of one unit of two, served, with its mail. Ids are written by their last digit.
 const GOOD_ORDER: &str = "
@@ -292,14 +292,14 @@ fn with_ids(sql: &str) -> String {
 
 async fn broken(client: &Client) -> Vec<&'static str> {
     let mut broken = Vec::new();
-    for (rule, sql) in questions() {
+    for (rule, sql) in queries() {
         if !client
             .query(&sql, &[])
             .await
-            .unwrap_or_else(|error| panic!("{}: {error:?}", rule.says))
+            .unwrap_or_else(|error| panic!("{}: {error:?}", rule.statement))
             .is_empty()
         {
-            broken.push(rule.says);
+            broken.push(rule.statement);
         }
     }
     broken

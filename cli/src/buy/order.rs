@@ -15,8 +15,8 @@ use tonic::Status;
 
 use super::purchase::{Buyer, PurchaseError};
 use crate::{
-    front_door::{DoorError, FrontDoor, Person},
-    patience::{backoff, patiently},
+    front_door::{FrontDoor, FrontDoorError, Person},
+    retry::{backoff, retry_until},
 };
 
 /// What to buy, and how patient to be.
@@ -36,7 +36,7 @@ pub struct Order {
 
 /// A step that was done.
 #[derive(Debug)]
-pub enum Step {
+pub enum PurchaseStep {
     /// Somebody is known by name.
     SignedIn(Person),
     /// In line.
@@ -89,7 +89,7 @@ struct Mails {
 pub enum OrderError {
     /// Nobody could be signed in.
     #[error(transparent)]
-    Door(#[from] DoorError),
+    FrontDoor(#[from] FrontDoorError),
     /// A step failed.
     #[error(transparent)]
     Purchase(#[from] PurchaseError),
@@ -113,25 +113,25 @@ impl OrderError {
     pub fn is_sold_out(&self) -> bool {
         match self {
             Self::Purchase(error) => error.is_sold_out(),
-            Self::Door(_) | Self::Mail { .. } | Self::NoMail => false,
+            Self::FrontDoor(_) | Self::Mail { .. } | Self::NoMail => false,
         }
     }
 }
 
 /// Does all of it as `email`; `told` hears of every step.
-pub async fn fulfil(
+pub async fn place_order(
     door: &FrontDoor,
     email: &str,
     order: &Order,
-    mut told: impl FnMut(Step),
+    mut told: impl FnMut(PurchaseStep),
 ) -> Result<(), OrderError> {
     let deadline = Deadline::after(order.time_max);
     let person = door.sign_in(email, "customer").await?;
-    told(Step::SignedIn(person.clone()));
+    told(PurchaseStep::SignedIn(person.clone()));
     let buyer = Buyer::new(door, &person, &order.event_id, deadline);
     let standing = buyer.join().await?;
     let seq = standing.entry.as_ref().map(|entry| entry.seq).unwrap_or_default();
-    told(Step::Joined { seq, position: standing.position });
+    told(PurchaseStep::Joined { seq, position: standing.position });
     let turn = match standing.turn {
         Some(turn) => turn,
         None => {
@@ -139,13 +139,13 @@ pub async fn fulfil(
             let mut last = standing.position;
             let moved = |position| {
                 if std::mem::replace(&mut last, position) != position {
-                    told(Step::Moved { position });
+                    told(PurchaseStep::Moved { position });
                 }
             };
-            buyer.turn(moved).await?
+            buyer.wait_for_turn(moved).await?
         }
     };
-    told(Step::Turn { fencing_number: turn.fencing_number });
+    told(PurchaseStep::Turn { fencing_number: turn.fencing_number });
     let claim = match claim_where_free(&buyer, &person, order, &turn.token, deadline).await {
         Ok(claim) => claim,
         Err(error) => {
@@ -154,21 +154,21 @@ pub async fn fulfil(
             return Err(error.into());
         }
     };
-    told(Step::Claimed(claim.clone()));
+    told(PurchaseStep::Claimed(claim.clone()));
     let payment = buyer.open_payment(&claim.claim_id).await?;
-    told(Step::PaymentOpen(payment.clone()));
-    buyer.at_provider(&payment, "pay").await?;
-    let payment = buyer.outcome(payment).await?;
+    told(PurchaseStep::PaymentOpen(payment.clone()));
+    buyer.act_at_provider(&payment, "pay").await?;
+    let payment = buyer.payment_outcome(payment).await?;
     if payment.state() != PaymentState::Confirmed {
         return Err(PurchaseError::PaymentEnded { state: payment.state() }.into());
     }
-    told(Step::Paid(payment));
+    told(PurchaseStep::Paid(payment));
     let count = claim.items.iter().map(|item| item.units.len()).sum();
     let mut tickets = buyer.tickets(&claim.claim_id, count).await?;
     tickets.sort_by_key(|ticket| ticket.unit.as_ref().map(|unit| unit.number));
-    told(Step::Ticketed(tickets));
+    told(PurchaseStep::Ticketed(tickets));
     if let Some(url) = &order.mail_url {
-        told(Step::Mailed(wait_for_mail(door, url, email, deadline).await?));
+        told(PurchaseStep::Mailed(wait_for_mail(door, url, email, deadline).await?));
     }
     Ok(())
 }
@@ -216,7 +216,7 @@ async fn most_free(
     order: &Order,
     deadline: Deadline,
 ) -> Result<(u32, String), PurchaseError> {
-    let asked = patiently(deadline, || {
+    let asked = retry_until(deadline, || {
         let mut inventory = person.inventory();
         let request = GetAvailabilityRequest { event_id: order.event_id.clone(), ..Default::default() };
         async move { inventory.get_availability(request).await }

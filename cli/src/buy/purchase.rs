@@ -23,7 +23,7 @@ use tonic::{Code, Status};
 
 use crate::{
     front_door::{FrontDoor, Person},
-    patience::{backoff, classify, patiently, reason},
+    retry::{backoff, classify, reason, retry_until},
 };
 use onsale_kit::backoff::Retry;
 
@@ -141,7 +141,7 @@ impl Buyer {
                 }
             }
         };
-        let answer = patiently(self.deadline, bounded).await;
+        let answer = retry_until(self.deadline, bounded).await;
         answer.map_err(|status| PurchaseError::Call { step, status: Box::new(status) })
     }
 
@@ -160,7 +160,7 @@ impl Buyer {
     }
 
     /// Follows the queue until the turn comes; `moved` hears of every position.
-    pub async fn turn(&self, mut moved: impl FnMut(u64)) -> Result<Turn, PurchaseError> {
+    pub async fn wait_for_turn(&self, mut moved: impl FnMut(u64)) -> Result<Turn, PurchaseError> {
         const STEP: &str = "waiting for the turn";
         let mut revision = 0;
         let mut waits = backoff();
@@ -256,7 +256,7 @@ impl Buyer {
     }
 
     /// Pays (`pay`), or has the card refused (`decline`) or turns back (`cancel`), at the sandbox provider's page.
-    pub async fn at_provider(&self, payment: &Payment, act: &str) -> Result<(), PurchaseError> {
+    pub async fn act_at_provider(&self, payment: &Payment, act: &str) -> Result<(), PurchaseError> {
         let url = format!("{}/{act}", payment.checkout_url);
         let mut waits = backoff();
         loop {
@@ -274,7 +274,7 @@ impl Buyer {
     }
 
     /// Watches the payment until it has ended one way or another.
-    pub async fn outcome(&self, payment: Payment) -> Result<Payment, PurchaseError> {
+    pub async fn payment_outcome(&self, payment: Payment) -> Result<Payment, PurchaseError> {
         let ended = |payment: &Payment| match payment.state() {
             PaymentState::Confirmed | PaymentState::Failed | PaymentState::Refunded => true,
             PaymentState::Unspecified | PaymentState::Initializing | PaymentState::Pending => false,

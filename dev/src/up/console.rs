@@ -1,4 +1,4 @@
-//! What `onsale up` tells whoever watches: on a terminal one line that changes while the mesh starts, elsewhere plain lines.
+//! Output of `onsale up`: on a terminal a progress line that is redrawn while the mesh starts, elsewhere plain lines.
 
 use std::{
     io::IsTerminal,
@@ -7,15 +7,15 @@ use std::{
 
 use onsale::output;
 
-/// More names would not fit into the line, and a line that wraps cannot be taken back.
+/// Most process names in the progress line. A line that wraps cannot be erased.
 const NAMES_MAX: usize = 3;
 
-/// Where it is told.
+/// Standard output, with the progress line that is on it.
 #[derive(Debug)]
 pub(crate) struct Console {
     terminal: bool,
     begun: Instant,
-    /// The line that changes, while there is one.
+    /// The progress line. `None` before the first and after the start.
     live: Option<String>,
 }
 
@@ -24,26 +24,26 @@ impl Console {
         Self { terminal: std::io::stdout().is_terminal(), begun: Instant::now(), live: None }
     }
 
-    /// How long it has been.
+    /// Returns the time since `onsale up` began.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// A line that stays.
+    /// Prints a permanent line above the progress line.
     pub(crate) fn say(&mut self, text: &str) {
         self.clear();
         output::say(text);
         self.draw();
     }
 
-    /// A process became ready: worth a line only where no line changes.
+    /// Prints that a process became ready, unless the progress line shows it.
     pub(crate) fn ready(&mut self, name: &str) {
         if !self.terminal {
             output::say(format_args!("{name} is ready ({})", seconds(self.elapsed())));
         }
     }
 
-    /// How far the start is.
+    /// Redraws the progress line. Does nothing if the output is not a terminal.
     pub(crate) fn progress(&mut self, ready: usize, all: usize, waiting_for: &[String]) {
         if !self.terminal {
             return;
@@ -59,8 +59,8 @@ impl Console {
         self.draw();
     }
 
-    /// Ends the line that changes.
-    pub(crate) fn settle(&mut self) {
+    /// Erases the progress line.
+    pub(crate) fn finish_progress(&mut self) {
         self.clear();
         self.live = None;
     }
@@ -78,7 +78,7 @@ impl Console {
     }
 }
 
-/// A duration as people say it.
+/// Formats a duration in seconds with one decimal.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{}.{} s", duration.as_secs(), duration.subsec_millis() / 100)
 }

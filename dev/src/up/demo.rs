@@ -1,5 +1,5 @@
-//! The demo event: made once, through the front door, as any organizer would. Its request ids are kept before the first
-//! try, so that whoever dies in between makes the same event again, not a second one.
+//! The demo event, created once per folder through the front door. Its request ids are stored before the first attempt, so
+//! that a start after a crash repeats the same request instead of creating a second event.
 
 use std::time::Duration;
 
@@ -14,31 +14,31 @@ use serde::{Deserialize, Serialize};
 use tonic::Status;
 
 use onsale::mesh::folder::{Folder, write_private};
-use onsale::{front_door::FrontDoor, patience::patiently};
+use onsale::{front_door::FrontDoor, retry::retry_until};
 
 const ORGANIZER: &str = "organizer@example.test";
-/// For all of it.
+/// Longest time for sign-in, creation and activation together.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// The event is this far away, so that a folder kept for months still has something to sell.
+/// Time until the event starts: a year, so that an old folder still has an event on sale.
 const STARTS_IN: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Enough for a crowd that tries it out.
+/// Capacity of the standing sector, enough for `onsale buy --customers 10000`.
 const STANDING: u32 = 20_000;
 const ROWS: u8 = 26;
 const SEATS_PER_ROW: u32 = 40;
 
-/// How far it is.
+/// Content of `demo.json`: the requests, and the progress so far.
 #[derive(Debug, Serialize, Deserialize)]
-struct Demo {
+struct DemoState {
     create_request: String,
     activate_request: String,
-    /// Part of the request, so it has to be the same in every try.
+    /// Start of the event in Unix seconds. Part of the request, so it must be the same in every attempt.
     start_seconds: i64,
     event_id: Option<String>,
     activated: bool,
 }
 
-/// The demo event of the folder: its UUID.
-pub(crate) async fn keep(folder: &Folder, front_door: &str) -> anyhow::Result<String> {
+/// Returns the UUID of the folder's demo event. Creates and activates the event if that has not happened yet.
+pub(crate) async fn ensure(folder: &Folder, front_door: &str) -> anyhow::Result<String> {
     let mut demo = load(folder)?;
     if let Some(event_id) = demo.event_id.clone().filter(|_| demo.activated) {
         return Ok(event_id);
@@ -51,11 +51,11 @@ pub(crate) async fn keep(folder: &Folder, front_door: &str) -> anyhow::Result<St
         None => {
             let request =
                 CreateEventRequest { request_id: demo.create_request.clone(), event: Some(event(&demo)) };
-            let created = patiently(deadline, || {
+            let created = retry_until(deadline, || {
                 let (mut events, request) = (organizer.events(), request.clone());
                 async move { events.create_event(request).await }
             });
-            let created = created.await.map_err(|status| refused("CreateEvent", &status))?.into_inner();
+            let created = created.await.map_err(|status| call_failed("CreateEvent", &status))?.into_inner();
             let event_id = created.event.unwrap_or_default().event_id;
             demo.event_id = Some(event_id.clone());
             save(folder, &demo)?;
@@ -64,27 +64,28 @@ pub(crate) async fn keep(folder: &Folder, front_door: &str) -> anyhow::Result<St
     };
     let request =
         ActivateEventRequest { request_id: demo.activate_request.clone(), event_id: event_id.clone() };
-    let activated = patiently(deadline, || {
+    let activated = retry_until(deadline, || {
         let (mut events, request) = (organizer.events(), request.clone());
         async move { events.activate_event(request).await }
     });
-    activated.await.map_err(|status| refused("ActivateEvent", &status))?;
+    activated.await.map_err(|status| call_failed("ActivateEvent", &status))?;
     demo.activated = true;
     save(folder, &demo)?;
     Ok(event_id)
 }
 
-/// For people: without the details that programs read.
-fn refused(call: &str, status: &Status) -> anyhow::Error {
-    anyhow::anyhow!("{call} answered {:?}: {}", status.code(), status.message())
+/// Returns the error of a call without the status details, which only programs read.
+fn call_failed(call: &str, status: &Status) -> anyhow::Error {
+    anyhow::anyhow!("{call} failed with {:?}: {}", status.code(), status.message())
 }
 
-fn load(folder: &Folder) -> anyhow::Result<Demo> {
+fn load(folder: &Folder) -> anyhow::Result<DemoState> {
     if let Ok(text) = std::fs::read_to_string(folder.demo()) {
-        return serde_json::from_str(&text).context("the note about the demo event is damaged");
+        return serde_json::from_str(&text).context("demo.json is damaged: start over with --fresh");
     }
-    let starts = SystemClock.now().checked_add(STARTS_IN).context("the demo event is too far away")?;
-    let demo = Demo {
+    let starts =
+        SystemClock.now().checked_add(STARTS_IN).context("the system clock is too far in the future")?;
+    let demo = DemoState {
         create_request: RequestId::generate().to_string(),
         activate_request: RequestId::generate().to_string(),
         start_seconds: starts.to_seconds_and_nanos().0,
@@ -95,11 +96,11 @@ fn load(folder: &Folder) -> anyhow::Result<Demo> {
     Ok(demo)
 }
 
-fn save(folder: &Folder, demo: &Demo) -> anyhow::Result<()> {
+fn save(folder: &Folder, demo: &DemoState) -> anyhow::Result<()> {
     write_private(&folder.demo(), &serde_json::to_string_pretty(demo)?)
 }
 
-fn event(demo: &Demo) -> Event {
+fn event(demo: &DemoState) -> Event {
     let price = |amount_minor| Some(Money { amount_minor, currency_code: "EUR".to_owned() });
     let row = |letter: u8| SeatRow {
         label: char::from(b'A' + letter).to_string(),
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_request_is_the_same_after_a_crash() {
+    fn requests_are_the_same_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::locate(directory.path()).unwrap();
         folder.create().unwrap();

@@ -1,4 +1,4 @@
-//! The ports of the mesh: a fixed plan that people can remember, or free ones that stay the same in a folder.
+//! Ports of the mesh: fixed numbers that people can remember, or free ones that stay the same for a folder.
 
 use std::{
     collections::BTreeMap,
@@ -15,19 +15,18 @@ use onsale::mesh::folder::{Folder, write_private};
 
 /// Nodes of the Redis Cluster: three masters, three replicas.
 pub(crate) const REDIS_NODES: u8 = 6;
-/// How often other free ports are chosen when somebody took one meanwhile.
+/// Attempts to choose a whole set of free ports. An attempt fails if another process takes one of them meanwhile.
 const CHOICES_MAX: u32 = 20;
 
-/// Where the ports come from.
+/// Source of the port numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Choice {
-    /// The plan: front door 8080, everything else between 7100 and 7450.
+pub(crate) enum PortChoice {
+    /// Fixed numbers: the front door on 8080, the Redis bus on 17301 to 17306, everything else from 7100 to 7450.
     Fixed,
-    /// Free ones, so that several meshes run side by side.
+    /// Free ports, so that several meshes can run at the same time.
     Free,
 }
 
-/// The services of the mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Service {
@@ -66,10 +65,10 @@ impl Service {
     }
 }
 
-/// One place where something listens.
+/// A listening port of the mesh, whatever its number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Place {
+pub(crate) enum Port {
     FrontDoor,
     EnvoyAdmin,
     Gateway,
@@ -78,15 +77,16 @@ pub(crate) enum Place {
     Service(Service),
     ServiceAdmin(Service),
     Postgres,
-    /// From 1 to [`REDIS_NODES`].
+    /// Client port of the node with this number, from 1 to [`REDIS_NODES`].
     Redis(u8),
+    /// Cluster bus port of the same node.
     RedisBus(u8),
     Provider,
     Smtp,
     MailPage,
 }
 
-impl Place {
+impl Port {
     pub(crate) fn all() -> Vec<Self> {
         let mut all =
             vec![Self::FrontDoor, Self::EnvoyAdmin, Self::Gateway, Self::GatewayHttp, Self::GatewayAdmin];
@@ -96,7 +96,7 @@ impl Place {
         all
     }
 
-    fn planned(self) -> u16 {
+    fn default_number(self) -> u16 {
         match self {
             Self::FrontDoor => 8080,
             Self::EnvoyAdmin => 7209,
@@ -114,7 +114,7 @@ impl Place {
         }
     }
 
-    /// Which process listens there.
+    /// Returns the name of the process that listens on the port.
     pub(crate) fn process(self) -> String {
         match self {
             Self::FrontDoor | Self::EnvoyAdmin => "envoy".to_owned(),
@@ -128,31 +128,31 @@ impl Place {
     }
 }
 
-/// The port of every place. Each stays reserved until the process that wants it starts, so that nobody else takes it.
+/// Numbers of all ports. A listener reserves each one until its process starts, so that no other process takes it.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// Those that differ from the plan.
-    chosen: BTreeMap<Place, u16>,
-    reserved: Mutex<BTreeMap<Place, TcpListener>>,
+    /// Numbers chosen by [`PortChoice::Free`]; empty for [`PortChoice::Fixed`].
+    chosen: BTreeMap<Port, u16>,
+    reserved: Mutex<BTreeMap<Port, TcpListener>>,
 }
 
 impl Ports {
-    /// Chooses and reserves all of them.
-    pub(crate) fn choose(choice: Choice, folder: &Folder) -> anyhow::Result<Self> {
-        if choice == Choice::Fixed {
+    /// Chooses and reserves all ports. Free ports are remembered in the folder and used again by the next start.
+    pub(crate) fn choose(choice: PortChoice, folder: &Folder) -> anyhow::Result<Self> {
+        if choice == PortChoice::Fixed {
             return Self::reserve(BTreeMap::new())?.map_err(|taken| taken.describe());
         }
         let remembered = std::fs::read_to_string(folder.ports()).unwrap_or_default();
-        let remembered: Vec<(Place, u16)> = serde_json::from_str(&remembered).unwrap_or_default();
-        if remembered.len() == Place::all().len()
+        let remembered: Vec<(Port, u16)> = serde_json::from_str(&remembered).unwrap_or_default();
+        if remembered.len() == Port::all().len()
             && let Ok(ports) = Self::reserve(remembered.into_iter().collect())?
         {
             return Ok(ports);
         }
         for _ in 0..CHOICES_MAX {
             let mut chosen = BTreeMap::new();
-            for place in Place::all() {
-                chosen.insert(place, process::free_port()?);
+            for port in Port::all() {
+                chosen.insert(port, process::free_port()?);
             }
             if let Ok(ports) = Self::reserve(chosen)? {
                 let kept: Vec<_> = ports.chosen.iter().collect();
@@ -160,19 +160,19 @@ impl Ports {
                 return Ok(ports);
             }
         }
-        bail!("found no free ports on loopback")
+        bail!("found no set of free ports on 127.0.0.1 in {CHOICES_MAX} attempts")
     }
 
-    fn reserve(chosen: BTreeMap<Place, u16>) -> anyhow::Result<Result<Self, Taken>> {
+    fn reserve(chosen: BTreeMap<Port, u16>) -> anyhow::Result<Result<Self, TakenPort>> {
         let ports = Self { chosen, reserved: Mutex::default() };
-        for place in Place::all() {
-            let address = ports.address(place);
+        for port in Port::all() {
+            let address = ports.address(port);
             match TcpListener::bind(address) {
                 Ok(listener) => {
-                    ports.lock().insert(place, listener);
+                    ports.lock().insert(port, listener);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                    return Ok(Err(Taken { place, port: address.port() }));
+                    return Ok(Err(TakenPort { port, number: address.port() }));
                 }
                 Err(error) => return Err(error).with_context(|| format!("cannot listen on {address}")),
             }
@@ -180,37 +180,39 @@ impl Ports {
         Ok(Ok(ports))
     }
 
-    /// Gives a reserved port to the process that wants it.
-    pub(crate) fn release(&self, place: Place) {
-        self.lock().remove(&place);
+    /// Ends the reservation of a port, so that its process can listen on it.
+    pub(crate) fn release(&self, port: Port) {
+        self.lock().remove(&port);
     }
 
-    pub(crate) fn address(&self, place: Place) -> SocketAddr {
-        let port = self.chosen.get(&place).copied().unwrap_or_else(|| place.planned());
-        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    pub(crate) fn address(&self, port: Port) -> SocketAddr {
+        let number = self.chosen.get(&port).copied().unwrap_or_else(|| port.default_number());
+        SocketAddr::from((Ipv4Addr::LOCALHOST, number))
     }
 
-    pub(crate) fn url(&self, place: Place) -> String {
-        format!("http://{}", self.address(place))
+    pub(crate) fn url(&self, port: Port) -> String {
+        format!("http://{}", self.address(port))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Place, TcpListener>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Port, TcpListener>> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A port that somebody else has.
+/// A port on which another process already listens.
 #[derive(Debug)]
-struct Taken {
-    place: Place,
-    port: u16,
+struct TakenPort {
+    port: Port,
+    number: u16,
 }
 
-impl Taken {
+impl TakenPort {
     fn describe(&self) -> anyhow::Error {
-        let by = listener::on_port(self.port).map(|it| format!(" by {it}")).unwrap_or_default();
-        let (port, process) = (self.port, self.place.process());
-        anyhow::anyhow!("port {port}, which {process} needs, is taken{by}: stop that, or use --ports free")
+        let by = listener::on_port(self.number).map(|process| format!(" by {process}")).unwrap_or_default();
+        let (number, process) = (self.number, self.port.process());
+        anyhow::anyhow!(
+            "port {number}, which {process} needs, is taken{by}: stop that process, or use --ports free"
+        )
     }
 }
 
@@ -221,9 +223,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_places_share_a_port() {
-        let ports: BTreeSet<u16> = Place::all().into_iter().map(Place::planned).collect();
-        assert_eq!(ports.len(), Place::all().len());
+    fn default_numbers_are_distinct() {
+        let numbers: BTreeSet<u16> = Port::all().into_iter().map(Port::default_number).collect();
+        assert_eq!(numbers.len(), Port::all().len());
     }
 
     #[test]
@@ -231,28 +233,28 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::locate(directory.path()).unwrap();
         let addresses = || {
-            let ports = Ports::choose(Choice::Free, &folder).unwrap();
-            Place::all().into_iter().map(|place| ports.address(place)).collect::<Vec<_>>()
+            let ports = Ports::choose(PortChoice::Free, &folder).unwrap();
+            Port::all().into_iter().map(|port| ports.address(port)).collect::<Vec<_>>()
         };
         assert_eq!(addresses(), addresses());
     }
 
     #[test]
-    fn a_remembered_port_that_is_taken_is_replaced() {
+    fn remembered_ports_are_replaced_when_one_is_taken() {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::locate(directory.path()).unwrap();
-        let first = Ports::choose(Choice::Free, &folder).unwrap();
-        let second = Ports::choose(Choice::Free, &folder).unwrap();
-        assert_ne!(first.address(Place::FrontDoor), second.address(Place::FrontDoor));
+        let first = Ports::choose(PortChoice::Free, &folder).unwrap();
+        let second = Ports::choose(PortChoice::Free, &folder).unwrap();
+        assert_ne!(first.address(Port::FrontDoor), second.address(Port::FrontDoor));
     }
 
     #[test]
-    fn a_taken_port_is_named_with_who_has_it() {
+    fn taken_port_error_names_the_process_that_has_it() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let message = Taken { place: Place::Smtp, port }.describe().to_string();
+        let number = listener.local_addr().unwrap().port();
+        let message = TakenPort { port: Port::Smtp, number }.describe().to_string();
         let ours = format!("(process {})", std::process::id());
-        assert!(message.contains(&format!("port {port}, which mail needs, is taken by")), "{message}");
+        assert!(message.contains(&format!("port {number}, which mail needs, is taken by")), "{message}");
         assert!(message.contains(&ours), "{message}");
     }
 }

@@ -1,14 +1,14 @@
-//! Keeps logs from growing without end: what is too long is set aside once, and the log begins anew.
+//! Log rotation: a log of more than 16 MiB is copied to `NAME.log.1` and truncated.
 //!
-//! The process goes on writing to the same file, so the file is copied and cut, not moved. Lines written between the two
-//! steps are lost; a development log may lose a line once in many megabytes.
+//! The process keeps writing to the same file, so the file is truncated, not moved. Lines written between copy and truncation
+//! are lost, which a development log can bear.
 
 use std::{fs::File, path::Path};
 
-/// Beyond this a log is set aside; with the one set aside before, a process has twice this much.
+/// Size above which a log is rotated. With the rotated log, a process has at most about twice as much on disk.
 const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Looks at every log in `folder`.
+/// Rotates every log in `folder` that is too long.
 pub(crate) fn rotate(folder: &Path) {
     rotate_beyond(folder, LOG_BYTES_MAX);
 }
@@ -31,13 +31,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_log_is_set_aside_and_its_writer_goes_on() {
+    fn long_log_is_rotated_while_its_writer_has_it_open() {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("claim.log");
         let mut writer = File::options().create(true).append(true).open(&log).unwrap();
         writer.write_all(&[b'x'; 100]).unwrap();
         rotate_beyond(directory.path(), 100);
-        assert_eq!(std::fs::metadata(&log).unwrap().len(), 100, "not beyond it yet");
+        assert_eq!(std::fs::metadata(&log).unwrap().len(), 100, "at the limit, not above it");
         writer.write_all(b"y").unwrap();
         rotate_beyond(directory.path(), 100);
         writer.write_all(b"after").unwrap();

@@ -1,4 +1,4 @@
-//! The secrets of a mesh: made once, kept in files that only we may read, and named by the settings, never copied there.
+//! Secrets of a mesh: created once, in files that only this account may read. Settings name the files and never copy a secret.
 
 use std::path::PathBuf;
 
@@ -7,35 +7,35 @@ use onsale_kit::auth::SigningKey;
 
 use onsale::mesh::folder::{Folder, write_private};
 
-/// A pair of keys: the private one, and the public one as a key set.
+/// Files of a key pair: the private key, and the public key as a JWK set.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyFiles {
     pub(crate) key: PathBuf,
     pub(crate) jwks: PathBuf,
 }
 
-/// Where every secret lies.
+/// Paths of all secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct Secrets {
-    /// Signs what services say to each other.
+    /// Signs the tokens of calls between services.
     pub(crate) mesh: KeyFiles,
     /// Signs the tokens of the development sign-in.
     pub(crate) development: KeyFiles,
-    /// Signs turns.
+    /// Signs turn tokens.
     pub(crate) turns: KeyFiles,
-    /// Signs invitations.
+    /// Signs invitation tokens.
     pub(crate) invitations: KeyFiles,
     /// Signs ticket codes.
     pub(crate) codes: KeyFiles,
-    /// What Payment shows to the sandbox provider.
+    /// API key that Payment presents to the sandbox provider.
     pub(crate) provider_key: PathBuf,
-    /// What the sandbox provider signs its webhooks with.
+    /// Shared secret with which the sandbox provider signs its webhooks.
     pub(crate) webhook_secret: PathBuf,
 }
 
 impl Secrets {
-    /// Those of the folder; what is missing is made.
-    pub(crate) fn keep(folder: &Folder) -> anyhow::Result<Self> {
+    /// Returns the secrets of the folder and creates those that are missing.
+    pub(crate) fn load_or_create(folder: &Folder) -> anyhow::Result<Self> {
         Ok(Self {
             mesh: key_pair(folder, "mesh")?,
             development: key_pair(folder, "development")?,
@@ -53,13 +53,13 @@ fn key_pair(folder: &Folder, name: &str) -> anyhow::Result<KeyFiles> {
         key: folder.secret(&format!("{name}.key")),
         jwks: folder.secret(&format!("{name}.jwks.json")),
     };
-    let failed = || format!("failed to make the key {name}");
+    let failed = || format!("failed to create the key {name}");
     if !files.key.exists() {
         write_private(&files.key, &SigningKey::generate().with_context(failed)?)?;
     }
     let text = std::fs::read_to_string(&files.key).with_context(failed)?;
     let key = SigningKey::parse(&text)
-        .with_context(|| format!("{} is no key: start over with --fresh", files.key.display()))?;
+        .with_context(|| format!("{} is not a valid key: start over with --fresh", files.key.display()))?;
     write_private(&files.jwks, &key.jwks())?;
     Ok(files)
 }
@@ -79,14 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_made_once_and_nobody_else_can_read_them() {
+    fn secrets_are_created_once_with_owner_only_permissions() {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::locate(directory.path()).unwrap();
         folder.create().unwrap();
-        let secrets = Secrets::keep(&folder).unwrap();
+        let secrets = Secrets::load_or_create(&folder).unwrap();
         let read = |path: &PathBuf| std::fs::read_to_string(path).unwrap();
         let before = (read(&secrets.mesh.key), read(&secrets.webhook_secret));
-        let secrets = Secrets::keep(&folder).unwrap();
+        let secrets = Secrets::load_or_create(&folder).unwrap();
         assert_eq!((read(&secrets.mesh.key), read(&secrets.webhook_secret)), before);
         for path in [&secrets.mesh.key, &secrets.turns.key, &secrets.provider_key, &secrets.webhook_secret] {
             assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -1,5 +1,5 @@
-//! The settings of each process in this mesh, as files that people can read: what differs from its defaults, and why.
-//! Written anew at every start; secrets are named, not copied.
+//! Settings of each process of the mesh, as readable TOML files that override its defaults. Every start rewrites them. They
+//! name the files of secrets and never contain a secret.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -7,20 +7,20 @@ use anyhow::{Context, bail};
 
 use super::{
     DATABASE,
-    ports::{Place, Ports, REDIS_NODES, Service},
+    ports::{Port, Ports, REDIS_NODES, Service},
     secrets::Secrets,
 };
 use onsale::mesh::folder::{Folder, write_private};
 
-/// The claim `iss` of the development sign-in. Who somebody is follows from it, so it is the same on all ports.
+/// The claim `iss` of the development sign-in. User ids are derived from it, so it is the same whatever the port is.
 pub(crate) const ISSUER: &str = "http://localhost:8080";
-/// The claim `aud`.
+/// The claim `aud` of the development sign-in.
 pub(crate) const AUDIENCE: &str = "onsale";
 
-/// A setting from the command line, `NAME.SECTION.KEY=VALUE`.
+/// A setting from the command line, `--set NAME.SECTION.KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Override {
-    /// A service or `gateway`; none means all of them.
+    /// A service or `gateway`. `None`: all of them.
     process: Option<String>,
     variable: String,
     value: String,
@@ -34,7 +34,7 @@ impl Override {
         let names: Vec<&str> =
             Service::ALL.map(Service::name).into_iter().chain(["gateway", "all"]).collect();
         if !names.contains(&name) {
-            bail!("there is no {name:?} to set; there are {}", names.join(", "));
+            bail!("{name:?} has no settings; there are {}", names.join(", "));
         }
         let process = (name != "all").then(|| name.to_owned());
         let prefix = process.as_deref().map(|name| format!("ONSALE_{name}")).unwrap_or("ONSALE".to_owned());
@@ -42,14 +42,14 @@ impl Override {
         Ok(Self { process, variable, value: value.to_owned() })
     }
 
-    /// The environment variable that sets it, if it is meant for `process`.
+    /// Returns the environment variable that sets it in `process`, or `None` if it is for another process.
     pub(crate) fn for_process(&self, process: &str) -> Option<(String, String)> {
         let meant = self.process.as_deref().is_none_or(|name| name == process);
         meant.then(|| (self.variable.clone(), self.value.clone()))
     }
 }
 
-/// Writes the files of the services and the gateway.
+/// Writes the settings of every service and the gateway.
 pub(crate) fn write(folder: &Folder, ports: &Ports, secrets: &Secrets) -> anyhow::Result<()> {
     let settings = Settings { ports, secrets };
     for service in Service::ALL {
@@ -73,8 +73,7 @@ impl Settings<'_> {
             | Service::Ticketing
             | Service::Notification => "",
         };
-        let mut text =
-            self.chassis(service.name(), top, Place::Service(service), Place::ServiceAdmin(service));
+        let mut text = self.chassis(service.name(), top, Port::Service(service), Port::ServiceAdmin(service));
         let _ = write!(
             text,
             "\n[stores.postgres]\nurl = {}\n\n[stores.redis]\nnodes = {}\n",
@@ -83,13 +82,13 @@ impl Settings<'_> {
         );
         let defaults = defaults(service)?;
         let named = defaults.get("neighbours").and_then(toml::Value::as_table);
-        for neighbour in Service::ALL {
-            if named.is_some_and(|named| named.contains_key(neighbour.name())) {
-                text.push_str(&self.neighbour(neighbour));
+        for neighbor in Service::ALL {
+            if named.is_some_and(|named| named.contains_key(neighbor.name())) {
+                text.push_str(&self.neighbor(neighbor));
             }
         }
         if defaults.contains_key("web") {
-            let port = self.ports.address(Place::FrontDoor).port();
+            let port = self.ports.address(Port::FrontDoor).port();
             let _ = write!(text, "\n[web]\nurl = \"http://localhost:{port}\"\n");
         }
         text.push_str(&self.own(service));
@@ -98,23 +97,24 @@ impl Settings<'_> {
 
     fn gateway(&self) -> String {
         let top = "environment = \"development\"\n\n";
-        let mut text = self.chassis("gateway", top, Place::Gateway, Place::GatewayAdmin);
+        let mut text = self.chassis("gateway", top, Port::Gateway, Port::GatewayAdmin);
         let _ = write!(
             text,
             "\n[http]\nlisten = {}\n\n[development]\nsign_in = true\nissuer = {}\naudience = {}\nsigning_key = {}\n",
-            quoted(&self.ports.address(Place::GatewayHttp).to_string()),
+            quoted(&self.ports.address(Port::GatewayHttp).to_string()),
             quoted(ISSUER),
             quoted(AUDIENCE),
             file(&self.secrets.development.key),
         );
         for service in Service::ALL {
-            text.push_str(&self.neighbour(service));
+            text.push_str(&self.neighbor(service));
         }
         text
     }
 
-    /// What the services and the gateway share; `top` are keys outside of all sections, which stand before the first.
-    fn chassis(&self, name: &str, top: &str, place: Place, admin: Place) -> String {
+    /// Returns the settings that services and the gateway have in common. `top`: keys outside of any section, which must
+    /// precede the first section.
+    fn chassis(&self, name: &str, top: &str, port: Port, admin: Port) -> String {
         format!(
             r#"# Settings of {name} in this mesh, over its own config.default.toml. Written by `onsale up` at every start:
 # to change one, start with --set {name}.SECTION.KEY=VALUE.
@@ -124,7 +124,7 @@ listen = {listen}
 admin_listen = {admin}
 
 [server.drain]
-# Nobody else could take over, so there is nothing to wait for.
+# There is no second instance for clients to move to, so draining need not wait for them.
 lame_duck = "0s"
 total = "5s"
 
@@ -139,7 +139,7 @@ issuers = [{{ issuer = {issuer}, audiences = [{audience}], jwks = {jwks}, roles_
 key = {mesh_key}
 jwks = {mesh_jwks}
 "#,
-            listen = quoted(&self.ports.address(place).to_string()),
+            listen = quoted(&self.ports.address(port).to_string()),
             admin = quoted(&self.ports.address(admin).to_string()),
             issuer = quoted(ISSUER),
             audience = quoted(AUDIENCE),
@@ -149,37 +149,37 @@ jwks = {mesh_jwks}
         )
     }
 
-    fn neighbour(&self, service: Service) -> String {
-        let target = quoted(&self.ports.url(Place::Service(service)));
+    fn neighbor(&self, service: Service) -> String {
+        let target = quoted(&self.ports.url(Port::Service(service)));
         format!("\n[neighbours.{}]\ntarget = {target}\n", service.name())
     }
 
-    /// What only this service has.
+    /// Returns the sections that only this service has.
     fn own(&self, service: Service) -> String {
         let secrets = self.secrets;
         match service {
             Service::Inventory => format!(
                 "\n[invitations]\nsigning_key = {}\naccept_page = \"http://localhost:{}/invitation\"\n",
                 file(&secrets.invitations.key),
-                self.ports.address(Place::FrontDoor).port(),
+                self.ports.address(Port::FrontDoor).port(),
             ),
             Service::Queue => format!("\n[turns]\nsigning_key = {}\n", file(&secrets.turns.key)),
             Service::Claim => format!("\n[turns]\njwks = {}\n", file(&secrets.turns.jwks)),
             Service::Ticketing => format!("\n[codes]\nsigning_key = {}\n", file(&secrets.codes.key)),
             Service::Payment => format!(
                 "\n[providers.sandbox]\nurl = {}\nsecret_key = {}\nwebhook_secret = {}\n",
-                quoted(&self.ports.url(Place::Provider)),
+                quoted(&self.ports.url(Port::Provider)),
                 file(&secrets.provider_key),
                 file(&secrets.webhook_secret),
             ),
             Service::Notification => {
-                format!("\n[mail]\nsmtp_url = \"smtp://{}\"\n", self.ports.address(Place::Smtp))
+                format!("\n[mail]\nsmtp_url = \"smtp://{}\"\n", self.ports.address(Port::Smtp))
             }
         }
     }
 }
 
-/// What a service comes with: also tells whom it calls, and whether it links to the web.
+/// Parses the defaults of a service. Their sections tell which neighbors it calls and whether it links to the web app.
 fn defaults(service: Service) -> anyhow::Result<toml::Table> {
     let text = match service {
         Service::Queue => include_str!("../../../services/queue/config.default.toml"),
@@ -192,14 +192,14 @@ fn defaults(service: Service) -> anyhow::Result<toml::Table> {
     text.parse().with_context(|| format!("failed to read the defaults of {}", service.name()))
 }
 
-/// The database of all services.
+/// Returns the URL of the database that all services share.
 pub(crate) fn postgres_url(ports: &Ports) -> String {
-    format!("postgres://postgres@{}/{DATABASE}", ports.address(Place::Postgres))
+    format!("postgres://postgres@{}/{DATABASE}", ports.address(Port::Postgres))
 }
 
-/// The nodes of the cluster.
+/// Returns the URLs of the nodes of the Redis Cluster.
 pub(crate) fn redis_urls(ports: &Ports) -> Vec<String> {
-    (1..=REDIS_NODES).map(|node| format!("redis://{}", ports.address(Place::Redis(node)))).collect()
+    (1..=REDIS_NODES).map(|node| format!("redis://{}", ports.address(Port::Redis(node)))).collect()
 }
 
 fn quoted(text: &str) -> String {
@@ -213,10 +213,10 @@ fn file(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::up::ports::Choice;
+    use crate::up::ports::PortChoice;
 
     #[test]
-    fn a_setting_of_the_command_line_becomes_a_variable_of_its_process() {
+    fn override_becomes_an_environment_variable_of_its_process() {
         let set = Override::parse("claim.claims.window=3s").unwrap();
         let variable = ("ONSALE_CLAIM__CLAIMS__WINDOW".to_owned(), "3s".to_owned());
         assert_eq!(set.for_process("claim"), Some(variable));
@@ -227,22 +227,22 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_none_is_refused_with_what_would_be() {
-        for (text, says) in [("claim", "NAME.SECTION.KEY=VALUE"), ("nobody.a.b=1", "there are queue")] {
+    fn invalid_override_is_refused_with_the_valid_form() {
+        for (text, expected) in [("claim", "NAME.SECTION.KEY=VALUE"), ("nobody.a.b=1", "there are queue")] {
             let error = Override::parse(text).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 
     #[test]
-    fn every_file_is_toml_and_none_holds_a_secret() {
+    fn every_settings_file_is_toml_without_secrets() {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::locate(directory.path()).unwrap();
         folder.create().unwrap();
-        let ports = Ports::choose(Choice::Free, &folder).unwrap();
-        let secrets = Secrets::keep(&folder).unwrap();
+        let ports = Ports::choose(PortChoice::Free, &folder).unwrap();
+        let secrets = Secrets::load_or_create(&folder).unwrap();
         write(&folder, &ports, &secrets).unwrap();
-        let kept: Vec<String> =
+        let secret_texts: Vec<String> =
             [&secrets.mesh.key, &secrets.turns.key, &secrets.invitations.key, &secrets.webhook_secret]
                 .map(|path| std::fs::read_to_string(path).unwrap())
                 .into();
@@ -250,7 +250,7 @@ mod tests {
             let text = std::fs::read_to_string(folder.config(&format!("{name}.toml"))).unwrap();
             let table: toml::Table = text.parse().unwrap();
             assert!(table["server"]["listen"].as_str().unwrap().starts_with("127.0.0.1:"), "{name}");
-            assert!(kept.iter().all(|secret| !text.contains(secret)), "{name}");
+            assert!(secret_texts.iter().all(|secret| !text.contains(secret)), "{name}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Keeps processes running: starts them, sees that they become ready, starts again what dies, and stops all in order.
-//! It decides nothing about the mesh; it reports, and whoever listens decides.
+//! Process supervisor: starts processes, checks their readiness, restarts those that exit and stops all in reverse order of
+//! their tiers. It reports every change and leaves decisions about the mesh to the receiver of the reports.
 
 use std::{
     collections::BTreeMap,
@@ -18,129 +18,128 @@ use tokio::{
 
 use super::{
     leftovers,
-    ports::{Place, Ports},
+    ports::{Port, Ports},
 };
 use onsale::mesh::{check::Check, folder::Folder};
 
-/// How often a process is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long a process may take to stop before it is ended.
-const STOP_PATIENCE: Duration = Duration::from_secs(8);
-/// Who ran this long did not die of its start.
+/// Interval between two checks of a process.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time that a process gets to stop before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(8);
+/// Run time after which an exit no longer counts as a failed start, so that the backoff starts over.
 const HEALTHY_AFTER: Duration = Duration::from_secs(20);
-/// The first restart comes at once, nearly; who dies six times in a row stays down.
+/// Random delays of restarts, the first at most 200 ms. A process whose sixth start in a row fails stays down.
 const RESTARTS: BackoffConfig = BackoffConfig {
     initial: Duration::from_millis(200),
     max: Duration::from_secs(5),
     multiplier: 2,
     attempts_max: 6,
 };
-/// Exit codes after which another try would end the same way: the process refuses its settings; it cannot be executed.
+/// Exit codes after which a restart would end the same way: the process refuses its settings, or it cannot be executed.
 const BAD_SETTINGS: i32 = 64;
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
-/// What a process is for; they stop in the opposite order, each tier when the one before is gone.
+/// Tiers in start order. They stop in reverse order, each after all processes of the tier above have stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tier {
     Postgres,
     Redis,
-    Outside,
+    Sandbox,
     Service,
     Gateway,
     Envoy,
 }
 
-/// A process to keep running.
+/// A process to start and keep running.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct ProcessSpec {
     pub(crate) tier: Tier,
     pub(crate) launch: Launch,
-    /// When it is ready.
     pub(crate) check: Check,
-    /// Where it listens, the main one first.
-    pub(crate) places: Vec<Place>,
-    /// Where its metrics and probes are.
-    pub(crate) admin: Option<Place>,
-    /// Asks it to stop.
+    /// Listening ports, the main one first.
+    pub(crate) ports: Vec<Port>,
+    /// Port of metrics and probes. `None` if the process has none.
+    pub(crate) admin: Option<Port>,
+    /// Signal that requests an orderly stop.
     pub(crate) stop_signal: Signal,
 }
 
-/// What happened to a process.
+/// A change in the state of one process.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct ProcessReport {
     pub(crate) name: String,
-    pub(crate) news: News,
+    pub(crate) event: ProcessEvent,
 }
 
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum ProcessEvent {
     Started {
         pid: u32,
     },
     Ready,
-    Died {
+    Exited {
         how: String,
-        again_in: Duration,
+        restart_in: Duration,
     },
-    /// It stays down.
-    GaveUp {
+    /// The process stays down: its restarts are used up, or a restart could not help.
+    Failed {
         how: String,
         log: String,
     },
     Stopped,
 }
 
-/// All processes that are kept.
+/// Supervisor of all processes of a mesh.
 pub(crate) struct Supervisor {
     folder: Folder,
     ports: Arc<Ports>,
     http: reqwest::Client,
-    tiers: BTreeMap<Tier, Kept>,
-    reporter: mpsc::Sender<Report>,
-    reports: mpsc::Receiver<Report>,
+    tiers: BTreeMap<Tier, TierTasks>,
+    reporter: mpsc::Sender<ProcessReport>,
+    reports: mpsc::Receiver<ProcessReport>,
 }
 
-struct Kept {
-    /// Becomes true when the tier is to stop.
+struct TierTasks {
+    /// Becomes true when the processes of the tier must stop.
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
 
 impl Supervisor {
     pub(crate) fn new(folder: Folder, ports: Arc<Ports>, http: reqwest::Client) -> Self {
-        // More than all processes can say between two looks.
+        // Far more than 17 processes report while the receiver handles one report.
         let (reporter, reports) = mpsc::channel(1024);
         Self { folder, ports, http, tiers: BTreeMap::new(), reporter, reports }
     }
 
     /// Starts a process and keeps it running from now on.
-    pub(crate) fn keep(&mut self, part: Part) {
+    pub(crate) fn supervise(&mut self, spec: ProcessSpec) {
         let tier = self
             .tiers
-            .entry(part.tier)
-            .or_insert_with(|| Kept { stop: watch::Sender::new(false), tasks: JoinSet::new() });
-        let keeper = Keeper {
+            .entry(spec.tier)
+            .or_insert_with(|| TierTasks { stop: watch::Sender::new(false), tasks: JoinSet::new() });
+        let keeper = ProcessKeeper {
             folder: self.folder.clone(),
             ports: Arc::clone(&self.ports),
             http: self.http.clone(),
-            part,
+            spec,
             reporter: self.reporter.clone(),
             stop: tier.stop.subscribe(),
         };
         tier.tasks.spawn(keeper.run());
     }
 
-    /// The next thing that happens. Waits for ever when nothing does.
-    pub(crate) async fn next(&mut self) -> Report {
+    /// Waits for the next report.
+    pub(crate) async fn next(&mut self) -> ProcessReport {
         match self.reports.recv().await {
             Some(report) => report,
-            // We hold a sender ourselves, so the channel is never closed.
+            // `self.reporter` keeps the channel open.
             None => std::future::pending().await,
         }
     }
 
-    /// Stops everything, the last tier first.
+    /// Stops every process, the last tier first.
     pub(crate) async fn stop(mut self) {
         while let Some((_, mut tier)) = self.tiers.pop_last() {
             tier.stop.send_replace(true);
@@ -149,95 +148,95 @@ impl Supervisor {
     }
 }
 
-/// Keeps one process.
-struct Keeper {
+/// Keeps one process running.
+struct ProcessKeeper {
     folder: Folder,
     ports: Arc<Ports>,
     http: reqwest::Client,
-    part: Part,
-    reporter: mpsc::Sender<Report>,
+    spec: ProcessSpec,
+    reporter: mpsc::Sender<ProcessReport>,
     stop: watch::Receiver<bool>,
 }
 
-/// Why a process is no longer watched.
-enum End {
-    Died(String),
-    Refused(String),
-    Asked,
+/// Outcome of one run of a process. The text describes the exit in a message, after the process's name.
+enum RunEnd {
+    Exited(String),
+    NoRestart(String),
+    StopRequested,
 }
 
-impl Keeper {
+impl ProcessKeeper {
     async fn run(mut self) {
         let mut backoff = Backoff::new(RESTARTS);
         loop {
             let begun = Instant::now();
-            let (how, again) = match self.live_once().await {
-                End::Asked => return self.report(News::Stopped),
-                End::Refused(how) => (how, None),
-                End::Died(how) => {
+            let (how, again) = match self.run_once().await {
+                RunEnd::StopRequested => return self.report(ProcessEvent::Stopped),
+                RunEnd::NoRestart(how) => (how, None),
+                RunEnd::Exited(how) => {
                     if begun.elapsed() >= HEALTHY_AFTER {
                         backoff.reset();
                     }
                     (how, backoff.next_delay())
                 }
             };
-            let Some(again_in) = again else {
-                let log = log_tail(&self.part.launch.log);
-                return self.report(News::GaveUp { how, log });
+            let Some(restart_in) = again else {
+                let log = log_tail(&self.spec.launch.log);
+                return self.report(ProcessEvent::Failed { how, log });
             };
-            self.report(News::Died { how, again_in });
-            if self.stops_within(again_in).await {
-                return self.report(News::Stopped);
+            self.report(ProcessEvent::Exited { how, restart_in });
+            if self.stops_within(restart_in).await {
+                return self.report(ProcessEvent::Stopped);
             }
         }
     }
 
-    /// From a start to an end.
-    async fn live_once(&mut self) -> End {
-        for place in self.part.places.iter().chain(&self.part.admin) {
-            self.ports.release(*place);
+    /// Starts the process once and waits until it exits or must stop.
+    async fn run_once(&mut self) -> RunEnd {
+        for port in self.spec.ports.iter().chain(&self.spec.admin) {
+            self.ports.release(*port);
         }
-        let mut process = match Process::start(&self.part.launch) {
+        let mut process = match Process::start(&self.spec.launch) {
             Ok(process) => process,
-            Err(error) => return End::Died(onsale_kit::error::Chain(&error).to_string()),
+            Err(error) => return RunEnd::Exited(onsale_kit::error::Chain(&error).to_string()),
         };
-        let _ = leftovers::note(&self.folder, &self.part.launch.name, process.id());
-        self.report(News::Started { pid: process.id() });
+        let _ = leftovers::record(&self.folder, &self.spec.launch.name, process.id());
+        self.report(ProcessEvent::Started { pid: process.id() });
         let mut ready = false;
         let end = loop {
             if let Some(status) = process.ended() {
                 break end_of(status);
             }
-            if !ready && self.part.check.passes(&self.http).await {
+            if !ready && self.spec.check.passes(&self.http).await {
                 ready = true;
-                self.report(News::Ready);
+                self.report(ProcessEvent::Ready);
             }
-            if self.stops_within(LOOK_AGAIN).await {
-                let _ = process.stop(self.part.stop_signal, STOP_PATIENCE).await;
-                break End::Asked;
+            if self.stops_within(POLL_INTERVAL).await {
+                let _ = process.stop(self.spec.stop_signal, STOP_TIMEOUT).await;
+                break RunEnd::StopRequested;
             }
         };
-        leftovers::forget(&self.folder, &self.part.launch.name);
+        leftovers::remove_record(&self.folder, &self.spec.launch.name);
         end
     }
 
-    /// Waits for `time`, or shorter when the process is to stop; says whether it is.
+    /// Waits for `time`. Returns true early if the process must stop.
     async fn stops_within(&mut self, time: Duration) -> bool {
         tokio::time::timeout(time, self.stop.wait_for(|stop| *stop)).await.is_ok()
     }
 
-    fn report(&self, news: News) {
-        // Nobody listens any more while everything stops.
-        let _ = self.reporter.try_send(Report { name: self.part.launch.name.clone(), news });
+    fn report(&self, event: ProcessEvent) {
+        // The receiver is gone while the supervisor stops.
+        let _ = self.reporter.try_send(ProcessReport { name: self.spec.launch.name.clone(), event });
     }
 }
 
-fn end_of(status: ExitStatus) -> End {
+fn end_of(status: ExitStatus) -> RunEnd {
     match (status.code(), status.signal()) {
-        (Some(BAD_SETTINGS), _) => End::Refused("refused its settings".to_owned()),
-        (Some(NOT_EXECUTABLE | NOT_FOUND), _) => End::Refused("could not be executed".to_owned()),
-        (Some(code), _) => End::Died(format!("ended with exit code {code}")),
-        (None, Some(signal)) => End::Died(format!("was ended by signal {signal}")),
-        (None, None) => End::Died("ended".to_owned()),
+        (Some(BAD_SETTINGS), _) => RunEnd::NoRestart("refused its settings".to_owned()),
+        (Some(NOT_EXECUTABLE | NOT_FOUND), _) => RunEnd::NoRestart("could not be executed".to_owned()),
+        (Some(code), _) => RunEnd::Exited(format!("exited with code {code}")),
+        (None, Some(signal)) => RunEnd::Exited(format!("was killed by signal {signal}")),
+        (None, None) => RunEnd::Exited("exited".to_owned()),
     }
 }

@@ -11,15 +11,15 @@ use uuid::Uuid;
 
 use crate::{
     pod::Pod,
-    streams::{Authorize, Wanted},
-    world::{Event, World, bearer, subject},
+    streams::{Authorize, StreamOptions},
+    testbed::{Event, Testbed, bearer, subject},
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A pod whose event has a line.
-pub(crate) struct Ours<'a> {
-    world: &'a World,
+pub(crate) struct WatchedPod<'a> {
+    testbed: &'a Testbed,
     pub(crate) pod: Pod,
     pub(crate) event: Event,
 }
@@ -33,10 +33,10 @@ pub(crate) struct Admission {
     pub(crate) transactions: i64,
 }
 
-impl<'a> Ours<'a> {
+impl<'a> WatchedPod<'a> {
     /// Starts a pod that can hold this many streams and admits up to `batch` at a time.
     pub(crate) async fn start(
-        world: &'a World,
+        testbed: &'a Testbed,
         event: Event,
         connections: usize,
         batch: u64,
@@ -49,17 +49,23 @@ impl<'a> Ours<'a> {
             // All that an admission lets in is to be one transaction, and so one move.
             ("admission.batch_max", batch.to_string()),
         ];
-        Ok(Self { world, pod: Pod::start(world, world.queue(), &settings).await?, event })
+        Ok(Self { testbed, pod: Pod::start(testbed, testbed.queue(), &settings).await?, event })
     }
 
     /// Streams of the first so many in line.
-    pub(crate) fn wanted(&self, streams: usize, connections: usize) -> Wanted {
-        let (mint, event_id) = (Arc::clone(&self.world.mint), self.event.event_id);
+    pub(crate) fn stream_options(&self, streams: usize, connections: usize) -> StreamOptions {
+        let (mint, event_id) = (Arc::clone(&self.testbed.mint), self.event.event_id);
         let authorize: Authorize = Arc::new(move |number| {
             let seq = u64::try_from(number).unwrap_or_default() + 1;
             bearer(&mint, &subject(event_id, seq), onsale_proto::auth::v1::Role::Customer)
         });
-        Wanted { address: self.pod.address, event_id: event_id.to_string(), streams, connections, authorize }
+        StreamOptions {
+            address: self.pod.address,
+            event_id: event_id.to_string(),
+            streams,
+            connections,
+            authorize,
+        }
     }
 
     /// Lets so many have a turn at a time: the next round admits up to there.
@@ -74,7 +80,7 @@ impl<'a> Ours<'a> {
             update_mask: Some(prost_types::FieldMask { paths: vec!["open_turns_max".to_owned()] }),
         };
         let mut client = QueueAdminServiceClient::new(channel(&self.pod).await?);
-        let request = signed(request, &self.world.organizer())?;
+        let request = signed(request, &self.testbed.organizer())?;
         client.update_queue_policy(request).await.context("failed to allow turns")?;
         Ok(())
     }
@@ -84,7 +90,7 @@ impl<'a> Ours<'a> {
         let number = |turn: u64| i64::try_from(turn).context("too many turns");
         let (first, last) = (number(first_turn)?, number(last_turn)?);
         let row = self
-            .world
+            .testbed
             .postgres
             .query_one(
                 "SELECT count(*), count(DISTINCT xmin::text),
@@ -108,7 +114,7 @@ impl<'a> Ours<'a> {
 
 /// A connection to a pod.
 pub(crate) async fn channel(pod: &Pod) -> anyhow::Result<Channel> {
-    let endpoint = tonic::transport::Endpoint::from_shared(pod.url())?.tcp_nodelay(true).timeout(PATIENCE);
+    let endpoint = tonic::transport::Endpoint::from_shared(pod.url())?.tcp_nodelay(true).timeout(TIMEOUT);
     endpoint.connect().await.context("failed to connect to a pod")
 }
 

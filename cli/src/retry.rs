@@ -1,4 +1,5 @@
-//! How a client of ours treats a failed call: what may be repeated, is, with the same request id, until its time is over.
+//! Retries of failed calls, as our clients make them: a call that may succeed later is repeated with the same request id until
+//! its deadline.
 
 use std::{future::Future, time::Duration};
 
@@ -16,30 +17,30 @@ const BACKOFF: BackoffConfig = BackoffConfig {
     attempts_max: 1000,
 };
 
-/// Makes a call until it succeeds, fails for good, or `deadline` has come.
-pub async fn patiently<T, F>(deadline: Deadline, call: impl FnMut() -> F) -> Result<T, Status>
+/// Retries the call until it succeeds, fails permanently, or `deadline` passes.
+pub async fn retry_until<T, F>(deadline: Deadline, call: impl FnMut() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<T, Status>>,
 {
     retry(deadline, Backoff::new(BACKOFF), classify, call).await
 }
 
-/// Waits between the attempts of something that is repeated until it holds.
+/// Returns the waits between attempts: at most 100 ms at first, growing to at most 2 s.
 #[must_use]
 pub fn backoff() -> Backoff {
     Backoff::new(BACKOFF)
 }
 
-/// Whether another attempt may help. All our calls carry a request id, so repeating one is always allowed.
+/// Decides whether another attempt may help. All our calls carry a request id, so repeating one is always allowed.
 #[must_use]
 pub fn classify(status: &Status) -> Retry {
     match status.code() {
         Code::Unavailable | Code::Aborted | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => {
             after(status)
         }
-        // Everything our services say carries a reason; what does not is a connection that broke.
+        // Errors of our services carry a reason; INTERNAL without one means that the connection broke.
         Code::Internal if reason(status).is_none() => Retry::Later,
-        // A limit that names when to come back is a request to come back.
+        // With RetryInfo, a limit asks the client to repeat the call.
         Code::ResourceExhausted if status.get_details_retry_info().is_some() => after(status),
         _ => Retry::Never,
     }
@@ -52,7 +53,7 @@ fn after(status: &Status) -> Retry {
     }
 }
 
-/// The reason that a status carries, as the contract names it.
+/// Returns the `ErrorInfo.reason` of a status.
 #[must_use]
 pub fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().map(|info| info.reason)

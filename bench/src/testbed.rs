@@ -36,10 +36,10 @@ const COPY_ROWS: u64 = 10_000;
 /// How long a turn lasts: as long as a policy may say, so that none ends while it is measured.
 const TURN: Duration = Duration::from_secs(7_200);
 /// How long anything of the stores may take that is not a measurement.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The stores and everybody else.
-pub(crate) struct World {
+pub(crate) struct Testbed {
     pub(crate) mint: Arc<Mint>,
     /// Signs turns.
     pub(crate) turns_key: String,
@@ -56,7 +56,7 @@ pub(crate) struct World {
 
 /// Who stands in a line.
 #[derive(Clone, Copy, Debug)]
-enum Standing {
+enum EntryState {
     Waiting,
     /// All were admitted, from the first on.
     Admitted {
@@ -72,7 +72,7 @@ pub(crate) struct Event {
     pub(crate) waiting: u64,
 }
 
-impl World {
+impl Testbed {
     /// Starts it. Everything durable is durable, as in production.
     pub(crate) async fn start() -> anyhow::Result<Self> {
         let folder = Scratch::create("bench").context("failed to make a folder")?;
@@ -119,7 +119,7 @@ impl World {
     }
 
     /// Ends every Redis node at once, as a power cut would. Pods that run keep running.
-    pub(crate) async fn lose_redis(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn kill_redis(&mut self) -> anyhow::Result<()> {
         match self.redis.take() {
             Some(redis) => redis.stop().await.context("failed to stop redis"),
             None => Ok(()),
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Starts a new, empty Redis Cluster if there is none: a pod does not start without.
-    pub(crate) async fn have_redis(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn ensure_redis(&mut self) -> anyhow::Result<()> {
         if self.redis.is_none() {
             let redis = RedisCluster::start(RedisClusterConfig::default()).await;
             self.redis = Some(redis.context("failed to start redis")?);
@@ -143,7 +143,7 @@ impl World {
     /// An open queue in which `waiting` customers wait, and nobody is admitted until open turns are allowed.
     pub(crate) async fn event(&self, waiting: u64) -> anyhow::Result<Event> {
         let event = Event { event_id: Uuid::now_v7(), waiting };
-        self.write_line(event.event_id, waiting, Standing::Waiting).await?;
+        self.write_line(event.event_id, waiting, EntryState::Waiting).await?;
         Ok(event)
     }
 
@@ -153,11 +153,11 @@ impl World {
     /// hundred thousand join and be admitted takes minutes, and Queue's answer about a turn is read from these rows.
     pub(crate) async fn turns(&self, event_id: Uuid, count: u64) -> anyhow::Result<Timestamp> {
         let until = SystemClock.now().checked_add(TURN).context("the clock is set too far")?;
-        self.write_line(event_id, count, Standing::Admitted { until }).await?;
+        self.write_line(event_id, count, EntryState::Admitted { until }).await?;
         Ok(until)
     }
 
-    async fn write_line(&self, event_id: Uuid, entries: u64, standing: Standing) -> anyhow::Result<()> {
+    async fn write_line(&self, event_id: Uuid, entries: u64, state: EntryState) -> anyhow::Result<()> {
         let organizer_id = identity("organizer").organizer_id().as_uuid();
         let count = i64::try_from(entries).context("too many entries")?;
         self.postgres
@@ -174,16 +174,16 @@ impl World {
                 "INSERT INTO queue.line (event_id, revision, last_seq, waiting_count, last_admitted_seq,
                     last_fencing_number, open_turn_count, bucket_time)
                 VALUES ($1, 1, $2, $2::bigint - $3::bigint, $3, $3, $3, now() - interval '1 hour')",
-                &[&event_id, &count, &if matches!(standing, Standing::Waiting) { 0 } else { count }],
+                &[&event_id, &count, &if matches!(state, EntryState::Waiting) { 0 } else { count }],
             )
             .await
             .context("failed to write a line")?;
-        tokio::time::timeout(PATIENCE, self.write_entries(event_id, entries, standing))
+        tokio::time::timeout(TIMEOUT, self.write_entries(event_id, entries, state))
             .await
             .context("writing entries took too long")?
     }
 
-    async fn write_entries(&self, event_id: Uuid, entries: u64, standing: Standing) -> anyhow::Result<()> {
+    async fn write_entries(&self, event_id: Uuid, entries: u64, state: EntryState) -> anyhow::Result<()> {
         let failed = "failed to write entries";
         let copy = "COPY queue.entry (entry_id, event_id, customer_id, seq, state, revision, join_time, display_name,
             avatar_url, request_id, fingerprint, start_position, fencing_number, grant_time, expire_time) FROM STDIN";
@@ -191,7 +191,7 @@ impl World {
         let mut seq = 0;
         while seq < entries {
             let last = entries.min(seq.saturating_add(COPY_ROWS));
-            sink.send(rows(event_id, seq + 1, last, standing)).await.context(failed)?;
+            sink.send(rows(event_id, seq + 1, last, state)).await.context(failed)?;
             seq = last;
         }
         sink.finish().await.context(failed)?;
@@ -230,14 +230,14 @@ pub(crate) fn entry_id(event: Uuid, seq: u64) -> Uuid {
 }
 
 /// Rows of the table `entry`, in the text form of COPY.
-fn rows(event_id: Uuid, first: u64, last: u64, standing: Standing) -> Bytes {
+fn rows(event_id: Uuid, first: u64, last: u64, state: EntryState) -> Bytes {
     let mut text = String::new();
     for seq in first..=last {
         let customer_id = identity(&subject(event_id, seq)).customer_id().as_uuid();
         let (entry_id, request_id) = (entry_id(event_id, seq), Uuid::new_v4());
-        let (state, turn) = match standing {
-            Standing::Waiting => ("WAITING", "\\N\t\\N\t\\N".to_owned()),
-            Standing::Admitted { until } => ("ADMITTED", format!("{seq}\tnow\t{until}")),
+        let (state, turn) = match state {
+            EntryState::Waiting => ("WAITING", "\\N\t\\N\t\\N".to_owned()),
+            EntryState::Admitted { until } => ("ADMITTED", format!("{seq}\tnow\t{until}")),
         };
         let _ = writeln!(
             text,
@@ -256,12 +256,12 @@ pub(crate) async fn connect(url: &str, tasks: &mut JoinSet<()>) -> anyhow::Resul
 }
 
 /// An Inventory in which nothing is ever short.
-struct Plenty {
+struct EndlessInventory {
     sector_id: String,
 }
 
 #[tonic::async_trait]
-impl InventoryService for Plenty {
+impl InventoryService for EndlessInventory {
     async fn get_availability(
         &self,
         request: Request<GetAvailabilityRequest>,
@@ -285,7 +285,7 @@ impl InventoryService for Plenty {
 async fn serve_inventory(tasks: &mut JoinSet<()>) -> anyhow::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.context("failed to listen")?;
     let url = format!("http://{}", listener.local_addr().context("failed to listen")?);
-    let inventory = InventoryServiceServer::new(Plenty { sector_id: Uuid::new_v4().to_string() });
+    let inventory = InventoryServiceServer::new(EndlessInventory { sector_id: Uuid::new_v4().to_string() });
     let server = tonic::transport::Server::builder().add_service(inventory);
     tasks.spawn(async move { drop(server.serve_with_incoming(TcpListenerStream::new(listener)).await) });
     Ok(url)
@@ -298,12 +298,12 @@ mod tests {
     #[test]
     fn a_row_has_every_column_and_its_own_customer() {
         let event_id = Uuid::now_v7();
-        let admitted = Standing::Admitted { until: Timestamp::from_secs(60) };
-        for (standing, turn) in [
-            (Standing::Waiting, ["\\N", "\\N", "\\N"]),
+        let admitted = EntryState::Admitted { until: Timestamp::from_secs(60) };
+        for (state, turn) in [
+            (EntryState::Waiting, ["\\N", "\\N", "\\N"]),
             (admitted, ["2", "now", "1970-01-01T00:01:00.000000Z"]),
         ] {
-            let text = String::from_utf8(rows(event_id, 1, 3, standing).to_vec()).unwrap();
+            let text = String::from_utf8(rows(event_id, 1, 3, state).to_vec()).unwrap();
             let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
             assert!(rows.iter().all(|row| row.len() == 15));
             assert_eq!(rows[1][12..], turn);

@@ -13,34 +13,34 @@ use uuid::Uuid;
 
 use crate::{
     load::percentile,
-    ours::{channel, signed},
     pod::Pod,
     report::millis,
-    world::{Event, World},
+    testbed::{Event, Testbed},
+    watched_pod::{channel, signed},
 };
 
 /// Near the front every step is told, so a line is short and there are several.
 const EVENTS: u64 = 3;
 const BEFORE: u64 = 70;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One after the other leaves through one pod; the last in line watches through another.
-pub(crate) async fn measure(world: &World) -> anyhow::Result<Value> {
-    let here = Pod::start(world, world.queue(), &[]).await?;
-    let there = Pod::start(world, world.queue(), &[]).await?;
+pub(crate) async fn measure(testbed: &Testbed) -> anyhow::Result<Value> {
+    let here = Pod::start(testbed, testbed.queue(), &[]).await?;
+    let there = Pod::start(testbed, testbed.queue(), &[]).await?;
     let mut leaver = QueueServiceClient::new(channel(&here).await?);
     let mut watcher = QueueServiceClient::new(watching(&there).await?);
     let (mut from_call, mut from_answer) = (Vec::new(), Vec::new());
     for _ in 0..EVENTS {
-        let event = world.event(BEFORE + 1).await?;
-        let mut stream = watch(&mut watcher, world, event).await?;
+        let event = testbed.event(BEFORE + 1).await?;
+        let mut stream = watch(&mut watcher, testbed, event).await?;
         wait_for(&mut stream, BEFORE + 1).await?;
         for seq in 1..=BEFORE {
             let request = LeaveQueueRequest {
                 request_id: Uuid::now_v7().to_string(),
                 event_id: event.event_id.to_string(),
             };
-            let request = signed(request, &world.customer(event.event_id, seq))?;
+            let request = signed(request, &testbed.customer(event.event_id, seq))?;
             let begun = Instant::now();
             leaver.leave_queue(request).await.context("failed to leave")?;
             let answered = Instant::now();
@@ -54,11 +54,11 @@ pub(crate) async fn measure(world: &World) -> anyhow::Result<Value> {
     there.stop().await?;
     from_call.sort_unstable();
     from_answer.sort_unstable();
-    let in_words = |times: &[Duration]| json!({ "p50_ms": millis(percentile(times, 50)), "p99_ms": millis(percentile(times, 99)) });
+    let to_json = |times: &[Duration]| json!({ "p50_ms": millis(percentile(times, 50)), "p99_ms": millis(percentile(times, 99)) });
     Ok(json!({
         "samples": from_call.len(),
-        "from_the_call": in_words(&from_call),
-        "from_the_answer": in_words(&from_answer),
+        "from_the_call": to_json(&from_call),
+        "from_the_answer": to_json(&from_answer),
     }))
 }
 
@@ -70,20 +70,20 @@ async fn watching(pod: &Pod) -> anyhow::Result<Channel> {
 
 async fn watch(
     client: &mut QueueServiceClient<Channel>,
-    world: &World,
+    testbed: &Testbed,
     event: Event,
 ) -> anyhow::Result<Streaming<WatchQueueResponse>> {
     let request = WatchQueueRequest { event_id: event.event_id.to_string(), ..WatchQueueRequest::default() };
-    let request = signed(request, &world.customer(event.event_id, event.waiting))?;
+    let request = signed(request, &testbed.customer(event.event_id, event.waiting))?;
     Ok(client.watch_queue(request).await.context("failed to watch")?.into_inner())
 }
 
 /// Waits until the stream tells this position; answers when it did.
 async fn wait_for(stream: &mut Streaming<WatchQueueResponse>, position: u64) -> anyhow::Result<Instant> {
     loop {
-        let message = tokio::time::timeout(PATIENCE, stream.message())
+        let message = tokio::time::timeout(TIMEOUT, stream.message())
             .await
-            .with_context(|| format!("position {position} was not told in {} s", PATIENCE.as_secs()))?;
+            .with_context(|| format!("position {position} was not told in {} s", TIMEOUT.as_secs()))?;
         let now = Instant::now();
         let Some(message) = message.context("a stream broke")? else { bail!("a stream ended") };
         if let Some(Update::PositionUpdate(update)) = message.update.and_then(|update| update.update)

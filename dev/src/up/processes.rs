@@ -1,4 +1,4 @@
-//! What each process of the mesh is: its program, its arguments, its settings, how to see that it is ready.
+//! Specification of each process of the mesh: its program, arguments, environment, ports and readiness check.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,35 +14,35 @@ use onsale_testkit::stack::{
 };
 
 use super::{
-    ports::{Place, Ports, REDIS_NODES, Service},
+    ports::{Port, Ports, REDIS_NODES, Service},
     secrets::Secrets,
     settings::Override,
-    supervisor::{Part, Tier},
+    supervisor::{ProcessSpec, Tier},
 };
 use onsale::mesh::{
     check::Check,
     folder::{Folder, repository, write_private},
 };
 
-/// All processes of a mesh: Redis, Postgres, the two of the sandbox, the services, the gateway, Envoy.
+/// Number of processes: six Redis nodes, Postgres, two of the sandbox, six services, the gateway and Envoy.
 pub(crate) const COUNT: usize = 6 + 1 + 2 + 6 + 1 + 1;
-/// Six services with sixteen connections each, and people who look.
+/// Connections that Postgres accepts: six services with 16 each, plus people and tools.
 const POSTGRES_CONNECTIONS_MAX: u32 = 200;
-/// A replica takes over from a master that was silent for this long.
+/// Silence of a Redis master after which its replica takes over.
 const REDIS_NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The programs that are not ours, and where ours are.
+/// Programs that a mesh runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
-    /// Where the binaries of the mesh are: beside our own.
+    /// Folder of the services' binaries, which is that of this process's executable.
     ours: PathBuf,
-    /// Our own, which is also the sandbox.
-    onsale: PathBuf,
+    /// Executable of this process, which also runs the sandbox.
+    onsale_dev: PathBuf,
     envoy: PathBuf,
 }
 
 impl Programs {
-    /// Finds all that will be needed, or says what is missing and what to do.
+    /// Finds every program. Fails with the first one that is missing and the command that installs or builds it.
     pub(crate) fn find(folder: &Folder) -> anyhow::Result<Self> {
         let needed = [
             ("postgres", "postgresql"),
@@ -53,27 +53,27 @@ impl Programs {
         for (program, package) in needed {
             find_program(program, package).context("run `make setup`")?;
         }
-        let onsale = std::env::current_exe().context("failed to find our own program")?;
+        let onsale_dev = std::env::current_exe().context("failed to find the executable of this process")?;
         let here = std::env::current_dir().context("failed to find the current folder")?;
-        let envoy = [folder.root(), &here, &onsale]
+        let envoy = [folder.root(), &here, &onsale_dev]
             .into_iter()
             .filter_map(|inside| Some(repository(inside)?.join(".tools/venv/bin/envoy")))
             .find(|installed| installed.is_file())
             .or_else(|| find_program("envoy", "envoy").ok())
             .context("`envoy` is not installed: run `make setup`")?;
-        let ours = onsale.parent().context("our own program is in no folder")?.to_owned();
+        let ours = onsale_dev.parent().context("the executable of this process is in no folder")?.to_owned();
         let names = Service::ALL.map(Service::name).into_iter().chain(["gateway"]);
         for name in names.map(|name| format!("onsale-{name}")) {
             if !ours.join(&name).is_file() {
                 bail!("`{name}` is not built: run `cargo build --workspace`");
             }
         }
-        Ok(Self { ours, onsale, envoy })
+        Ok(Self { ours, onsale_dev, envoy })
     }
 }
 
-/// Makes the parts.
-pub(crate) struct Workshop {
+/// Everything that the processes of one mesh are specified from.
+pub(crate) struct MeshSetup {
     pub(crate) folder: Folder,
     pub(crate) ports: Arc<Ports>,
     pub(crate) secrets: Secrets,
@@ -81,20 +81,20 @@ pub(crate) struct Workshop {
     pub(crate) overrides: Vec<Override>,
 }
 
-impl Workshop {
-    pub(crate) fn postgres(&self, prepared: &PreparedPostgres) -> anyhow::Result<Part> {
-        let address = self.ports.address(Place::Postgres);
+impl MeshSetup {
+    pub(crate) fn postgres(&self, prepared: &PreparedPostgres) -> anyhow::Result<ProcessSpec> {
+        let address = self.ports.address(Port::Postgres);
         let config = PostgresServerConfig {
             connections_max: POSTGRES_CONNECTIONS_MAX,
             durable: true,
             ..PostgresServerConfig::default()
         };
         let launch = Launch { log: self.folder.log("postgres"), ..prepared.launch(address.port(), &config)? };
-        Ok(Part {
+        Ok(ProcessSpec {
             tier: Tier::Postgres,
             launch,
             check: Check::Tcp(address),
-            places: vec![Place::Postgres],
+            ports: vec![Port::Postgres],
             admin: None,
             stop_signal: Signal::Interrupt,
         })
@@ -103,40 +103,40 @@ impl Workshop {
     pub(crate) fn redis_nodes(&self) -> Vec<RedisNode> {
         let node = |number: u8| RedisNode {
             directory: self.folder.data("redis").join(number.to_string()),
-            port: self.ports.address(Place::Redis(number)).port(),
-            bus_port: self.ports.address(Place::RedisBus(number)).port(),
+            port: self.ports.address(Port::Redis(number)).port(),
+            bus_port: self.ports.address(Port::RedisBus(number)).port(),
             node_timeout: REDIS_NODE_TIMEOUT,
             kept: true,
         };
         (1..=REDIS_NODES).map(node).collect()
     }
 
-    pub(crate) fn redis(&self) -> anyhow::Result<Vec<Part>> {
-        let part = |(number, node): (u8, RedisNode)| {
+    pub(crate) fn redis(&self) -> anyhow::Result<Vec<ProcessSpec>> {
+        let spec = |(number, node): (u8, RedisNode)| {
             let name = format!("redis-{number}");
             let log = self.folder.log(&name);
-            // A process of the mesh is never frozen, so it may be asked politely.
+            // The test kit kills its nodes because a test may have frozen them; a node of a mesh handles SIGTERM.
             let launch = Launch { name, log, death_signal: Signal::Terminate, ..node.launch()? };
-            Ok(Part {
+            Ok(ProcessSpec {
                 tier: Tier::Redis,
                 launch,
                 check: Check::Tcp(node.address()),
-                places: vec![Place::Redis(number), Place::RedisBus(number)],
+                ports: vec![Port::Redis(number), Port::RedisBus(number)],
                 admin: None,
                 stop_signal: Signal::Terminate,
             })
         };
-        (1..=REDIS_NODES).zip(self.redis_nodes()).map(part).collect()
+        (1..=REDIS_NODES).zip(self.redis_nodes()).map(spec).collect()
     }
 
-    /// The sandbox: who takes payments, and who takes mail.
-    pub(crate) fn outside(&self) -> Vec<Part> {
-        let address = |place| self.ports.address(place).to_string();
+    /// Returns the sandbox payment provider and the mail catcher.
+    pub(crate) fn sandbox(&self) -> Vec<ProcessSpec> {
+        let address = |port| self.ports.address(port).to_string();
         let path = |path: &Path| path.display().to_string();
-        let webhooks = format!("{}/webhooks/sandbox", self.ports.url(Place::FrontDoor));
+        let webhooks = format!("{}/webhooks/sandbox", self.ports.url(Port::FrontDoor));
         let provider = [
             ["sandbox".to_owned(), "payments".to_owned()],
-            ["--listen".to_owned(), address(Place::Provider)],
+            ["--listen".to_owned(), address(Port::Provider)],
             ["--journal".to_owned(), path(&self.folder.data("provider.journal"))],
             ["--webhook-url".to_owned(), webhooks],
             ["--secret-key-file".to_owned(), path(&self.secrets.provider_key)],
@@ -144,65 +144,67 @@ impl Workshop {
         ];
         let mail = [
             ["sandbox".to_owned(), "mail".to_owned()],
-            ["--smtp".to_owned(), address(Place::Smtp)],
-            ["--http".to_owned(), address(Place::MailPage)],
+            ["--smtp".to_owned(), address(Port::Smtp)],
+            ["--http".to_owned(), address(Port::MailPage)],
             ["--folder".to_owned(), path(&self.folder.data("mail"))],
         ];
-        let part = |arguments: Vec<String>, check: Check, places: Vec<Place>| Part {
-            tier: Tier::Outside,
-            launch: self.launch(&process_of(&places), &self.programs.onsale, arguments),
+        let spec = |arguments: Vec<String>, check: Check, ports: Vec<Port>| ProcessSpec {
+            tier: Tier::Sandbox,
+            launch: self.launch(&process_of(&ports), &self.programs.onsale_dev, arguments),
             check,
-            places,
+            ports,
             admin: None,
             stop_signal: Signal::Terminate,
         };
-        let mail_page = format!("{}/api/mails?limit=1", self.ports.url(Place::MailPage));
+        let mail_page = format!("{}/api/mails?limit=1", self.ports.url(Port::MailPage));
         vec![
-            part(
+            spec(
                 provider.into_iter().flatten().collect(),
-                Check::Tcp(self.ports.address(Place::Provider)),
-                vec![Place::Provider],
+                Check::Tcp(self.ports.address(Port::Provider)),
+                vec![Port::Provider],
             ),
-            part(
+            spec(
                 mail.into_iter().flatten().collect(),
                 Check::Http(mail_page),
-                vec![Place::MailPage, Place::Smtp],
+                vec![Port::MailPage, Port::Smtp],
             ),
         ]
     }
 
-    pub(crate) fn services(&self) -> Vec<Part> {
-        let service = |it| self.chassis(Tier::Service, vec![Place::Service(it)], Place::ServiceAdmin(it));
+    pub(crate) fn services(&self) -> Vec<ProcessSpec> {
+        let service = |it| self.chassis(Tier::Service, vec![Port::Service(it)], Port::ServiceAdmin(it));
         Service::ALL.into_iter().map(service).collect()
     }
 
-    pub(crate) fn gateway(&self) -> Part {
-        self.chassis(Tier::Gateway, vec![Place::Gateway, Place::GatewayHttp], Place::GatewayAdmin)
+    pub(crate) fn gateway(&self) -> ProcessSpec {
+        self.chassis(Tier::Gateway, vec![Port::Gateway, Port::GatewayHttp], Port::GatewayAdmin)
     }
 
-    /// A process on our chassis.
-    fn chassis(&self, tier: Tier, places: Vec<Place>, admin: Place) -> Part {
-        let name = process_of(&places);
+    /// Specifies a process that is built on `onsale-kit`.
+    fn chassis(&self, tier: Tier, ports: Vec<Port>, admin: Port) -> ProcessSpec {
+        let name = process_of(&ports);
         let mut launch = self.launch(&name, &self.programs.ours.join(format!("onsale-{name}")), Vec::new());
         let settings = self.folder.config(&format!("{name}.toml"));
         launch.environment.push(("ONSALE_CONFIG".to_owned(), settings.display().to_string()));
-        launch.environment.extend(self.overrides.iter().filter_map(|it| it.for_process(&name)));
+        launch.environment.extend(self.overrides.iter().filter_map(|setting| setting.for_process(&name)));
         let check = Check::Http(format!("{}/readyz", self.ports.url(admin)));
-        Part { tier, launch, check, places, admin: Some(admin), stop_signal: Signal::Terminate }
+        ProcessSpec { tier, launch, check, ports, admin: Some(admin), stop_signal: Signal::Terminate }
     }
 
-    pub(crate) fn envoy(&self) -> anyhow::Result<Part> {
+    pub(crate) fn envoy(&self) -> anyhow::Result<ProcessSpec> {
         let descriptors = self.folder.config("public.descriptors");
         let public = onsale_gateway::descriptors::public().context("failed to read the public contracts")?;
         std::fs::write(&descriptors, public)
             .with_context(|| format!("failed to write {}", descriptors.display()))?;
-        let front_door = self.ports.address(Place::FrontDoor);
-        let host_port = |place: Place| self.ports.address(place).to_string().parse();
+        let front_door = self.ports.address(Port::FrontDoor);
+        let host_port = |port: Port| self.ports.address(port).to_string().parse();
         let settings = EnvoySettings {
             listen: front_door,
-            admin: self.ports.address(Place::EnvoyAdmin),
-            gateway_grpc: host_port(Place::Gateway).context("failed to name the gateway to envoy")?,
-            gateway_http: host_port(Place::GatewayHttp).context("failed to name the gateway to envoy")?,
+            admin: self.ports.address(Port::EnvoyAdmin),
+            gateway_grpc: host_port(Port::Gateway)
+                .context("failed to write the address of the gateway for Envoy")?,
+            gateway_http: host_port(Port::GatewayHttp)
+                .context("failed to write the address of the gateway for Envoy")?,
             descriptor_path: descriptors,
             cors_origins: ["localhost", "127.0.0.1"]
                 .map(|host| format!("http://{host}:{}", front_door.port()))
@@ -210,18 +212,18 @@ impl Workshop {
             ..EnvoySettings::default()
         };
         let file = self.folder.config("envoy.yaml");
-        write_private(&file, &render(&settings).context("failed to make envoy's settings")?)?;
+        write_private(&file, &render(&settings).context("failed to render Envoy's configuration")?)?;
         let config = file.display().to_string();
-        // Without the hundreds of lines in which it lists what it has.
+        // Below this level Envoy logs hundreds of lines about its extensions.
         let arguments =
             ["-c", &config, "--concurrency", "2", "--disable-hot-restart", "--log-level", "warning"]
                 .map(str::to_owned);
-        Ok(Part {
+        Ok(ProcessSpec {
             tier: Tier::Envoy,
             launch: self.launch("envoy", &self.programs.envoy, arguments.into()),
-            check: Check::Http(format!("{}/ready", self.ports.url(Place::EnvoyAdmin))),
-            places: vec![Place::FrontDoor],
-            admin: Some(Place::EnvoyAdmin),
+            check: Check::Http(format!("{}/ready", self.ports.url(Port::EnvoyAdmin))),
+            ports: vec![Port::FrontDoor],
+            admin: Some(Port::EnvoyAdmin),
             stop_signal: Signal::Terminate,
         })
     }
@@ -232,9 +234,9 @@ impl Workshop {
             program: program.to_owned(),
             arguments,
             environment: [
-                // Logs are files here, read by people and by programs.
+                // Logs go to files, where color codes would hinder people and programs.
                 ("NO_COLOR", "1"),
-                // All they call is on this machine, which a proxy for the world outside cannot reach.
+                // All calls stay on this machine, which an HTTP proxy of the environment cannot reach.
                 ("NO_PROXY", "127.0.0.1,localhost"),
                 ("no_proxy", "127.0.0.1,localhost"),
             ]
@@ -247,6 +249,6 @@ impl Workshop {
     }
 }
 
-fn process_of(places: &[Place]) -> String {
-    places.first().map(|place| place.process()).unwrap_or_default()
+fn process_of(ports: &[Port]) -> String {
+    ports.first().map(|port| port.process()).unwrap_or_default()
 }
