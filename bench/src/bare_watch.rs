@@ -1,5 +1,5 @@
 //! The limit of the `watch` benchmarks: `WatchQueue` in bare tonic, in a process of its own. Every stream sends one message
-//! and then whatever is broadcast.
+//! and then every broadcast.
 
 use std::{
     convert::Infallible,
@@ -37,19 +37,19 @@ use tonic::{
 use tonic_prost::{ProstDecoder, ProstEncoder};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Broadcasts that a slow stream may be behind.
+/// Number of broadcasts that a slow stream may lag.
 const CAPACITY: usize = 16;
-/// Enough for our messages, and what a stream sends before it lets others have their turn.
+/// Codec buffers: enough for our messages, and the bytes that a stream sends before it yields.
 const BUFFER_BYTES: usize = 128;
 const YIELD_BYTES: usize = 32 * 1024;
 
-/// Arguments of the hidden command that serves it.
+/// Arguments of the hidden command `serve-watch`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The message that every stream begins with, in hexadecimal digits.
+    /// First message of every stream, in hexadecimal digits
     #[arg(long)]
     message: String,
-    /// Streams on one connection.
+    /// Maximum number of streams on one connection
     #[arg(long)]
     streams_per_connection_max: u32,
 }
@@ -59,13 +59,13 @@ struct Hello {
     address: SocketAddr,
 }
 
-/// What it answers to a line on its input: when it sent something to all streams.
+/// Response to a line on standard input: the time of the broadcast, in microseconds since 1970.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sent {
     sent_micros: i64,
 }
 
-/// The server in another process. It ends with this handle.
+/// The server in another process, which ends when this handle is dropped.
 pub(crate) struct BareWatch {
     child: Child,
     input: ChildStdin,
@@ -75,12 +75,12 @@ pub(crate) struct BareWatch {
 }
 
 impl BareWatch {
-    /// Starts this program again as a server whose messages are as long as `message`.
+    /// Starts this executable again as a server whose messages are as long as `message`.
     pub(crate) async fn start(message: &[u8], streams_per_connection_max: usize) -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["bench", "serve-watch", "--message", &to_hex(message), "--streams-per-connection-max"])
             .arg(streams_per_connection_max.to_string())
-            // Its end of the pipe closes when we end, however we do; the server takes that as its own end.
+            // The pipe closes when this process ends, however it ends; the server then exits.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -94,14 +94,14 @@ impl BareWatch {
         Ok(Self { child, input, output, pid, address: hello.address })
     }
 
-    /// Has it send something to all streams; answers when it did, in microseconds of the machine's clock.
+    /// Makes the server broadcast to all streams. Returns the time of it in microseconds of the machine's clock.
     pub(crate) async fn send(&mut self) -> anyhow::Result<i64> {
-        self.input.write_all(b"send\n").await.context("failed to speak to the bare server")?;
-        self.input.flush().await.context("failed to speak to the bare server")?;
+        self.input.write_all(b"send\n").await.context("failed to write to the bare server")?;
+        self.input.flush().await.context("failed to write to the bare server")?;
         Ok(read_line::<Sent>(&mut self.output).await?.sent_micros)
     }
 
-    /// Ends it.
+    /// Kills the process and waits for its end.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.child.kill().await.context("failed to end the bare server")
     }
@@ -110,9 +110,10 @@ impl BareWatch {
 async fn read_line<T: for<'a> Deserialize<'a>>(
     output: &mut Lines<BufReader<ChildStdout>>,
 ) -> anyhow::Result<T> {
-    let line =
-        tokio::time::timeout(TIMEOUT, output.next_line()).await.context("the bare server is silent")?;
-    let line = line.context("failed to hear the bare server")?.context("the bare server has ended")?;
+    let line = tokio::time::timeout(TIMEOUT, output.next_line())
+        .await
+        .context("the bare server sent no line in 60 s")?;
+    let line = line.context("failed to read from the bare server")?.context("the bare server has ended")?;
     serde_json::from_str(&line).context("the bare server sent an invalid line")
 }
 
@@ -135,7 +136,7 @@ pub(crate) async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     while let Ok(Some(_)) = lines.next_line().await {
         let next = stepped(&first, steps.fetch_add(1, Ordering::Relaxed) + 1);
         let sent_micros = SystemClock.now().as_micros();
-        // Nobody listening is no error.
+        // Fails if no stream is open, which is fine.
         let _ = updates.send(next);
         println!("{}", serde_json::to_string(&Sent { sent_micros })?);
     }
@@ -143,8 +144,8 @@ pub(crate) async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// BareQueueService tonic: no identity, no deadline, no metrics, nothing looked up. Written out where the generated server would take the
-/// standard codec, whose buffers weigh more than the rest of a stream.
+/// `WatchQueue` in bare tonic, without identity, deadlines, metrics or lookups. Written by hand because the generated server
+/// uses the standard codec, whose buffers need more memory than the rest of a stream.
 #[derive(Clone)]
 struct BareQueueService {
     first: Arc<WatchQueueResponse>,
@@ -183,7 +184,7 @@ impl ServerStreamingService<WatchQueueRequest> for BareQueueService {
     }
 }
 
-/// As generated code encodes, with buffers of the size of our messages instead of 8 KiB per stream.
+/// The codec of generated code with buffers of 128 bytes instead of 8 KiB per stream.
 struct SmallCodec;
 
 impl Codec for SmallCodec {
@@ -201,7 +202,7 @@ impl Codec for SmallCodec {
     }
 }
 
-/// The same message, some sectors on: as long, and something new to whoever watches.
+/// Returns the message with another position of the same encoded length, which is an update to every stream.
 fn stepped(message: &WatchQueueResponse, steps: u64) -> WatchQueueResponse {
     let mut next = message.clone();
     if let Some(update) = &mut next.update
@@ -231,14 +232,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_travel_as_digits() {
+    fn hexadecimal_digits_decode_to_the_same_bytes() {
         let bytes = [0, 1, 127, 128, 255];
         assert_eq!(from_hex(&to_hex(&bytes)), Some(bytes.to_vec()));
         assert_eq!((from_hex("0"), from_hex("zz")), (None, None));
     }
 
     #[test]
-    fn every_broadcast_says_something_new_in_as_many_bytes() {
+    fn every_broadcast_has_a_new_position_and_the_same_length() {
         let update = PositionUpdate { seq: 50_000, position: 50_000, ..PositionUpdate::default() };
         let first = WatchQueueResponse {
             update: Some(QueueUpdate { revision: 1, update: Some(Update::PositionUpdate(update)) }),

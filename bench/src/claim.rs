@@ -1,5 +1,5 @@
-//! The `claim` benchmark: durable claims per second, each by another customer with a turn, through the three services that
-//! they take; beside an empty call by the same customers, divided by its hops.
+//! The `claim` benchmark: durable claims per second through Claim, Queue and Inventory, each by another customer with a turn.
+//! Limit: empty calls by as many customers, divided by the three hops of a claim.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,12 +23,12 @@ use crate::{
 };
 
 const ROUNDS: usize = 3;
-/// Claim, then Queue about the turn, then Inventory about the units.
+/// Services that handle one claim: Claim, Queue (the turn) and Inventory (the units).
 const HOPS: f64 = 3.0;
-/// Customers with a turn, per second of load: more than a third of the empty calls.
+/// Customers with a turn that are prepared per second of load. Must exceed the rate of claims.
 const CUSTOMERS_PER_SECOND: u64 = 8_000;
 
-/// Whether Redis is there while it is measured.
+/// State of Redis during the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedisState {
     Up,
@@ -36,7 +36,7 @@ pub(crate) enum RedisState {
     Down,
 }
 
-/// Callers on as many connections as the empty call has.
+/// Returns a load with as many connections as the `empty` benchmark uses.
 pub(crate) fn load(callers: usize, measured: Duration) -> Load {
     Load {
         connections: empty::CONNECTIONS,
@@ -46,13 +46,13 @@ pub(crate) fn load(callers: usize, measured: Duration) -> Load {
     }
 }
 
-/// Measures both, round by round, each in fresh processes.
+/// Measures claims and their limit in alternating rounds, each in fresh processes.
 pub(crate) async fn run(callers: usize, measured: Duration, redis: RedisState) -> anyhow::Result<Report> {
     let load = load(callers, measured);
     let mut testbed = Testbed::start().await?;
     let (mut rounds, mut detail) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // Who goes first alternates, so that a machine that gets slower or faster favours neither.
+        // The order alternates, so that a machine that gets slower or faster favors neither side.
         let (claims, empty) = if round % 2 == 0 {
             let claims = Box::pin(measure(&mut testbed, load, redis)).await?;
             (claims, Box::pin(measure_empty(&testbed, load)).await?)
@@ -86,17 +86,17 @@ pub(crate) async fn run(callers: usize, measured: Duration, redis: RedisState) -
     ))
 }
 
-/// The limit: the same customers make an empty call each.
+/// Measures the limit: empty calls, each by another customer.
 async fn measure_empty(testbed: &Testbed, load: Load) -> anyhow::Result<Outcome> {
     let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.mint)).await?;
     let customers = Arc::new(Customers::prepare(&testbed.mint, Uuid::now_v7(), load, buyer).await?);
     empty::measure_at(server, load, move || customers.next()).await
 }
 
-/// What a round of claims came to.
+/// Result of one round of claims.
 pub(crate) struct Claims {
     pub(crate) outcome: Outcome,
-    /// Warm-up included.
+    /// Number of claims, warm-up included.
     claimed: u64,
     usage: Usage,
     batches: Value,
@@ -114,7 +114,7 @@ impl Claims {
     }
 }
 
-/// The pods that a claim takes.
+/// The three pods that handle claims.
 pub(crate) struct Mesh {
     inventory: Pod,
     queue: Pod,
@@ -122,7 +122,7 @@ pub(crate) struct Mesh {
 }
 
 impl Mesh {
-    /// Starts Queue and Claim beside an Inventory.
+    /// Starts Queue and Claim as neighbors of a running Inventory.
     pub(crate) async fn around(testbed: &Testbed, inventory: Pod) -> anyhow::Result<Self> {
         let inventory_url = inventory.url();
         let queue = Pod::start(testbed, Service::Queue { inventory: &inventory_url }, &[]).await?;
@@ -132,7 +132,7 @@ impl Mesh {
         Ok(Self { inventory, queue, claim })
     }
 
-    /// Connections to Claim.
+    /// Opens connections to Claim.
     pub(crate) async fn channels(&self, count: usize) -> anyhow::Result<Vec<Channel>> {
         channels(&self.claim.url(), count).await
     }
@@ -141,7 +141,7 @@ impl Mesh {
         [&self.inventory, &self.queue, &self.claim]
     }
 
-    /// Puts a load of claims on; every answer must be a claim.
+    /// Runs a load of claims. Fails if a call does not return a claim.
     pub(crate) async fn run_for(&self, load: Load, crowd: &Arc<Crowd>) -> anyhow::Result<Claims> {
         let channels = self.channels(load.connections).await?;
         let (before, claimed_before) = (Usage::of(&self.pods())?, crowd.served());
@@ -160,9 +160,9 @@ impl Mesh {
         Ok(Claims { outcome, claimed: crowd.served() - claimed_before, usage, batches: batches.into() })
     }
 
-    /// Ends all of them.
+    /// Stops the pods.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        // Who calls before who is called.
+        // Callers stop before the services that they call.
         for pod in [self.claim, self.queue, self.inventory] {
             pod.stop().await?;
         }
@@ -170,19 +170,19 @@ impl Mesh {
     }
 }
 
-/// What a large deployment would set too: as long to pay as the card and the bank's own page take together, so that nothing
-/// expires while it is measured.
+/// Settings of Claim that differ from its defaults: a window long enough that no claim expires during the measurement. A large
+/// deployment would also give customers time for their bank's own page.
 fn settings() -> [(&'static str, String); 1] {
     [("claims.window", "30m".to_owned())]
 }
 
-/// The settings of the pods, for who reads the figures.
+/// Returns the settings of the pods for the report.
 pub(crate) fn settings_to_json() -> Value {
     let claim = settings().map(|(key, value)| format!("{key} = {value}"));
     json!({ "inventory": [], "queue": [], "claim": claim, "otherwise": "the services' defaults" })
 }
 
-/// An Inventory with an event for the load, and customers with a turn in it.
+/// Starts an Inventory with events for the load and prepares customers with turns in them.
 pub(crate) async fn prepare(testbed: &Testbed, load: Load) -> anyhow::Result<(Pod, HotSectors, Arc<Crowd>)> {
     let inventory = Pod::start(testbed, Service::Inventory, &[]).await?;
     let customers = load.calls_at(CUSTOMERS_PER_SECOND);
@@ -206,11 +206,13 @@ async fn measure(testbed: &mut Testbed, load: Load, redis: RedisState) -> anyhow
 
 async fn claim(client: Option<ClaimServiceClient<Channel>>, crowd: Arc<Crowd>) -> Result<(), Status> {
     let mut client = client.ok_or_else(|| Status::internal("no such connection"))?;
-    let request = crowd.next().ok_or_else(|| Status::resource_exhausted("everybody prepared has claimed"))?;
+    let request = crowd
+        .next()
+        .ok_or_else(|| Status::resource_exhausted("all prepared customers have claimed: fewer --seconds"))?;
     client.create_claim(request).await.map(drop)
 }
 
-/// Every answer must be a claim that Postgres keeps, with units that Inventory keeps for it.
+/// Fails unless Postgres has exactly `claimed` open claims, each with a hold and its units.
 pub(crate) async fn expect_claims(testbed: &Testbed, events: &[Uuid], claimed: u64) -> anyhow::Result<()> {
     let sql = "SELECT count(*), count(hold.hold_id), coalesce(sum(claim.unit_count), 0)::bigint
         FROM claim.claim LEFT JOIN inventory.hold ON hold.hold_id = claim.hold_id AND hold.state = 'HELD'
@@ -219,7 +221,9 @@ pub(crate) async fn expect_claims(testbed: &Testbed, events: &[Uuid], claimed: u
     let (claims, holds, units): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     let expected = i64::try_from(claimed).context("too many claims")?;
     if claims != expected || holds != expected || units != expected.saturating_mul(UNITS.into()) {
-        bail!("{claimed} were claimed, but there are {claims} claims with {holds} holds and {units} units");
+        bail!(
+            "{claimed} calls returned a claim, but Postgres has {claims} claims with {holds} holds and {units} units"
+        );
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Customers whose turn it is: each with an own token of identity, an own entry in the line and an own turn token, all
-//! made before the clock starts.
+//! Customers with a turn: each has a user token, an entry in the line and a turn token of its own, all created before the
+//! measurement starts.
 
 use std::sync::{
     Arc,
@@ -27,11 +27,11 @@ use crate::{
     testbed::{Testbed, entry_id, subject},
 };
 
-/// Who signs turn tokens, and what they are for: as Queue does.
+/// Issuer and audience of turn tokens, as Queue signs them.
 const ISSUER: &str = "queue";
 const TURN: &str = "onsale-turn";
 
-/// People with a turn, in the order in which they call.
+/// Customers with a turn, in the order in which they call.
 pub(crate) struct Crowd {
     people: Vec<Person>,
     next: AtomicU64,
@@ -44,7 +44,7 @@ struct Person {
 }
 
 impl Crowd {
-    /// So many customers with a turn. The first sector takes as many of them as it is good for, then the next.
+    /// Prepares `customers` customers. They fill the sectors in order, each up to the number of calls that it takes.
     pub(crate) async fn prepare<'a>(
         testbed: &Testbed,
         sectors: impl Iterator<Item = &'a HotSector>,
@@ -61,7 +61,7 @@ impl Crowd {
             let key = SigningKey::parse(&testbed.turns_key).context("failed to read a key")?;
             let (signer, mint) = (TokenSigner::new(key, ISSUER), Arc::clone(&testbed.mint));
             let sector = Arc::new(sector.clone());
-            // Numbers in a line begin with 1.
+            // Numbers in a line start at 1.
             let make = move |number| person(&mint, &signer, until, &sector, number + 1);
             people.extend(build_in_parallel(count, make).await?);
             left -= count;
@@ -69,7 +69,7 @@ impl Crowd {
         Ok(Self { people, next: AtomicU64::new(0) })
     }
 
-    /// What the next customer asks Claim for; none when all have asked.
+    /// Returns the next customer's `CreateClaim` request, or `None` after the last customer.
     pub(crate) fn next(&self) -> Option<Request<CreateClaimRequest>> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let person = usize::try_from(number).ok().and_then(|number| self.people.get(number))?;
@@ -84,7 +84,7 @@ impl Crowd {
         Some(request)
     }
 
-    /// How many have asked.
+    /// Returns the number of customers who have called.
     pub(crate) fn served(&self) -> u64 {
         let people = u64::try_from(self.people.len()).unwrap_or(u64::MAX);
         self.next.load(Ordering::Relaxed).min(people)
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_asks_once_with_tokens_of_their_own() {
+    fn every_customer_calls_once_with_their_own_tokens() {
         let (mint, key) = (Mint::new(), SigningKey::generate().unwrap());
         let signer = TokenSigner::new(SigningKey::parse(&key).unwrap(), ISSUER);
         let sector = HotSector::new(Uuid::now_v7(), "sector".to_owned(), 2);

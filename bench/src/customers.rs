@@ -1,4 +1,4 @@
-//! People who call, each with a token of their own that was made before.
+//! Callers, each with a user token of its own that is created before the measurement.
 
 use std::sync::{
     Arc,
@@ -21,15 +21,15 @@ use crate::{
     testbed::{bearer, subject},
 };
 
-/// Tokens made ahead, per second of load. More customers than that get theirs while it runs.
+/// Tokens created in advance per second of load. Further customers get theirs during the measurement.
 const TOKENS_PER_SECOND: u64 = 20_000;
-/// How long the token of a buyer lasts: longer than all that is prepared and measured with it.
+/// Lifetime of a buyer's token: longer than preparation and measurement together.
 const BUYER_SECONDS: i64 = 7_200;
 
-/// Makes the `authorization` header of whoever has this number in the line of an event.
+/// Creates the `authorization` header of the customer with this number in the line of an event.
 pub(crate) type Authorization = fn(&Mint, Uuid, u64) -> Result<MetadataValue<Ascii>, Status>;
 
-/// People who have not called yet.
+/// Customers of one load.
 pub(crate) struct Customers {
     mint: Arc<Mint>,
     event_id: Uuid,
@@ -40,7 +40,7 @@ pub(crate) struct Customers {
 }
 
 impl Customers {
-    /// Makes tokens for as many as may call in this load.
+    /// Creates tokens for `load` in advance.
     pub(crate) async fn prepare(
         mint: &Arc<Mint>,
         event_id: Uuid,
@@ -54,7 +54,7 @@ impl Customers {
         Ok(Self { mint: Arc::clone(mint), event_id, authorization, tokens, next, late })
     }
 
-    /// The next customer.
+    /// Returns the next customer's header.
     pub(crate) fn next(&self) -> Result<MetadataValue<Ascii>, Status> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         if let Some(token) = self.tokens.get(number) {
@@ -64,18 +64,18 @@ impl Customers {
         (self.authorization)(&self.mint, self.event_id, u64::try_from(number).unwrap_or(u64::MAX))
     }
 
-    /// How many have called.
+    /// Returns the number of customers who have called.
     pub(crate) fn served(&self) -> u64 {
         u64::try_from(self.next.load(Ordering::Relaxed)).unwrap_or(u64::MAX)
     }
 
-    /// How many of them got their token only then.
+    /// Returns the number of customers whose token was created during the measurement.
     pub(crate) fn late(&self) -> usize {
         self.late.load(Ordering::Relaxed)
     }
 }
 
-/// Makes something for each of the numbers below `count`, in their order, on all processors.
+/// Calls `make` for each number below `count` on all processors. The results are in the order of the numbers.
 pub(crate) async fn build_in_parallel<T: Send + 'static>(
     count: u64,
     make: impl Fn(u64) -> Result<T, Status> + Send + Sync + 'static,
@@ -91,18 +91,18 @@ pub(crate) async fn build_in_parallel<T: Send + 'static>(
     let making: Vec<_> = (0..workers).map(start).collect();
     let mut all = Vec::new();
     for made in making {
-        let made: Result<Vec<_>, Status> = made.await.context("failed to make tokens")?;
+        let made: Result<Vec<_>, Status> = made.await.context("a task that creates tokens panicked")?;
         all.extend(made?);
     }
     Ok(all)
 }
 
-/// A customer of whom no more is known than who it is.
+/// Creates the header of a customer without further claims.
 pub(crate) fn plain(mint: &Mint, event_id: Uuid, number: u64) -> Result<MetadataValue<Ascii>, Status> {
     header(&bearer(mint, &subject(event_id, number), Role::Customer))
 }
 
-/// A customer who may buy: with a verified address.
+/// Creates the header of a customer with a verified email address, which `CreateClaim` requires.
 pub(crate) fn buyer(mint: &Mint, event_id: Uuid, number: u64) -> Result<MetadataValue<Ascii>, Status> {
     let mut claims = mint.claims(&subject(event_id, number), &[Role::Customer]);
     if let Some(claims) = claims.as_object_mut() {
@@ -115,7 +115,7 @@ pub(crate) fn buyer(mint: &Mint, event_id: Uuid, number: u64) -> Result<Metadata
 }
 
 fn header(bearer: &str) -> Result<MetadataValue<Ascii>, Status> {
-    bearer.parse().map_err(|_| Status::internal("a token is no header"))
+    bearer.parse().map_err(|_| Status::internal("a token is not a valid header"))
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_made_build_in_parallel_keeps_its_order() {
+    async fn parallel_results_keep_their_order() {
         assert_eq!(build_in_parallel(1_000, Ok).await.unwrap(), (0..1_000).collect::<Vec<u64>>());
         assert!(build_in_parallel(3, |_| Err::<u64, _>(Status::internal("no"))).await.is_err());
     }

@@ -1,4 +1,4 @@
-//! The `empty` benchmark: what the chassis costs. The floor under every later one.
+//! The `empty` benchmark: empty calls per second through the chassis. Most other benchmarks use them as their limit.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) const CONNECTIONS: usize = 16;
 pub(super) const CALLERS_PER_CONNECTION: usize = 64;
 pub(super) const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Measures both, round by round, each in a fresh process.
+/// Measures the chassis and bare tonic in alternating rounds, each in a fresh process.
 pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
     let load = Load {
         connections: CONNECTIONS,
@@ -32,7 +32,7 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
     let mut rounds = Vec::new();
     let mut detail = Vec::new();
     for round in 0..ROUNDS {
-        // Who goes first alternates, so that a machine that gets slower or faster favours neither.
+        // The order alternates, so that a machine that gets slower or faster favors neither side.
         let order = if round % 2 == 0 {
             [ServerStack::Kit, ServerStack::Bare]
         } else {
@@ -53,14 +53,14 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
     Ok(Report::new("empty", "calls/s", "the same call served by bare tonic", &rounds, detail))
 }
 
-/// Measures one of both, in a fresh process.
+/// Measures one server stack in a fresh process.
 pub(super) async fn measure(through: ServerStack, load: Load) -> anyhow::Result<Outcome> {
     let server = ServerProcess::start(through, None).await?;
     let authorization: MetadataValue<Ascii> = server.authorization.parse()?;
     measure_at(server, load, move || Ok(authorization.clone())).await
 }
 
-/// Measures a server whose callers show what `authorization` gives for each call; ends it.
+/// Measures a server and stops it. `authorization` returns the header of each call.
 pub(super) async fn measure_at<A>(
     server: ServerProcess,
     load: Load,

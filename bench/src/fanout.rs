@@ -1,4 +1,4 @@
-//! The two measurements of streams: what they weigh, and when each of them heard the news.
+//! The two measurements of streams: their memory on the server, and the time at which each received an update.
 
 use std::time::Duration;
 
@@ -12,42 +12,42 @@ use crate::{
     streams::{StreamOptions, Streams},
 };
 
-/// Streams opened and closed before anything is weighed, so that what is needed once is there already.
+/// Streams opened and closed before the first measurement, so that memory allocated once is not counted.
 const WARM_UP: usize = 64;
-/// How long memory may take to come to rest.
+/// Longest wait for resident memory to settle.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// At rest: this many looks in a row within one part in [`QUIET_SHARE`].
+/// Memory has settled after this many checks in a row differ by at most 1/[`QUIET_SHARE`].
 const QUIET_CHECKS: usize = 3;
 const QUIET_SHARE: u64 = 500;
 
-/// What a process weighed before and after its streams were opened.
+/// Resident memory of a process in bytes before and after its streams were opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     before: u64,
     after: u64,
     streams: usize,
-    /// How long opening them took.
+    /// Time to open all streams.
     opened_in: Duration,
-    /// How often the server was too busy to open one at once.
+    /// Number of attempts to open a stream that the server refused as busy.
     refused: u64,
-    /// What we weigh ourselves, who hold the other ends.
+    /// Resident bytes of the benchmark process, which holds the client ends of the streams.
     client: u64,
 }
 
 impl Memory {
-    /// Bytes per stream.
+    /// Returns the bytes per stream; 0 if memory shrank.
     pub(crate) fn per_stream(&self) -> f64 {
         share(self.after.saturating_sub(self.before), u64::try_from(self.streams).unwrap_or(u64::MAX))
     }
 
-    /// Bytes per stream, as a share of the other's.
+    /// Returns the ratio of the bytes per stream to those of `other`.
     #[expect(clippy::float_arithmetic, reason = "a ratio is measured, not counted")]
     pub(crate) fn ratio_to(&self, other: &Self) -> f64 {
         self.per_stream() / other.per_stream()
     }
 
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(self) -> Value {
         json!({
             "resident_before": self.before,
             "resident_after": self.after,
@@ -60,7 +60,7 @@ impl Memory {
     }
 }
 
-/// Opens the streams, and weighs the process that serves them before and after.
+/// Opens the streams and measures the memory of the process that serves them before and after.
 pub(crate) async fn measure_memory(
     pid: u32,
     options: &StreamOptions,
@@ -85,7 +85,7 @@ pub(crate) async fn measure_memory(
     Ok((streams, Memory { before, after, streams: options.streams, opened_in, refused, client }))
 }
 
-/// Resident memory once it no longer moves.
+/// Returns the resident memory after it has settled, or after 30 s.
 async fn settled_bytes(pid: u32) -> anyhow::Result<u64> {
     let end = tokio::time::Instant::now() + SETTLE_TIMEOUT;
     let (mut last, mut quiet) = (kernel::resident_bytes(pid)?, 0);
@@ -98,26 +98,26 @@ async fn settled_bytes(pid: u32) -> anyhow::Result<u64> {
     Ok(last)
 }
 
-/// How news reached the streams.
+/// Times from a change to the update on each stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fanout {
-    /// Until the last of them had it.
+    /// Time until the last stream had the update.
     pub(crate) last: Duration,
     first: Duration,
     p50: Duration,
     p99: Duration,
-    /// Streams that it reached.
+    /// Number of streams that received the update.
     streams: usize,
-    /// Messages that all streams got meanwhile, of whatever kind.
+    /// Number of messages of any kind on all streams meanwhile.
     messages: u64,
-    /// How long the server was on a processor meanwhile.
+    /// Processor time of the server meanwhile.
     processor: Duration,
-    /// In how many transactions the news was made.
+    /// Number of transactions that made the change. `None` for the bare server.
     transactions: Option<i64>,
 }
 
 impl Fanout {
-    /// Of what was recorded since `begun_micros`; `messages` had arrived before.
+    /// Evaluates `record` for a change at `begun_micros`, before which `messages` messages had arrived.
     pub(crate) fn new(record: &Record, begun_micros: i64, messages: u64, processor: Duration) -> Self {
         let times: Vec<Duration> =
             record.times_micros().into_iter().map(|micros| since(begun_micros, micros)).collect();
@@ -133,12 +133,12 @@ impl Fanout {
         }
     }
 
-    /// The same, made in so many transactions.
+    /// Sets the number of transactions.
     pub(crate) fn transactions(self, count: i64) -> Self {
         Self { transactions: Some(count), ..self }
     }
 
-    pub(crate) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(self) -> Value {
         let streams = u64::try_from(self.streams).unwrap_or(u64::MAX).max(1);
         json!({
             "last_ms": millis(self.last),
@@ -154,7 +154,7 @@ impl Fanout {
     }
 }
 
-/// A moment that seems to lie before is none: both clocks are the machine's, read by different processes.
+/// Returns the time between two readings of the machine's clock by different processes; zero if the second seems earlier.
 fn since(begun_micros: i64, micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros.saturating_sub(begun_micros)).unwrap_or(0))
 }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_told_per_stream_and_never_negative() {
+    fn memory_per_stream_is_never_negative() {
         let memory = |before, after| Memory {
             before,
             after,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn times_count_from_the_commit() {
+    fn times_count_from_the_commit_and_are_never_negative() {
         assert_eq!(since(1_000, 3_500), Duration::from_micros(2_500));
         assert_eq!(since(1_000, 900), Duration::ZERO);
     }

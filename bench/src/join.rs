@@ -1,4 +1,4 @@
-//! The `join` benchmark: durable sectors in one hot line, beside an empty call through the same chassis.
+//! The `join` benchmark: durable joins per second in one hot line. Limit: empty calls through the same chassis.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
 
 const ROUNDS: usize = 3;
 
-/// Measures both, round by round, each in a fresh process.
+/// Measures joins and their limit in alternating rounds, each in a fresh process.
 pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
     let load = Load {
         connections: empty::CONNECTIONS,
@@ -32,7 +32,7 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
     let testbed = Testbed::start().await?;
     let (mut rounds, mut detail) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // Who goes first alternates, so that a machine that gets slower or faster favours neither.
+        // The order alternates, so that a machine that gets slower or faster favors neither side.
         let (joins, empty) = if round % 2 == 0 {
             let joins = Box::pin(measure(&testbed, load)).await?;
             (joins, Box::pin(measure_empty(&testbed, load)).await?)
@@ -40,7 +40,7 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
             let empty = Box::pin(measure_empty(&testbed, load)).await?;
             (Box::pin(measure(&testbed, load)).await?, empty)
         };
-        // Beside both, what an empty call costs whose caller is known already.
+        // For comparison: empty calls of one customer, whose token the server verifies only once.
         let known = Box::pin(empty::measure(ServerStack::Kit, load)).await?;
         rounds.push(Round { value: joins.outcome.calls_per_second, limit: empty.calls_per_second });
         detail.push(json!({
@@ -65,7 +65,7 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
     ))
 }
 
-/// The limit: the same customers make an empty call each.
+/// Measures the limit: empty calls, each by another customer.
 async fn measure_empty(testbed: &Testbed, load: Load) -> anyhow::Result<Outcome> {
     let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.mint)).await?;
     let customers = Customers::prepare(&testbed.mint, Uuid::now_v7(), load, customers::plain).await?;
@@ -73,12 +73,12 @@ async fn measure_empty(testbed: &Testbed, load: Load) -> anyhow::Result<Outcome>
     empty::measure_at(server, load, move || customers.next()).await
 }
 
-/// What one round of joins came to.
+/// Result of one round of joins.
 struct Joins {
     outcome: Outcome,
-    /// HotSectors given, warm-up included.
+    /// Number of joins, warm-up included.
     joined: u64,
-    /// Tokens that had to be made while it ran.
+    /// Tokens that were created during the measurement.
     minted_late: usize,
     usage: Usage,
     batch_size: Option<f64>,
@@ -131,7 +131,7 @@ async fn join(
     client.join_queue(request).await.map(drop)
 }
 
-/// Every answer must be a place that Postgres keeps, and no number may be missing.
+/// Fails unless Postgres has exactly `joined` entries whose numbers have no gap.
 async fn expect_sectors(testbed: &Testbed, event_id: Uuid, joined: u64) -> anyhow::Result<()> {
     let sql = "SELECT count(*), coalesce(max(seq), 0) FROM queue.entry WHERE event_id = $1";
     let row = testbed.postgres.query_one(sql, &[&event_id]).await.context("failed to count entries")?;

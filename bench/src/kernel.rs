@@ -1,42 +1,42 @@
-//! What the kernel says about processes: their memory, their time on the processors, how many files they may open.
+//! Figures of the Linux kernel about processes: resident memory, processor time and the limit of open files.
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
 use anyhow::{Context, bail};
 use onsale_testkit::stack::process::{find_program, run_to_end};
 
-/// The unit of times in `/proc`: fixed in Linux, whatever the kernel's own clock does.
+/// Unit of times in `/proc`: 10 ms on every Linux, whatever the kernel's own tick is.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What `/proc/PID/stat` says.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stat {
     name: String,
     parent: u32,
-    /// Of the process and of its children that have ended.
+    /// Processor time of the process and of its children that have ended.
     time: Duration,
 }
 
-/// The resident memory of a process in bytes.
+/// Returns the resident memory of a process in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
         .with_context(|| format!("process {pid} is gone"))?;
-    resident_in(&status).context("the kernel does not tell resident memory")
+    resident_in(&status).context("/proc/PID/status has no resident memory")
 }
 
-/// How long a process has been on a processor.
+/// Returns the processor time of a process since its start.
 pub(crate) fn processor_time(pid: u32) -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .with_context(|| format!("process {pid} is gone"))?;
-    Ok(parse_stat(&stat).context("the kernel tells processor times in another form")?.time)
+    Ok(parse_stat(&stat).context("/proc/PID/stat has an unknown format")?.time)
 }
 
-/// The same for all processes of this name below us, however deep.
+/// Returns the processor time of all descendants of this process with this name.
 pub(crate) fn processor_time_below(name: &str) -> anyhow::Result<Duration> {
     let mut processes: HashMap<u32, Stat> = HashMap::new();
     for entry in std::fs::read_dir("/proc").context("there is no /proc")?.flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        // Who ends while we look is not there any more.
+        // A process that ends meanwhile has no file any more.
         let stat = std::fs::read_to_string(entry.path().join("stat")).ok();
         if let (Some(pid), Some(stat)) = (pid, stat.as_deref().and_then(parse_stat)) {
             processes.insert(pid, stat);
@@ -54,19 +54,17 @@ pub(crate) fn processor_time_below(name: &str) -> anyhow::Result<Duration> {
         .sum())
 }
 
-/// Lets this process, and all that it starts from now on, open as many files as the system allows; answers how many.
+/// Raises the limit of open files of this process and its future children to the hard limit, and returns that.
 pub(crate) fn raise_open_files() -> anyhow::Result<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").context("there is no /proc")?;
-    let Some(most) = open_files_in(&limits) else {
-        bail!("the kernel does not tell how many files may be open")
-    };
+    let Some(most) = open_files_in(&limits) else { bail!("/proc/self/limits has no limit of open files") };
     let mut command = std::process::Command::new(find_program("prlimit", "util-linux")?);
     command.arg(format!("--nofile={most}:{most}")).arg("--pid").arg(std::process::id().to_string());
     run_to_end(command, "prlimit").context("failed to raise the limit of open files")?;
     Ok(most)
 }
 
-/// What this machine is, for who reads the figures.
+/// Describes this machine for the report.
 pub(crate) fn machine() -> serde_json::Value {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
@@ -91,7 +89,7 @@ fn kibibytes(rest: &str) -> Option<u64> {
     rest.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// The name stands in brackets and may hold anything, brackets and blanks too.
+/// Parses `/proc/PID/stat`. The name is in parentheses and may itself contain parentheses and spaces.
 fn parse_stat(stat: &str) -> Option<Stat> {
     let (head, tail) = stat.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
@@ -102,7 +100,7 @@ fn parse_stat(stat: &str) -> Option<Stat> {
     Some(Stat { name: name.to_owned(), parent: number(1)?, time: TICK.saturating_mul(ticks) })
 }
 
-/// The hard limit.
+/// Returns the hard limit of open files from `/proc/PID/limits`.
 fn open_files_in(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().nth(1)?.parse().ok()
@@ -113,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_is_read() {
+    fn proc_files_are_parsed() {
         let status = "Name:\tqueue\nVmPeak:\t  999 kB\nVmRSS:\t   2048 kB\n";
         assert_eq!(resident_in(status), Some(2 * 1024 * 1024));
         let stat = "12 (a ) b) S 7 12 12 0 -1 4194304 100 0 0 0 150 50 3 2 20 0 1 0 99 0 0";
@@ -124,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_process_has_memory_and_took_time() {
+    fn own_process_has_memory_and_processor_time() {
         let us = std::process::id();
         assert!(resident_bytes(us).unwrap() > 100_000);
         assert!(processor_time(us).unwrap() < Duration::from_secs(3_600));

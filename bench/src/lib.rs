@@ -1,4 +1,5 @@
-//! `onsale bench`: ours beside its limit, in the same run on the same machine.
+//! `onsale bench`: each benchmark measures a part of Onsale and its limit in the same run on the same machine. The limit is
+//! the same work without the part, such as an empty call or bare tonic.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its report")]
 
 mod bare_watch;
@@ -42,53 +43,54 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Bench {
-    /// An empty unary call through the chassis, all layers on, against the same in bare tonic.
+    /// Empty calls per second through the chassis with all layers, against the same calls in bare tonic
     Empty(Measure),
-    /// Durable sectors in one hot line per second, against an empty call through the chassis.
+    /// Durable joins per second in one hot line, against empty calls through the chassis
     ///
-    /// 1,024 callers on 16 connections, a new customer with every call, Postgres and Redis Cluster of its own.
+    /// 1,024 callers on 16 connections, a new customer with every call, a Postgres and a Redis Cluster of its own.
     Join(Measure),
-    /// Positions per second from the rank index, against random reads of an array.
+    /// Positions per second from the rank index, against random reads of an array
     Rank(Measure),
-    /// Resident bytes of a queue pod per open WatchQueue stream, against bare tonic.
+    /// Resident bytes of a queue pod per open WatchQueue stream, against bare tonic
     WatchMemory {
         #[command(flatten)]
         options: watch::Options,
         #[command(flatten)]
         measure: Measure,
     },
-    /// Time from an admission's commit until the last open stream got its update, against a broadcast in bare tonic.
+    /// Time from an admission's commit to the last stream's update, against a broadcast in bare tonic
     ///
-    /// `--seconds`: how long everything is left alone before each measurement.
+    /// `--seconds` is the idle time before each measurement.
     WatchFanout {
         #[command(flatten)]
         options: watch::Options,
-        /// Every stream has a connection of its own: as many of --streams as files may be open.
+        /// Gives every stream a connection of its own; the limit of open files may reduce --streams
         #[arg(long)]
         one_connection_each: bool,
         #[command(flatten)]
         measure: Measure,
     },
-    /// Both of the above with 1,000,000 streams on one pod, once. Takes several GB of memory.
+    /// Both of the above once, with 1,000,000 streams on one pod; needs several GB of memory
     Million {
         #[command(flatten)]
         options: watch::MillionOptions,
         #[command(flatten)]
         measure: Measure,
     },
-    /// Durable reservations of two units per second in one hot sector, against an empty call through the chassis.
+    /// Durable reservations of two units per second in one hot sector, against empty calls through the chassis
     ///
-    /// Beside it: the same with seats, two designs that were not taken, and how long CreateEvent takes.
+    /// Also measures the same with seats, two rejected designs, and the time of CreateEvent.
     Reserve {
         #[command(flatten)]
         callers: Callers,
         #[command(flatten)]
         measure: Measure,
     },
-    /// Durable claims of two units per second, each in a customer's own turn, against an empty call through the chassis
-    /// divided by its three hops.
+    /// Durable claims of two units per second, each with its own turn, against a third of the empty calls
+    ///
+    /// A claim takes three hops, so the limit is the rate of empty calls through the chassis divided by three.
     Claim {
-        /// Kills every Redis node after the pods have started, before the first call.
+        /// Kills every Redis node after the pods have started, before the first call
         #[arg(long)]
         redis_down: bool,
         #[command(flatten)]
@@ -96,31 +98,31 @@ enum Bench {
         #[command(flatten)]
         measure: Measure,
     },
-    /// 10,000 customers for the last 100 units: how long they wait for their answers, against claims while there is plenty.
+    /// Response time of 10,000 customers who want the last 100 units, against claims while units are plenty
     SellOut {
         #[command(flatten)]
         callers: Callers,
         #[command(flatten)]
         measure: Measure,
     },
-    /// Serves the empty call for a benchmark that runs in another process.
+    /// Serves the empty call for a benchmark in another process
     #[command(hide = true)]
     ServeEmpty {
-        /// What stands in front of the handler.
+        /// Server stack in front of the handler
         #[arg(long, value_enum)]
         through: server::ServerStack,
         #[command(flatten)]
         trusted: server::Trusted,
     },
-    /// Serves bare streams for a benchmark that runs in another process.
+    /// Serves bare streams for a benchmark in another process
     #[command(hide = true)]
     ServeWatch(bare_watch::Arguments),
 }
 
-/// How many call at the same time.
+/// Option of the load benchmarks.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Callers {
-    /// Callers, each with one call under way at a time.
+    /// Number of callers, each with one call in flight
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u16).range(64..=4000))]
     callers: u16,
 }
@@ -131,13 +133,13 @@ impl Callers {
     }
 }
 
-/// How to measure.
+/// Options of every benchmark.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Measure {
-    /// How long each measurement takes; of streams: how long they are left alone before it.
+    /// Seconds of each measurement; for streams, idle seconds before each measurement
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Prints one JSON object instead of text.
+    /// Prints one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -148,7 +150,7 @@ impl Measure {
     }
 }
 
-/// Runs one benchmark and prints its report. Whatever it started has ended by then, also when it is interrupted.
+/// Runs one benchmark and prints its report. All its servers have ended when this returns, also after an interrupt.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let (report, measure) = match arguments.bench {
         Bench::ServeEmpty { through, trusted } => return server::serve(through, trusted).await,
@@ -185,13 +187,13 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     } else {
         println!("{}", report.to_text());
         if cfg!(debug_assertions) {
-            println!("This is a debug build: the numbers mean nothing. Use --release.");
+            println!("This is a debug build, so the figures are meaningless. Build with --release.");
         }
     }
     Ok(())
 }
 
-/// An interrupt drops the benchmark, and with it every server it started.
+/// Runs `bench`. An interrupt drops it, and with it every server that it started.
 async fn interruptible(bench: impl Future<Output = anyhow::Result<Report>>) -> anyhow::Result<Report> {
     let mut interrupts = Interrupts::listen()?;
     tokio::select! {
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bench_takes_seconds_and_json() {
+    fn every_bench_accepts_seconds_and_json() {
         for name in ["empty", "join", "reserve", "claim", "sell-out"] {
             parse(&format!("{name} --json --seconds 2")).unwrap();
             assert!(parse(&format!("{name} --seconds 0")).is_err());
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_has_enough_callers_and_no_more_than_a_pod_takes() {
+    fn callers_default_to_1024_and_are_bounded() {
         let bench = parse("claim --redis-down --callers 64").unwrap();
         assert!(matches!(bench, Bench::Claim { redis_down: true, callers, .. } if callers.count() == 64));
         let bench = parse("reserve").unwrap();

@@ -1,5 +1,5 @@
-//! The load generator: a fixed number of callers, each with one call under way at a time, for a fixed time.
-//! It runs in another process than what it measures.
+//! Load generator: a fixed number of callers, each with one call in flight, for a fixed time. The measured server runs in
+//! another process.
 
 use std::{
     sync::{
@@ -15,57 +15,50 @@ use tonic::{Code, Status};
 use crate::report::per_second;
 use onsale::retry;
 
-/// How a load is put on.
+/// Size and duration of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// Connections opened.
     pub(crate) connections: usize,
-    /// Callers that share one connection.
     pub(crate) callers_per_connection: usize,
-    /// How long calls are counted.
+    /// Time during which calls are counted.
     pub(crate) measured: Duration,
-    /// How long calls are made before that, uncounted.
+    /// Time before that during which calls are made and not counted.
     pub(crate) warm_up: Duration,
 }
 
 impl Load {
-    /// How many calls there can be at this rate, warm-up included.
+    /// Returns the number of calls at this rate, warm-up included.
     pub(crate) fn calls_at(self, per_second: u64) -> u64 {
         per_second.saturating_mul((self.measured + self.warm_up).as_secs())
     }
 
-    /// All callers together.
+    /// Returns the number of callers on all connections.
     pub(crate) fn callers(self) -> usize {
         self.connections.saturating_mul(self.callers_per_connection)
     }
 }
 
-/// What came of it.
+/// Rate and response times of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// Calls answered per second.
     pub(crate) calls_per_second: f64,
-    /// The time under which half of the calls were answered.
-    pub p50: Duration,
-    /// The time under which 99 of 100 were.
-    pub p99: Duration,
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
 }
 
-/// Why a load could not be measured.
+/// Failure of a load.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    /// A call failed: a benchmark of failures is worth nothing.
+    /// A call failed. A failed call ends the benchmark, because its time would distort the figures.
     #[error("a call failed with {code:?} {reason}: {message}")]
     Call {
-        /// The status it failed with.
         code: Code,
-        /// The reason that it carries; empty: none.
+        /// `ErrorInfo.reason`; empty if there is none.
         reason: String,
-        /// And its message.
         message: String,
     },
-    /// A caller ended before its time.
-    #[error("a caller ended before its time")]
+    /// The task of a caller panicked.
+    #[error("the task of a caller panicked")]
     Caller(#[source] tokio::task::JoinError),
 }
 
@@ -76,7 +69,7 @@ impl From<Status> for LoadError {
     }
 }
 
-/// Puts the load on. `caller` is given the number of its connection and makes a function that makes one call.
+/// Runs the load for its time. `caller` gets the number of a connection and returns a function that makes one call.
 pub(crate) async fn run_for<C, F, Call>(load: Load, mut caller: C) -> Result<Outcome, LoadError>
 where
     C: FnMut(usize) -> F,
@@ -132,8 +125,7 @@ where
     Ok(times)
 }
 
-/// Lets the callers of `load` call until nobody is left to call: a call without an answer says so. Answers each with the
-/// time that it took.
+/// Runs the callers of `load` until a call of each returns `None`. Returns every other result with the time that its call took.
 pub(crate) async fn run_until_done<C, F, Call, A>(
     load: Load,
     mut caller: C,
@@ -167,7 +159,7 @@ where
     Ok(answers)
 }
 
-/// The value below which `percent` of the sorted `times` lie; zero of none.
+/// Returns the value below which `percent` of the sorted `times` are; zero if there are none.
 pub(crate) fn percentile(times: &[Duration], percent: usize) -> Duration {
     let index = times.len().saturating_mul(percent) / 100;
     times.get(index.min(times.len().saturating_sub(1))).copied().unwrap_or_default()
@@ -178,7 +170,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn everybody_calls_once_and_every_answer_is_told() {
+    async fn callers_run_until_done_and_every_result_is_returned() {
         let once = Duration::from_secs(1);
         let load = Load { connections: 2, callers_per_connection: 3, measured: once, warm_up: once };
         assert_eq!((load.callers(), load.calls_at(10)), (6, 20));
@@ -200,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_few_and_many() {
+    fn percentile_of_many_and_of_no_times() {
         let times: Vec<Duration> = (1..=100).map(Duration::from_millis).collect();
         assert_eq!(percentile(&times, 50), Duration::from_millis(51));
         assert_eq!(percentile(&times, 99), Duration::from_millis(100));

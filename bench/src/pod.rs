@@ -1,4 +1,4 @@
-//! A pod: a service's own binary in a process of its own.
+//! A pod: the binary of a service in a process of its own.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -13,12 +13,12 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::{kernel, scrape::Metrics, testbed::Testbed};
 
-/// How long it may take to be ready: it reads a line of a million first.
+/// Longest time until a pod is ready; a queue pod may read a line of a million entries first.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a pod serves, and where its neighbours are.
+/// Service that a pod runs, with the URLs of its neighbors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Service<'a> {
     Queue { inventory: &'a str },
@@ -26,9 +26,9 @@ pub(crate) enum Service<'a> {
     Claim { queue: &'a str, inventory: &'a str },
 }
 
-/// A running pod. It ends with this handle.
+/// A running pod, which ends when this handle is dropped.
 pub(crate) struct Pod {
-    /// The service's name.
+    /// Name of the service.
     pub(crate) name: &'static str,
     process: Process,
     pub(crate) address: SocketAddr,
@@ -37,15 +37,15 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    /// Starts one, with settings besides (`admission.batch_max`, `1000`), and waits until it is ready.
+    /// Starts a pod with extra settings, such as `("admission.batch_max", "1000")`, and waits until it is ready.
     pub(crate) async fn start(
         testbed: &Testbed,
         service: Service<'_>,
         settings: &[(&str, String)],
     ) -> anyhow::Result<Self> {
         let service_name = service.name();
-        let onsale = std::env::current_exe().context("failed to find our own program")?;
-        let program = onsale.with_file_name(format!("onsale-{service_name}"));
+        let own = std::env::current_exe().context("failed to find the executable of this process")?;
+        let program = own.with_file_name(format!("onsale-{service_name}"));
         if !program.is_file() {
             bail!("`onsale-{service_name}` is not built: run `cargo build --release --workspace`");
         }
@@ -71,7 +71,8 @@ impl Pod {
         };
         let log = launch.log.clone();
         let process = Process::start(&launch).context("failed to start a pod")?;
-        let http = reqwest::Client::builder().no_proxy().build().context("failed to make an HTTP client")?;
+        let http =
+            reqwest::Client::builder().no_proxy().build().context("failed to create an HTTP client")?;
         let mut pod = Self { name: service_name, process, address, admin, http };
         match tokio::time::timeout(START_TIMEOUT, pod.ready()).await {
             Ok(Ok(())) => Ok(pod),
@@ -84,10 +85,10 @@ impl Pod {
         let url = format!("http://{}/readyz", self.admin);
         loop {
             if let Some(status) = self.process.ended() {
-                bail!("a pod ended by itself: {status}");
+                bail!("a pod exited during its start: {status}");
             }
-            let answer = self.http.get(&url).timeout(Duration::from_secs(5)).send().await;
-            if answer.is_ok_and(|answer| answer.status().is_success()) {
+            let response = self.http.get(&url).timeout(Duration::from_secs(5)).send().await;
+            if response.is_ok_and(|response| response.status().is_success()) {
                 return Ok(());
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -102,7 +103,7 @@ impl Pod {
         format!("http://{}", self.address)
     }
 
-    /// How long it has been on a processor.
+    /// Returns the processor time of the pod since its start.
     pub(crate) fn processor_time(&self) -> anyhow::Result<Duration> {
         kernel::processor_time(self.pid())
     }
@@ -111,13 +112,13 @@ impl Pod {
         Metrics::of(&self.http, self.admin).await
     }
 
-    /// Asks it to stop, so that another can lead at once.
+    /// Stops the pod in order, so that another one can take over its leases without waiting.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.process.stop(Signal::Terminate, STOP_TIMEOUT).await.context("failed to stop a pod")
     }
 }
 
-/// So many connections to a server.
+/// Opens `count` connections to a server.
 pub(crate) async fn channels(url: &str, count: usize) -> anyhow::Result<Vec<Channel>> {
     let mut channels = Vec::new();
     for _ in 0..count {
@@ -136,7 +137,7 @@ impl Service<'_> {
         }
     }
 
-    /// The sections that only this service has, or has another way.
+    /// Returns the settings sections that only this service has.
     fn sections(self, testbed: &Testbed) -> anyhow::Result<Vec<(&'static str, Value)>> {
         let target = |url: &str| json!({ "target": url });
         Ok(match self {
@@ -144,7 +145,7 @@ impl Service<'_> {
                 ("neighbours", json!({ "inventory": target(inventory) })),
                 ("turns", json!({ "signing_key": testbed.turns_key })),
             ],
-            // Nobody is invited in a bench, but without a key it does not start.
+            // No benchmark uses invitations, but Inventory does not start without a key.
             Self::Inventory => {
                 let page = "http://localhost/invitation";
                 vec![("invitations", json!({ "signing_key": testbed.turns_key, "accept_page": page }))]
@@ -159,7 +160,7 @@ impl Service<'_> {
         })
     }
 
-    /// Bounds of Postgres that would end a long measurement are out of the way: a queue pod reads a line of a million.
+    /// Returns the Postgres settings. A queue pod gets long timeouts, because it may read a line of a million entries.
     fn postgres(self, url: &str) -> Value {
         match self {
             Self::Queue { .. } => json!({
@@ -173,7 +174,7 @@ impl Service<'_> {
     }
 }
 
-/// What differs from the service's own defaults.
+/// Returns the settings file of a pod, which overrides the service's defaults.
 fn settings_of(
     testbed: &Testbed,
     service: Service<'_>,

@@ -1,4 +1,4 @@
-//! How long a change made on one pod takes to be seen by a watcher of another.
+//! Time from a change on one queue pod to its update on a stream of another pod.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,13 @@ use crate::{
     watched_pod::{channel, signed},
 };
 
-/// Near the front every step is told, so a line is short and there are several.
+/// Events, each with a line of [`BEFORE`] + 1 customers. Only near the front does every step cause an update, so the lines are
+/// short.
 const EVENTS: u64 = 3;
 const BEFORE: u64 = 70;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One after the other leaves through one pod; the last in line watches through another.
+/// Lets one customer after the other leave through one pod while the last in line watches through another.
 pub(crate) async fn measure(testbed: &Testbed) -> anyhow::Result<Value> {
     let here = Pod::start(testbed, testbed.queue(), &[]).await?;
     let there = Pod::start(testbed, testbed.queue(), &[]).await?;
@@ -46,7 +47,7 @@ pub(crate) async fn measure(testbed: &Testbed) -> anyhow::Result<Value> {
             let answered = Instant::now();
             let seen = wait_for(&mut stream, BEFORE + 1 - seq).await?;
             from_call.push(seen.saturating_duration_since(begun));
-            // Seen before the answer was read: no time at all.
+            // Zero if the update arrived before the response was read.
             from_answer.push(seen.saturating_duration_since(answered));
         }
     }
@@ -62,7 +63,7 @@ pub(crate) async fn measure(testbed: &Testbed) -> anyhow::Result<Value> {
     }))
 }
 
-/// Like [`channel`], without the time limit of a call: a stream is to stay.
+/// Like [`channel`], without a call timeout, which would end the stream.
 async fn watching(pod: &Pod) -> anyhow::Result<Channel> {
     let endpoint = tonic::transport::Endpoint::from_shared(pod.url())?.tcp_nodelay(true);
     endpoint.connect().await.context("failed to connect to a pod")
@@ -78,12 +79,12 @@ async fn watch(
     Ok(client.watch_queue(request).await.context("failed to watch")?.into_inner())
 }
 
-/// Waits until the stream tells this position; answers when it did.
+/// Waits until the stream sends this position and returns the time of the message.
 async fn wait_for(stream: &mut Streaming<WatchQueueResponse>, position: u64) -> anyhow::Result<Instant> {
     loop {
         let message = tokio::time::timeout(TIMEOUT, stream.message())
             .await
-            .with_context(|| format!("position {position} was not told in {} s", TIMEOUT.as_secs()))?;
+            .with_context(|| format!("no update with position {position} in {} s", TIMEOUT.as_secs()))?;
         let now = Instant::now();
         let Some(message) = message.context("a stream broke")? else { bail!("a stream ended") };
         if let Some(Update::PositionUpdate(update)) = message.update.and_then(|update| update.update)

@@ -1,4 +1,4 @@
-//! The `rank` benchmark: what a position costs, beside a plain read of an array as large as the line.
+//! The `rank` benchmark: positions per second from the rank index. Limit: random reads of an array as long as the line.
 
 use std::{
     hint::black_box,
@@ -14,16 +14,16 @@ use crate::report::{Report, Round, per_second, share};
 const ROUNDS: usize = 3;
 const LARGE: u64 = 10_000_000;
 const SMALL: u64 = 1_000_000;
-/// Random seqs, gone through again and again.
+/// Number of random numbers in line, which each measurement reads in a cycle.
 const QUESTIONS: usize = 1 << 20;
-/// One in so many has left.
+/// One of this many entries has left the line.
 const HOLES: u64 = 10;
-/// Changes of each kind that are timed: few enough that the line stays what it is.
+/// Timed changes of each kind, few enough to leave the shape of the line as it is.
 const CHANGES: u64 = 100_000;
-/// The same numbers in every run.
+/// Seed of the random numbers, so that every run uses the same ones.
 const SEED: u64 = 42;
 
-/// Measures both, round by round.
+/// Measures the index and its limit in alternating rounds.
 pub(crate) fn run(measured: Duration) -> Report {
     let mut random = StdRng::seed_from_u64(SEED);
     let large = line(LARGE, &mut random);
@@ -35,7 +35,7 @@ pub(crate) fn run(measured: Duration) -> Report {
     for round in 0..ROUNDS {
         let ours = || per_second_of(measured, &of_large, |seq| large.position(seq).unwrap_or_default());
         let limit = || per_second_of(measured, &of_large, |seq| read(&array, seq));
-        // Who goes first alternates, so that a machine that gets slower or faster favours neither.
+        // The order alternates, so that a machine that gets slower or faster favors neither side.
         let (value, limit) = if round % 2 == 0 {
             let value = ours();
             (value, limit())
@@ -56,7 +56,7 @@ pub(crate) fn run(measured: Duration) -> Report {
     Report::new("rank", "positions/s", "one random read of an array of 10,000,000 u64", &rounds, detail)
 }
 
-/// A line as it is on a busy day: one in ten has left, here and there.
+/// Returns a line of `count` entries from which one in ten has left at random.
 fn line(count: u64, random: &mut StdRng) -> RankIndex {
     let mut index = RankIndex::new();
     index.insert_range(1, count);
@@ -74,7 +74,7 @@ fn read(array: &[u64], index: u64) -> u64 {
     usize::try_from(index).ok().and_then(|index| array.get(index)).copied().unwrap_or_default()
 }
 
-/// Asks for at least so long; the same loop for both.
+/// Returns the calls of `answer` per second over at least `measured`. Both sides use this loop.
 fn per_second_of(measured: Duration, questions: &[u64], answer: impl Fn(u64) -> u64) -> f64 {
     let begun = Instant::now();
     let mut count = 0_u64;
@@ -87,7 +87,7 @@ fn per_second_of(measured: Duration, questions: &[u64], answer: impl Fn(u64) -> 
     per_second(count, begun.elapsed())
 }
 
-/// Size and the costs of everything else, in nanoseconds each.
+/// Measures the size of the index and the nanoseconds of every operation besides `position`.
 fn to_json(index: &RankIndex, count: u64, questions: &[u64]) -> Value {
     let bits = u64::try_from(index.bytes()).unwrap_or(u64::MAX).saturating_mul(8);
     let mut changed = index.clone();
@@ -112,7 +112,7 @@ fn to_json(index: &RankIndex, count: u64, questions: &[u64]) -> Value {
     })
 }
 
-/// What one change costs on average.
+/// Returns the average nanoseconds of one change.
 fn nanos(mut change: impl FnMut(u64)) -> u64 {
     let begun = Instant::now();
     for turn in 0..CHANGES {

@@ -1,4 +1,4 @@
-//! What very many streams streams, and when: a few bytes per stream, written without locks.
+//! Updates that very many streams received, with their times: 16 bytes per stream, written without locks.
 
 use std::sync::{
     OnceLock,
@@ -11,30 +11,30 @@ use onsale_proto::queue::v1::{WatchQueueResponse, queue_update::Update};
 use onsale_types::{Clock as _, SystemClock};
 use prost::Message as _;
 
-/// The place of who has a turn: no position.
+/// Stands for the position of a customer with a turn.
 const TURN: u64 = u64::MAX;
 
-/// What all streams of one side streams.
+/// Messages received by all streams of one side.
 #[derive(Debug)]
 pub(crate) struct Record {
     streams: Vec<StreamRecord>,
-    /// Streams that got their first message.
+    /// Number of streams that received their first message.
     opened: AtomicUsize,
-    /// Streams that streams of a new place in this round.
+    /// Number of streams whose position changed in this round.
     arrived: AtomicUsize,
     messages: AtomicU64,
-    /// How often a server was too busy to open a stream.
+    /// Number of attempts to open a stream that the server refused as busy.
     refused: AtomicU64,
     /// The first message of the stream in the middle.
     sample: OnceLock<Bytes>,
 }
 
-/// What one stream streams.
+/// Last position of one stream, and the time of its change.
 #[derive(Debug, Default)]
 struct StreamRecord {
-    /// The position told last, or [`TURN`]; 0: nothing yet.
+    /// Last position received, or [`TURN`]; 0: none yet.
     position: AtomicU64,
-    /// When a new place was first told in this round, in microseconds of the machine's clock; 0: not yet.
+    /// Time of the first new position in this round, in microseconds of the machine's clock; 0: none yet.
     time_micros: AtomicI64,
 }
 
@@ -50,42 +50,42 @@ impl Record {
         }
     }
 
-    /// How many streams there are.
+    /// Returns the number of streams.
     pub(crate) fn len(&self) -> usize {
         self.streams.len()
     }
 
-    /// How many got their first message.
+    /// Returns the number of streams that received their first message.
     pub(crate) fn opened(&self) -> usize {
         self.opened.load(Ordering::Acquire)
     }
 
-    /// How many streams of a new place in this round.
+    /// Returns the number of streams whose position changed in this round.
     pub(crate) fn arrived(&self) -> usize {
         self.arrived.load(Ordering::Acquire)
     }
 
-    /// Messages of any kind so far.
+    /// Returns the number of messages of any kind so far.
     pub(crate) fn messages(&self) -> u64 {
         self.messages.load(Ordering::Relaxed)
     }
 
-    /// How often a server was too busy to open a stream.
+    /// Returns the number of attempts to open a stream that the server refused as busy.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// A server was too busy to open a stream.
+    /// Counts an attempt to open a stream that the server refused as busy.
     pub(crate) fn record_refusal(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A typical message: the first of the stream in the middle.
+    /// Returns the first message of the stream in the middle as a typical one.
     pub(crate) fn sample(&self) -> Option<Bytes> {
         self.sample.get().cloned()
     }
 
-    /// Begins a round: nobody has streams anything in it.
+    /// Begins a round and forgets the times of the last one.
     pub(crate) fn begin(&self) {
         for streams in &self.streams {
             streams.time_micros.store(0, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl Record {
         self.arrived.store(0, Ordering::Release);
     }
 
-    /// When each stream streams of a new place in this round, in order.
+    /// Returns the times at which positions changed in this round, in order.
     pub(crate) fn times_micros(&self) -> Vec<i64> {
         let times = self.streams.iter().map(|streams| streams.time_micros.load(Ordering::Relaxed));
         let mut times: Vec<i64> = times.filter(|micros| *micros > 0).collect();
@@ -101,7 +101,7 @@ impl Record {
         times
     }
 
-    /// Takes in a message of one stream.
+    /// Records a message of the stream with this number.
     pub(crate) fn record_message(&self, number: usize, message: &Bytes) -> anyhow::Result<()> {
         let streams = self.streams.get(number).context("there is no such stream")?;
         self.messages.fetch_add(1, Ordering::Relaxed);
@@ -109,13 +109,13 @@ impl Record {
         let place = match response.update.and_then(|update| update.update) {
             Some(Update::PositionUpdate(update)) => update.position,
             Some(Update::TurnGranted(_)) => TURN,
-            // What else happens in the queue is no place.
+            // Other updates have no position.
             _ => return Ok(()),
         };
         let before = streams.position.swap(place, Ordering::Relaxed);
         if before == 0 {
             if number == self.streams.len() / 2 {
-                // A copy: the message itself keeps all that arrived with it.
+                // A copy, because the message keeps the whole buffer alive in which it arrived.
                 let _ = self.sample.set(Bytes::copy_from_slice(message));
             }
             self.opened.fetch_add(1, Ordering::Release);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_new_place_of_a_round_counts() {
+    fn only_the_first_new_position_of_a_round_counts() {
         let record = Record::new(2);
         record.record_message(0, &at(9)).unwrap();
         record.record_message(1, &at(10)).unwrap();

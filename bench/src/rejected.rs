@@ -1,6 +1,5 @@
-//! Designs of a reservation that were not taken, measured beside the one that was. Both are treated well: one statement,
-//! so one round trip and one transaction per customer, straight at Postgres; no gRPC, no token, no turn, and a pool of the
-//! size that suits them best.
+//! Two rejected designs of a reservation, measured for comparison. Conditions favor them: one statement, so one round trip and
+//! one transaction per customer, directly to Postgres, without gRPC, token or turn, and with the best size of the pool.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,13 +16,13 @@ use crate::{
     testbed::{Testbed, connect},
 };
 
-/// Sizes of the pool that are tried.
+/// Sizes of the connection pool that are tried.
 const POOLS: [usize; 4] = [8, 16, 32, 64];
-/// How long each is.
+/// Time of each trial.
 const TRY: Duration = Duration::from_secs(1);
-/// Units there are, in one sector or in one for each size of the pool.
+/// Units in total: in one sector for a measurement, split into one sector per size of the pool for the trials.
 const UNITS: i32 = 1_000_000;
-/// No measurement is longer: it would run out of units.
+/// Longest measurement; a longer one would run out of units.
 const MEASURED_MAX: Duration = Duration::from_secs(20);
 
 const SCHEMA: &str = "
@@ -58,28 +57,32 @@ const SKIP_LOCKED: &str = "
     INSERT INTO rejected.hold (hold_id, customer_id, sector, units)
     SELECT $2, $3, $1, array_agg(unit) FROM taken HAVING count(*) = 2";
 
-/// How units are found.
+/// Way to find free units.
 #[derive(Clone, Copy, Debug)]
 enum Design {
-    /// One row per sector counts what is free.
+    /// One row per sector counts its free units.
     GuardedCounter,
-    /// One row per unit; everybody takes the first that nobody else is at.
+    /// One row per unit; each customer takes the first ones that no other transaction has locked.
     SkipLocked,
 }
 
-/// One design, with the size of the pool that suits it best.
+/// A rejected design with the best size of its pool.
 pub(crate) struct Rejected {
     design: Design,
     pool: usize,
-    /// Reservations per second with each size.
+    /// Reservations per second by size of the pool.
     tried: BTreeMap<usize, f64>,
-    /// Of the rounds.
+    /// One outcome per round.
     measured: Vec<Outcome>,
 }
 
-/// Both of them.
+/// Creates the tables and finds the best pool of each design.
 pub(crate) async fn prepare(testbed: &Testbed, callers: usize) -> anyhow::Result<Vec<Rejected>> {
-    testbed.postgres.batch_execute(SCHEMA).await.context("failed to make the tables of rejected designs")?;
+    testbed
+        .postgres
+        .batch_execute(SCHEMA)
+        .await
+        .context("failed to create the tables of the rejected designs")?;
     let mut both = Vec::new();
     for design in [Design::GuardedCounter, Design::SkipLocked] {
         both.push(Rejected::try_out(testbed, design, callers).await?);
@@ -88,7 +91,7 @@ pub(crate) async fn prepare(testbed: &Testbed, callers: usize) -> anyhow::Result
 }
 
 impl Rejected {
-    /// Tries every size of the pool.
+    /// Tries every size of the pool, each in a sector of its own.
     async fn try_out(testbed: &Testbed, design: Design, callers: usize) -> anyhow::Result<Self> {
         let sectors = i32::try_from(POOLS.len()).unwrap_or(i32::MAX);
         design.fill(testbed, sectors).await?;
@@ -102,7 +105,7 @@ impl Rejected {
         Ok(Self { design, pool, tried, measured: Vec::new() })
     }
 
-    /// One round, with units that nobody has touched.
+    /// Measures one round on fresh units.
     pub(crate) async fn measure(
         &mut self,
         testbed: &Testbed,
@@ -115,7 +118,7 @@ impl Rejected {
         Ok(())
     }
 
-    /// Its name, and its figures beside ours of the same rounds.
+    /// Returns the name and the figures, with the ratio to our rates of the same rounds.
     pub(crate) fn to_json(&self, ours: &[f64]) -> (String, Value) {
         let theirs: Vec<f64> = self.measured.iter().map(|outcome| outcome.calls_per_second).collect();
         let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ratio(*ours, *theirs)).collect();
@@ -152,7 +155,7 @@ impl Design {
         }
     }
 
-    /// Fresh units, as many in each sector; the planner knows what is there.
+    /// Writes fresh units, equally many into each sector, and updates the planner's statistics.
     async fn fill(self, testbed: &Testbed, sectors: i32) -> anyhow::Result<()> {
         let failed = "failed to write the units of a rejected design";
         let units = UNITS / sectors;
@@ -169,7 +172,10 @@ impl Design {
         let mut pool = Vec::new();
         for _ in 0..load.connections {
             let client = connect(&testbed.postgres_url(), &mut tasks).await?;
-            let statement = client.prepare(self.statement()).await.context("failed to prepare")?;
+            let statement = client
+                .prepare(self.statement())
+                .await
+                .context("failed to prepare the statement of a rejected design")?;
             // A connection of a pool belongs to one transaction at a time.
             pool.push(Arc::new(Mutex::new((client, statement))));
         }

@@ -1,41 +1,39 @@
-//! What a benchmark prints: ours, the limit measured beside it in the same run, and their ratio.
+//! Report of a benchmark: our value, the limit measured in the same run, and their ratio.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// One benchmark's result, as `--json` prints it.
+/// Result of one benchmark, in the form that `--json` prints.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// The benchmark's name.
+    /// Name of the benchmark.
     pub(crate) bench: &'static str,
-    /// WatchedPod: the median of the rounds.
+    /// Median of our values of the rounds.
     pub(crate) value: f64,
-    /// What `value` and `limit` are counted in.
+    /// Unit of `value` and `limit`.
     pub(crate) unit: &'static str,
-    /// The limit: the median of its rounds.
+    /// Median of the limits of the rounds.
     pub(crate) limit: f64,
-    /// What was measured as the limit.
+    /// Description of the limit.
     pub(crate) limit_is: &'static str,
-    /// `value / limit`: the median of the rounds' ratios, each taken of two neighbours in time.
+    /// Median of `value / limit` of the rounds, each of two measurements right after each other.
     pub(crate) ratio: f64,
-    /// How far the rounds' ratios lie apart: (largest − smallest) / median.
+    /// Spread of the ratios: (largest − smallest) / median.
     pub(crate) spread: f64,
-    /// More numbers of the same run.
+    /// Further figures of the same run.
     pub(crate) detail: serde_json::Value,
 }
 
-/// One round: ours and the limit, measured right after each other.
+/// One round: our value and the limit, measured right after each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    /// WatchedPod.
     pub(crate) value: f64,
-    /// The limit.
     pub(crate) limit: f64,
 }
 
 impl Report {
-    /// Takes the medians of `rounds`.
+    /// Returns the report with the medians of `rounds`.
     #[expect(clippy::float_arithmetic, reason = "rates and ratios are measured, not counted")]
     pub(crate) fn new(
         bench: &'static str,
@@ -60,7 +58,7 @@ impl Report {
         }
     }
 
-    /// The report for a person.
+    /// Formats the report for people.
     pub(crate) fn to_text(&self) -> String {
         format!(
             "{}: {:.*} {} (limit: {:.*}, {}); ratio {:.3}, spread {:.3}\n{}",
@@ -78,37 +76,37 @@ impl Report {
     }
 }
 
-/// Digits behind the point that mean something in a number of this size.
+/// Returns the number of decimals worth printing for a value of this size.
 fn digits(value: f64) -> usize {
     if value < 1_000.0 { 2 } else { 0 }
 }
 
-/// The middle value; the upper one of two. Zero of none.
+/// Returns the median: the upper one of two middle values, zero if there are none.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
-/// How often something happened per second.
+/// Returns a rate per second.
 #[expect(clippy::float_arithmetic, clippy::as_conversions, reason = "a rate is measured, not counted")]
 pub(crate) fn per_second(count: u64, elapsed: Duration) -> f64 {
     count as f64 / elapsed.as_secs_f64()
 }
 
-/// One number per another.
+/// Returns the quotient of two counts.
 #[expect(clippy::float_arithmetic, clippy::as_conversions, reason = "a share is measured, not counted")]
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// One measured number per another.
+/// Returns the quotient of two measured values.
 #[expect(clippy::float_arithmetic, reason = "a ratio is measured, not counted")]
 pub(crate) fn ratio(value: f64, of: f64) -> f64 {
     value / of
 }
 
-/// A span in milliseconds.
+/// Converts a duration to milliseconds.
 #[expect(clippy::float_arithmetic, reason = "a time is measured, not counted")]
 pub(crate) fn millis(span: Duration) -> f64 {
     span.as_secs_f64() * 1_000.0
@@ -119,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_report_takes_medians_and_the_ratio_of_neighbours() {
+    fn report_has_the_medians_of_values_limits_and_ratios() {
         let rounds = [
             Round { value: 80.0, limit: 100.0 },
             Round { value: 30.0, limit: 50.0 },

@@ -1,5 +1,5 @@
-//! The `reserve` benchmark: durable reservations in one hot sector by one service, beside an empty call by the same; and
-//! beside the designs that were not taken.
+//! The `reserve` benchmark: durable reservations per second in one hot sector, called by one service. Limit: empty calls by one
+//! service. Two rejected designs are measured for comparison.
 
 use std::{
     sync::{
@@ -28,23 +28,23 @@ use crate::{
 };
 
 const ROUNDS: usize = 3;
-/// A service has few connections to another.
+/// Connections of the calling service.
 const CONNECTIONS: usize = 4;
-/// More than anybody can make per second: as many as there are empty calls.
+/// Calls that the stock suffices for, per second of load: about the rate of empty calls, which reservations cannot reach.
 const CALLS_PER_SECOND: u64 = 60_000;
-/// Events that are created to see how long that takes, and their size.
+/// Number and size of the events whose creation is timed.
 const DRAFTS: usize = 10;
 const DRAFT_UNITS: u32 = 100_000;
 const DRAFT_ROWS: u32 = 1_000;
 
-/// What is sold.
+/// Kind of the sectors on sale.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Standing,
     Seated,
 }
 
-/// Measures all of them, round by round, ours and the limit each in a fresh process.
+/// Measures reservations, the limit, the rejected designs and seats in rounds, services each in a fresh process.
 pub(crate) async fn run(callers: usize, measured: Duration) -> anyhow::Result<Report> {
     let callers_per_connection = callers.div_ceil(CONNECTIONS);
     let load = Load { connections: CONNECTIONS, callers_per_connection, measured, warm_up: empty::WARM_UP };
@@ -52,7 +52,7 @@ pub(crate) async fn run(callers: usize, measured: Duration) -> anyhow::Result<Re
     let mut rejected = Box::pin(rejected::prepare(&testbed, callers)).await?;
     let (mut rounds, mut detail, mut seated) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // Who goes first alternates, so that a machine that gets slower or faster favours neither.
+        // The order alternates, so that a machine that gets slower or faster favors neither side.
         let (ours, empty) = if round % 2 == 0 {
             let ours = Box::pin(measure(&testbed, load, Kind::Standing)).await?;
             (ours, Box::pin(measure_empty(&testbed, load)).await?)
@@ -106,22 +106,22 @@ fn to_json(rejected: &[Rejected], rounds: &[Round]) -> Value {
     Value::Object(words)
 }
 
-/// The limit: the same service makes empty calls.
+/// Measures the limit: empty calls by one service.
 async fn measure_empty(testbed: &Testbed, load: Load) -> anyhow::Result<Outcome> {
     let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.mint)).await?;
     let tokens = claim_tokens(testbed);
     empty::measure_at(server, load, move || service_header(&tokens)).await
 }
 
-/// Claim reserves; nobody else does.
+/// Returns the token source of Claim, the only service that may reserve.
 pub(crate) fn claim_tokens(testbed: &Testbed) -> Arc<ServiceTokens> {
     Arc::new(testbed.mint.service_tokens("claim"))
 }
 
-/// What one round of reservations came to.
+/// Result of one round of reservations.
 struct Reservations {
     outcome: Outcome,
-    /// Warm-up included.
+    /// Number of reservations, warm-up included.
     reserved: u64,
     usage: Usage,
     batches: Value,
@@ -170,7 +170,7 @@ async fn reserve(client: Option<ReserveClient>, sectors: Arc<HotSectors>, number
     client.reserve(sectors.at(number)?, UNITS).await
 }
 
-/// Every answer must be a hold that Postgres keeps, with its units.
+/// Fails unless Postgres has exactly `reserved` holds with their units.
 async fn expect_holds(testbed: &Testbed, sectors: &HotSectors, reserved: u64) -> anyhow::Result<()> {
     let sql = "SELECT (SELECT count(*) FROM inventory.hold WHERE event_id = ANY($1)),
         (SELECT count(*) FROM inventory.hold_unit JOIN inventory.sector USING (sector_id) WHERE event_id = ANY($1))";
@@ -178,12 +178,12 @@ async fn expect_holds(testbed: &Testbed, sectors: &HotSectors, reserved: u64) ->
     let (holds, units): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     let expected = i64::try_from(reserved).context("too many holds")?;
     if holds != expected || units != expected.saturating_mul(UNITS.into()) {
-        bail!("{reserved} were reserved, but there are {holds} holds with {units} units");
+        bail!("{reserved} calls returned a hold, but Postgres has {holds} holds with {units} units");
     }
     Ok(())
 }
 
-/// How long `CreateEvent` takes.
+/// Measures the time of `CreateEvent` for a standing and a seated event of 100,000 units.
 async fn create_events(testbed: &Testbed) -> anyhow::Result<Value> {
     let pod = Pod::start(testbed, Service::Inventory, &[]).await?;
     let mut organizer = Organizer::at(testbed, &pod).await?;

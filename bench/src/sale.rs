@@ -1,4 +1,4 @@
-//! Events on sale, made as any organizer would, and the reservations that Claim makes in them.
+//! Events on sale, created through the public contract, and reservations in them as Claim makes them.
 
 use std::{
     sync::{
@@ -34,32 +34,33 @@ use crate::{
 };
 use onsale::retry::retry_until;
 
-/// Units that every customer takes.
+/// Units per reservation.
 pub(crate) const UNITS: u32 = 2;
 /// Most units of an event, and most that one customer may buy.
 const EVENT_UNITS: u32 = 1_000_000;
 const CUSTOMER_UNITS: u32 = 100;
-/// What is sold of an event before the next one is: a fifth stays free, so that nobody has to look for the last.
+/// Calls in a standing event before the next event is used. They leave a fifth of its units free, because a search for the last
+/// units takes longer.
 const STANDING_CALLS: u64 = 400_000;
-/// A seated event: so many sectors of rows of seats, sold one after the other, four fifths of each.
+/// Size of a seated event. Its sectors are used one after the other, each up to four fifths.
 const SEATED_SECTORS: u32 = 20;
 const SEATED_CALLS: u64 = 20_000;
 const ROWS: u32 = 500;
 const SEATS_PER_ROW: u32 = 100;
-/// The net under a hold: longer than anything is measured.
+/// Lifetime of a hold: longer than any measurement.
 const RELEASE_AFTER: Duration = Duration::from_secs(4 * 60 * 60);
 const STARTS_IN: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Reservations under way at a time while a sector is filled.
+/// Reservations in flight while a sector is filled.
 const FILL_CONCURRENCY: usize = 8;
 const FILL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A sector that is on sale, good for so many calls.
+/// A sector on sale, and the number of calls that use it before the next sector.
 #[derive(Clone, Debug)]
 pub(crate) struct HotSector {
     pub(crate) event_id: Uuid,
     pub(crate) sector_id: String,
     pub(crate) calls: u64,
-    /// The event's revision, once Inventory has told it.
+    /// Revision of the event as Inventory last returned it; 0: not yet.
     revision: Arc<AtomicU64>,
 }
 
@@ -74,9 +75,9 @@ impl HotSector {
 pub(crate) struct HotSectors(Vec<HotSector>);
 
 impl HotSectors {
-    /// Where the call with this number goes.
+    /// Returns the sector of the call with this number, from 0.
     pub(crate) fn at(&self, number: u64) -> Result<&HotSector, Status> {
-        // All are good for as many.
+        // All sectors take the same number of calls.
         let index = number / self.0.first().map_or(1, |sector| sector.calls);
         usize::try_from(index)
             .ok()
@@ -84,12 +85,12 @@ impl HotSectors {
             .ok_or_else(|| Status::resource_exhausted("everything prepared is sold: fewer --seconds"))
     }
 
-    /// All of them, in their order.
+    /// Returns the sectors in the order of their use.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &HotSector> {
         self.0.iter()
     }
 
-    /// Their events.
+    /// Returns the events of the sectors, each once.
     pub(crate) fn events(&self) -> Vec<Uuid> {
         let mut events: Vec<Uuid> = self.0.iter().map(|sector| sector.event_id).collect();
         events.dedup();
@@ -97,7 +98,7 @@ impl HotSectors {
     }
 }
 
-/// Who makes events and puts them on sale.
+/// Client that creates events and puts them on sale.
 pub(crate) struct Organizer {
     client: EventServiceClient<Channel>,
     authorization: String,
@@ -109,7 +110,7 @@ impl Organizer {
         Ok(Self { client, authorization: testbed.organizer() })
     }
 
-    /// General admission for so many calls.
+    /// Puts enough standing units on sale for `calls` calls.
     pub(crate) async fn standing(&mut self, calls: u64) -> anyhow::Result<HotSectors> {
         let mut sectors = Vec::new();
         for _ in 0..calls.div_ceil(STANDING_CALLS).max(1) {
@@ -118,7 +119,7 @@ impl Organizer {
         Ok(HotSectors(sectors))
     }
 
-    /// Seats for so many calls.
+    /// Puts enough seats on sale for `calls` calls.
     pub(crate) async fn seated(&mut self, calls: u64) -> anyhow::Result<HotSectors> {
         let mut sectors = Vec::new();
         let per_event = SEATED_CALLS.saturating_mul(SEATED_SECTORS.into());
@@ -129,18 +130,22 @@ impl Organizer {
         Ok(HotSectors(sectors))
     }
 
-    /// General admission of so many units, for as many calls as may come.
+    /// Puts an event with `units` standing units on sale, for any number of calls.
     pub(crate) async fn scarce(&mut self, units: u32) -> anyhow::Result<HotSector> {
         let sectors = self.on_sale(vec![standing_sector(units)], u64::MAX).await?;
         sectors.into_iter().next().context("an event without a sector")
     }
 
-    /// A draft of so many units, and nothing more.
+    /// Creates an event without putting it on sale.
     pub(crate) async fn draft(&mut self, sectors: Vec<Sector>) -> anyhow::Result<Event> {
         let request =
             CreateEventRequest { request_id: Uuid::now_v7().to_string(), event: Some(event(sectors)?) };
         let created = self.client.create_event(signed(request, &self.authorization)?).await;
-        created.context("failed to create an event")?.into_inner().event.context("an answer without an event")
+        created
+            .context("failed to create an event")?
+            .into_inner()
+            .event
+            .context("CreateEvent returned no event")
     }
 
     async fn on_sale(&mut self, sectors: Vec<Sector>, calls: u64) -> anyhow::Result<Vec<HotSector>> {
@@ -148,13 +153,13 @@ impl Organizer {
         let (request_id, event_id) = (Uuid::now_v7().to_string(), event.event_id.clone());
         let request = signed(ActivateEventRequest { request_id, event_id }, &self.authorization)?;
         self.client.activate_event(request).await.context("failed to activate an event")?;
-        let event_id = event.event_id.parse().context("an event's id is none")?;
+        let event_id = event.event_id.parse().context("CreateEvent returned an invalid event id")?;
         let sectors = event.sectors.into_iter();
         Ok(sectors.map(|sector| HotSector::new(event_id, sector.sector_id, calls)).collect())
     }
 }
 
-/// Reserves as Claim does: one service, one token, renewed as it gets old; what it was told of an event it is not told again.
+/// Reserves as Claim does: with one service token, renewed before it expires, and with the event revision that it already knows.
 #[derive(Clone)]
 pub(crate) struct ReserveClient {
     client: InventoryInternalServiceClient<Channel>,
@@ -166,7 +171,7 @@ impl ReserveClient {
         Self { client: InventoryInternalServiceClient::new(channel), tokens: Arc::clone(tokens) }
     }
 
-    /// So many units for a customer who was never there.
+    /// Reserves `count` units for a new customer.
     pub(crate) async fn reserve(self, sector: &HotSector, count: u32) -> Result<(), Status> {
         self.hold(sector, count, Uuid::now_v7()).await
     }
@@ -192,10 +197,10 @@ impl ReserveClient {
         Ok(())
     }
 
-    /// Reserves `units` of a sector, as many at a time as a customer may; who comes too often is asked to come back.
+    /// Reserves `units` units of a sector in holds of [`CUSTOMER_UNITS`], and retries calls that Inventory refuses as overload.
     pub(crate) async fn fill(&self, sector: &HotSector, units: u32) -> anyhow::Result<()> {
         if !units.is_multiple_of(CUSTOMER_UNITS) {
-            bail!("{units} units are not whole holds");
+            bail!("{units} units are no multiple of {CUSTOMER_UNITS}");
         }
         let deadline = Deadline::after(FILL_TIMEOUT);
         stream::iter(0..units / CUSTOMER_UNITS)
@@ -211,18 +216,18 @@ impl ReserveClient {
     }
 }
 
-/// The `authorization` header of a service.
+/// Returns the `authorization` header of a service.
 pub(crate) fn service_header(tokens: &ServiceTokens) -> Result<MetadataValue<Ascii>, Status> {
     let header = tokens.bearer();
-    MetadataValue::try_from(header.as_bytes()).map_err(|_| Status::internal("a token is no header"))
+    MetadataValue::try_from(header.as_bytes()).map_err(|_| Status::internal("a token is not a valid header"))
 }
 
-/// General admission.
+/// Returns a sector without seats.
 pub(crate) fn standing_sector(capacity: u32) -> Sector {
     Sector { name: "Standing".to_owned(), price: price(), capacity, ..Sector::default() }
 }
 
-/// Rows of a hundred seats.
+/// Returns a sector with rows of 100 seats.
 pub(crate) fn seated_sector(name: &str, rows: u32) -> Sector {
     let row = |number: u32| SeatRow {
         label: number.to_string(),
@@ -238,7 +243,8 @@ fn price() -> Option<Money> {
 }
 
 fn event(sectors: Vec<Sector>) -> anyhow::Result<Event> {
-    let start = SystemClock.now().checked_add(STARTS_IN).context("the clock is set too far")?;
+    let start =
+        SystemClock.now().checked_add(STARTS_IN).context("the system clock is too far in the future")?;
     let (seconds, nanos) = start.to_seconds_and_nanos();
     Ok(Event {
         name: "The Last Encore".to_owned(),
@@ -260,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_place_is_hot_at_a_time_and_the_last_has_an_end() {
+    fn sectors_are_used_in_turn_and_end_after_the_last() {
         let sector = |sector: &str| HotSector::new(Uuid::nil(), sector.to_owned(), 10);
         let sectors = HotSectors(vec![sector("first"), sector("second")]);
         assert_eq!(sectors.at(9).unwrap().sector_id, "first");
@@ -270,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_called_leaves_a_fifth_of_the_units() {
+    fn calls_leave_a_fifth_of_the_units_free() {
         let left = |units: u64, calls: u64| units - calls * u64::from(UNITS);
         assert_eq!(left(EVENT_UNITS.into(), STANDING_CALLS), 200_000);
         assert_eq!(left((ROWS * SEATS_PER_ROW).into(), SEATED_CALLS), 10_000);

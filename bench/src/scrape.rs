@@ -1,4 +1,4 @@
-//! Reads what a process says about itself at `/metrics`.
+//! Reads the Prometheus metrics of a process.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -6,20 +6,21 @@ use anyhow::Context;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// All samples of one look.
+/// Response of one request to `/metrics`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics(String);
 
 impl Metrics {
-    /// Asks the process whose probes are at `admin`.
+    /// Fetches the metrics of the process whose admin port is `admin`.
     pub(crate) async fn of(http: &reqwest::Client, admin: SocketAddr) -> anyhow::Result<Self> {
         let url = format!("http://{admin}/metrics");
-        let answer =
-            http.get(&url).timeout(TIMEOUT).send().await.with_context(|| format!("failed to ask {url}"))?;
-        Ok(Self(answer.text().await.with_context(|| format!("failed to read {url}"))?))
+        let response =
+            http.get(&url).timeout(TIMEOUT).send().await.with_context(|| format!("failed to get {url}"))?;
+        Ok(Self(response.text().await.with_context(|| format!("failed to read {url}"))?))
     }
 
-    /// The sum of all samples of this name that have this label (`batcher="join"`; empty: any). None: there is none.
+    /// Returns the sum of all samples of this name with this label, such as `batcher="join"`; an empty label matches all. `None`
+    /// if there is no such sample.
     pub(crate) fn sum(&self, name: &str, label: &str) -> Option<f64> {
         let values: Vec<f64> = self
             .0
@@ -36,7 +37,7 @@ impl Metrics {
         (!values.is_empty()).then(|| values.into_iter().sum())
     }
 
-    /// The average of a histogram or summary, for each value of a label of it.
+    /// Returns the average of a histogram or summary for each value of `label`.
     pub(crate) fn average(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
         let begin = format!("{label}=\"");
         let counts = self.beginning_with(&format!("{name}_count{{"));
@@ -49,7 +50,7 @@ impl Metrics {
         labels.filter_map(|(value, _)| average(value)).collect()
     }
 
-    /// Every sample whose name begins like this, with its labels, as it is told.
+    /// Returns every sample whose name begins with `name`, by its name and labels as in the response.
     pub(crate) fn beginning_with(&self, name: &str) -> BTreeMap<String, f64> {
         let samples = self.0.lines().filter(|line| line.starts_with(name)).filter_map(|line| {
             let (sample, value) = line.rsplit_once(' ')?;

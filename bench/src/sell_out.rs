@@ -1,5 +1,5 @@
-//! The `sell-out` benchmark: a crowd for the last units. How long they wait for their answers, yes or no, beside how long
-//! a claim takes under the same load while there is plenty.
+//! The `sell-out` benchmark: response times of a crowd that wants the last units, whether a customer gets units or not. Limit:
+//! response times of claims under the same load while units are plenty.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,18 +24,18 @@ use onsale::retry;
 
 const ROUNDS: usize = 3;
 const CUSTOMERS: u64 = 10_000;
-/// Units of the event, and how many of them are left when the crowd comes.
+/// Units of the event, and how many of them are left when the crowd arrives.
 const CAPACITY: u32 = 100_000;
 const LEFT: u32 = 100;
 
-/// What a customer was told.
+/// Result of one customer's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Claimed,
     SoldOut,
 }
 
-/// What came of a sell-out.
+/// Response times and results of a sell-out.
 struct SellOut {
     p50: Duration,
     p99: Duration,
@@ -44,7 +44,7 @@ struct SellOut {
     sold_out: u64,
 }
 
-/// Measures both, round by round, each round with fresh pods.
+/// Measures sell-out and claims in rounds, each with fresh pods.
 pub(crate) async fn run(callers: usize, measured: Duration) -> anyhow::Result<Report> {
     let load = claim::load(callers, measured);
     let testbed = Testbed::start().await?;
@@ -87,7 +87,7 @@ impl SellOut {
     }
 }
 
-/// Both on the same pods, in either order, after they have got warm.
+/// Measures both on the same pods after a warm-up, the sell-out first if `first` is true.
 async fn measure(testbed: &Testbed, load: Load, first: bool) -> anyhow::Result<(SellOut, claim::Claims)> {
     let warm_up = Load { measured: empty::WARM_UP, ..load };
     let all = Load { warm_up: load.warm_up + warm_up.measured + warm_up.warm_up, ..load };
@@ -110,7 +110,7 @@ async fn measure(testbed: &Testbed, load: Load, first: bool) -> anyhow::Result<(
     Ok((sell_out, claims))
 }
 
-/// All customers at once, as many as there are callers at a time.
+/// Lets every customer claim, with as many calls in flight as `load` has callers.
 async fn sell(mesh: &Mesh, load: Load, crowd: &Arc<Crowd>) -> anyhow::Result<SellOut> {
     let channels = mesh.channels(load.connections).await?;
     let answers = load::run_until_done(load, |connection| {
@@ -131,7 +131,7 @@ async fn sell(mesh: &Mesh, load: Load, crowd: &Arc<Crowd>) -> anyhow::Result<Sel
     })
 }
 
-/// One customer's answer: a claim, or that there are not enough units. Anything else is a failure.
+/// Makes one customer's call. Fails on any error but NOT_ENOUGH_UNITS. Returns `None` after the last customer.
 async fn ask(
     client: Option<ClaimServiceClient<Channel>>,
     crowd: Arc<Crowd>,
@@ -150,11 +150,15 @@ fn is_sold_out(status: &Status) -> bool {
     retry::reason(status).as_deref() == Some(reason.as_str())
 }
 
-/// Nothing is left, nothing is sold twice, and everybody got an answer.
+/// Fails unless all units are held, none twice, and every customer got a claim or a refusal.
 async fn expect_sold(testbed: &Testbed, sector: &HotSector, sell_out: &SellOut) -> anyhow::Result<()> {
     let expected = u64::from(LEFT / UNITS);
     if sell_out.claimed != expected || sell_out.claimed + sell_out.sold_out != CUSTOMERS {
-        bail!("{} claimed and {} were told that there is nothing", sell_out.claimed, sell_out.sold_out);
+        bail!(
+            "of {CUSTOMERS} customers, {} claimed and {} were refused; expected {expected} claims",
+            sell_out.claimed,
+            sell_out.sold_out
+        );
     }
     expect_claims(testbed, &[sector.event_id], expected).await?;
     let sql = "SELECT count(*) FROM inventory.hold_unit JOIN inventory.hold USING (hold_id)

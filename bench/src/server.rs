@@ -1,4 +1,4 @@
-//! The server a benchmark measures, in a process of its own: the empty call in bare tonic or through the chassis.
+//! Measured server in a process of its own: the empty call in bare tonic or through the chassis.
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
 
@@ -22,71 +22,69 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What stands in front of the handler.
+/// Layers in front of the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ServerStack {
-    /// Nothing but tonic.
+    /// Only tonic.
     Bare,
     /// The whole chassis.
     Kit,
 }
 
-/// Whom a server trusts instead of itself.
+/// Keys that a server trusts instead of keys of its own.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trusted {
-    /// Keys of who signs people's tokens.
+    /// Public keys for user tokens
     #[arg(long)]
     jwks: Option<String>,
-    /// Keys of who signs services' tokens.
+    /// Public keys for service tokens
     #[arg(long, requires = "mesh_key")]
     mesh_jwks: Option<String>,
-    /// The private one of those: a server has to be part of its own mesh.
+    /// Private key of --mesh-jwks, because a server must be part of its own mesh
     #[arg(long, requires = "mesh_jwks")]
     mesh_key: Option<String>,
 }
 
-/// What the server tells the process that started it.
+/// First line of the server's output, for the process that started it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hello {
     address: SocketAddr,
-    /// The value of the `authorization` header that callers send.
+    /// Value of the `authorization` header that callers send.
     authorization: String,
 }
 
-/// A server in another process. It ends with this handle.
+/// A server in another process, which ends when this handle is dropped.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
     child: Child,
-    /// Reads what the server logs, so that it never waits for us to.
+    /// Reads and discards the server's log, so that the server never blocks on its output.
     log: JoinHandle<()>,
-    /// Where it answers.
     pub(crate) address: SocketAddr,
-    /// The value of the `authorization` header that callers send.
+    /// Value of the `authorization` header that callers send.
     pub(crate) authorization: String,
 }
 
 impl ServerProcess {
-    /// Starts this program again as a server.
-    ///
-    /// With `trusted` it takes the tokens of that mint, people's and services', and not its own.
+    /// Starts this executable again as a server. With `trusted` the server accepts user and service tokens of that issuer instead
+    /// of its own.
     pub(crate) async fn start(through: ServerStack, trusted: Option<&Mint>) -> anyhow::Result<Self> {
         let name = match through {
             ServerStack::Bare => "bare",
             ServerStack::Kit => "kit",
         };
         let trusted = trusted.map(|mint| {
-            // Keys that live as long as the benchmark; nobody gains anything by seeing them.
+            // These keys are valid for one benchmark, so it does no harm that other accounts can see them.
             [("--jwks", mint.jwks()), ("--mesh-jwks", mint.mesh_jwks()), ("--mesh-key", mint.mesh_key())]
         });
         let mut child = Command::new(std::env::current_exe()?)
             .args(["bench", "serve-empty", "--through", name])
             .args(trusted.iter().flatten().map(|(option, value)| format!("{option}={value}")))
-            // Its end of the pipe closes when we end, however we do; the server takes that as its own end.
+            // The pipe closes when this process ends, however it ends; the server then exits.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .context("failed to start the server's process")?;
+            .context("failed to start the measured server")?;
         let stdout = child.stdout.take().context("the server's output is not piped")?;
         let mut lines = BufReader::new(stdout).lines();
         let hello = hello(&mut lines).await?;
@@ -98,21 +96,21 @@ impl ServerProcess {
         Ok(Self { child, log, address: hello.address, authorization: hello.authorization })
     }
 
-    /// Ends it.
+    /// Kills the process and waits for its end.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
-        self.child.kill().await.context("failed to end the server's process")?;
+        self.child.kill().await.context("failed to stop the measured server")?;
         self.log.await.context("failed to read the server's log")
     }
 }
 
-/// Finds the line between those of the log in which the server says where it is.
+/// Reads lines until the server's address, which may follow lines of its log.
 async fn hello(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<Hello> {
     while let Some(line) = lines.next_line().await.context("failed to read the server's output")? {
         if let Ok(hello) = serde_json::from_str(&line) {
             return Ok(hello);
         }
     }
-    anyhow::bail!("the server ended without saying its address")
+    anyhow::bail!("the measured server ended before it printed its address")
 }
 
 /// Serves until standard input ends.
@@ -137,7 +135,7 @@ pub(crate) async fn serve(through: ServerStack, trusted: Trusted) -> anyhow::Res
                 config.auth.mesh.jwks = Text::from(jwks);
                 config.auth.mesh.key = Secret::new(key);
             }
-            // On, as in production.
+            // Telemetry is on, as in production.
             let telemetry = Telemetry::init("bench", &config.telemetry)?;
             let mut chassis = Chassis::new("bench", config, Arc::new(SystemClock))?;
             chassis.add_descriptors(echo::DESCRIPTORS).add_service(EchoService::default().into_server());
@@ -158,6 +156,6 @@ fn say_hello(hello: &Hello) -> anyhow::Result<()> {
 
 async fn input_ends() {
     let mut nothing = Vec::new();
-    // An error is an end, too.
+    // A read error counts as the end of input.
     let _ = tokio::io::stdin().read_to_end(&mut nothing).await;
 }

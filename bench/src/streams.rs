@@ -1,5 +1,5 @@
-//! A client that holds very many `WatchQueue` streams and notes when each hears something new. It speaks HTTP/2 itself: one
-//! task per connection and one small future per stream, where a tonic client per stream would need the memory of the server.
+//! Client of very many `WatchQueue` streams, which records the time of each stream's update. It uses HTTP/2 directly, with one
+//! task per connection and one small future per stream; a tonic client per stream would need as much memory as the server.
 
 use std::{net::SocketAddr, ops::Range, pin::Pin, sync::Arc, time::Duration};
 
@@ -20,23 +20,23 @@ use tokio::{
 
 use crate::record::Record;
 
-/// Calls that are being opened at once, over all connections: no more than any client would be allowed.
+/// Streams being opened at the same time, over all connections.
 const OPENING_MAX: usize = 1_024;
-/// Connections that are being opened at once: what the system keeps for a listener that is busy.
+/// Connections being opened at the same time: the length of a listener's backlog.
 const CONNECTING_MAX: usize = 128;
-/// So large that a reader that keeps up never makes the server wait.
+/// Flow-control window of a connection, so large that the server never waits for a reader that keeps up.
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// RESOURCE_EXHAUSTED and UNAVAILABLE: the server asks to come back, first after this long.
+/// RESOURCE_EXHAUSTED and UNAVAILABLE: the call is retried, first after [`RETRY_AFTER`].
 const BUSY: [&str; 2] = ["8", "14"];
 const ATTEMPTS_MAX: u32 = 20;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const METHOD: &str = "/onsale.queue.v1.QueueService/WatchQueue";
 
-/// Makes the `authorization` of the watcher with this number, from 0.
+/// Returns the `authorization` header of the stream with this number, from 0.
 pub(crate) type Authorize = Arc<dyn Fn(usize) -> String + Send + Sync>;
 
-/// What to open.
+/// Streams to open.
 #[derive(Clone)]
 pub(crate) struct StreamOptions {
     pub(crate) address: SocketAddr,
@@ -46,14 +46,14 @@ pub(crate) struct StreamOptions {
     pub(crate) authorize: Authorize,
 }
 
-/// Open streams. They close with this handle.
+/// Open streams, which close when this handle is dropped.
 pub(crate) struct Streams {
     pub(crate) record: Arc<Record>,
     connections: JoinSet<anyhow::Result<()>>,
 }
 
 impl Streams {
-    /// Opens them all and waits until each has got its first message.
+    /// Opens all streams and waits until each has received its first message.
     pub(crate) async fn open(options: &StreamOptions, timeout: Duration) -> anyhow::Result<Self> {
         let record = Arc::new(Record::new(options.streams));
         let connecting = Arc::new(Semaphore::new(CONNECTING_MAX));
@@ -74,7 +74,7 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Waits for a condition, and fails as soon as a connection does.
+    /// Waits for a condition. Fails as soon as a connection fails.
     pub(crate) async fn until(
         &mut self,
         timeout: Duration,
@@ -85,7 +85,7 @@ impl Streams {
                 tokio::select! {
                     () = tokio::time::sleep(POLL_INTERVAL) => {}
                     Some(ended) = self.connections.join_next() => {
-                        return ended.context("a connection's task died")?.context("a connection failed");
+                        return ended.context("the task of a connection panicked")?.context("a connection failed");
                     }
                 }
             }
@@ -96,20 +96,20 @@ impl Streams {
             .unwrap_or_else(|_| bail!("waited {} s in vain", timeout.as_secs()))
     }
 
-    /// Closes them all, and waits until it is done.
+    /// Closes all streams and waits for their tasks.
     pub(crate) async fn close(mut self) {
         self.connections.shutdown().await;
     }
 }
 
-/// Spreads streams evenly.
+/// Distributes the numbers of streams evenly over connections.
 fn shares(streams: usize, connections: usize) -> impl Iterator<Item = Range<usize>> {
     let connections = connections.clamp(1, streams.max(1));
     let border = move |index: usize| streams.saturating_mul(index) / connections;
     (0..connections).map(move |index| border(index)..border(index + 1))
 }
 
-/// One connection and its streams. Ends only with an error.
+/// Runs one connection and its streams. Returns only with an error.
 async fn hold(
     options: Arc<StreamOptions>,
     mut numbers: Range<usize>,
@@ -117,14 +117,14 @@ async fn hold(
     connecting: Arc<Semaphore>,
     opening: Arc<Semaphore>,
 ) -> anyhow::Result<()> {
-    let permit = connecting.acquire().await.context("connecting has ended")?;
+    let permit = connecting.acquire().await.context("the connection limit is closed")?;
     let tcp = TcpStream::connect(options.address).await.context("failed to connect")?;
     tcp.set_nodelay(true).context("failed to set up a connection")?;
     let (sender, mut connection) = h2::client::Builder::new()
         .initial_connection_window_size(CONNECTION_WINDOW)
         .handshake::<_, Bytes>(tcp)
         .await
-        .context("failed to greet the server")?;
+        .context("the HTTP/2 handshake failed")?;
     let message =
         framed(&WatchQueueRequest { event_id: options.event_id.clone(), ..WatchQueueRequest::default() });
     let mut permit = Some(permit);
@@ -141,7 +141,7 @@ async fn hold(
                 return ended;
             }
             turn = Arc::clone(&opening).acquire_owned(), if !numbers.is_empty() => {
-                let turn = turn.context("opening has ended")?;
+                let turn = turn.context("the stream limit is closed")?;
                 if let Some(number) = numbers.next() {
                     let caller = Caller {
                         sender: sender.clone(),
@@ -150,7 +150,7 @@ async fn hold(
                         number,
                         record: Arc::clone(&record),
                     };
-                    // In a box of its own, which goes when the stream is open: the future that stays is small.
+                    // The opening is boxed and dropped once the stream is open, so that the remaining future is small.
                     followed.push(follow(Box::pin(caller.open()), number, Arc::clone(&record), turn));
                 }
                 permit.take();
@@ -159,7 +159,7 @@ async fn hold(
     }
 }
 
-/// Opens one stream.
+/// The call that opens one stream.
 struct Caller {
     sender: SendRequest<Bytes>,
     options: Arc<StreamOptions>,
@@ -169,7 +169,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// Comes back when the server is too busy, as every client should.
+    /// Opens the stream. Retries up to 20 times while the server is busy.
     async fn open(self) -> anyhow::Result<RecvStream> {
         for attempt in 1..=ATTEMPTS_MAX {
             let response = self.call().await?.await.context("the call failed")?;
@@ -189,15 +189,16 @@ impl Caller {
 
     async fn call(&self) -> anyhow::Result<ResponseFuture> {
         let request = request(&self.options, self.number)?;
-        // Waits while the server allows no more streams on this connection.
-        let mut sender = self.sender.clone().ready().await.context("the connection takes no call")?;
-        let (response, mut body) = sender.send_request(request, false).context("failed to call")?;
-        body.send_data(self.message.clone(), true).context("failed to call")?;
+        // Waits while the connection has as many streams as the server allows.
+        let mut sender = self.sender.clone().ready().await.context("the connection refuses calls")?;
+        let (response, mut body) =
+            sender.send_request(request, false).context("failed to send the request")?;
+        body.send_data(self.message.clone(), true).context("failed to send the request")?;
         Ok(response)
     }
 }
 
-/// One stream, until it ends, which it should not.
+/// Records the messages of one stream. Returns only with an error, because a stream should not end.
 async fn follow(
     open: Pin<Box<impl Future<Output = anyhow::Result<RecvStream>>>>,
     number: usize,
@@ -227,10 +228,10 @@ fn request(options: &StreamOptions, number: usize) -> anyhow::Result<http::Reque
         .header("te", "trailers")
         .header("authorization", (options.authorize)(number))
         .body(())
-        .context("failed to make a request")
+        .context("failed to build a request")
 }
 
-/// A message as gRPC sends it: not compressed, its length, itself.
+/// Encodes a gRPC frame: a zero byte (not compressed), the length as four bytes, and the message.
 fn framed(message: &WatchQueueRequest) -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u8(0);
@@ -239,7 +240,7 @@ fn framed(message: &WatchQueueRequest) -> Bytes {
     frame.freeze()
 }
 
-/// Takes a body apart into messages. Holds memory only while a message has arrived in part.
+/// Splits a response body into messages. Keeps memory only while a message has arrived in part.
 #[derive(Debug, Default)]
 struct Frames {
     rest: Bytes,
@@ -254,7 +255,7 @@ impl Frames {
         }
     }
 
-    /// The next whole message.
+    /// Returns the next complete message.
     fn next(&mut self) -> Option<Bytes> {
         let (_, after) = self.rest.split_at_checked(1)?;
         let (length, after) = after.split_first_chunk::<4>()?;
@@ -275,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_spread_evenly_and_none_is_lost() {
+    fn streams_are_distributed_evenly_and_completely() {
         let all: Vec<Range<usize>> = shares(10, 4).collect();
         assert_eq!(all, [0..2, 2..5, 5..7, 7..10]);
         assert_eq!(shares(3, 10).map(|range| range.len()).collect::<Vec<_>>(), [1, 1, 1]);
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_found_however_they_are_cut() {
+    fn messages_are_found_at_every_split_of_the_body() {
         let one = framed(&WatchQueueRequest { event_id: "one".to_owned(), ..WatchQueueRequest::default() });
         let two =
             framed(&WatchQueueRequest { event_id: "second".to_owned(), ..WatchQueueRequest::default() });

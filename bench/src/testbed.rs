@@ -1,5 +1,5 @@
-//! What pods need around them: a real Postgres and Redis Cluster of the benchmark's own, an Inventory that has units,
-//! people, and events with a line as long as asked for. All of it goes when the benchmark ends, however it does.
+//! Testbed of a benchmark: a Postgres and a Redis Cluster of its own, a stub of Inventory, tokens, and events with lines of any
+//! length. All of it is removed when the benchmark ends, also when it is killed.
 
 use std::{fmt::Write as _, pin::pin, sync::Arc, time::Duration};
 
@@ -29,36 +29,36 @@ use uuid::Uuid;
 use crate::pod::Service;
 
 const DATABASE: &str = "bench";
-/// Units that Inventory says are free: never what limits a measurement.
+/// Free units that the stub of Inventory reports, so many that they never limit a measurement.
 const FREE_UNITS: u32 = 1_000_000_000;
-/// Rows in one piece of a COPY.
+/// Rows per chunk of a COPY.
 const COPY_ROWS: u64 = 10_000;
-/// How long a turn lasts: as long as a policy may say, so that none ends while it is measured.
+/// Lifetime of a turn: the maximum of a policy, so that no turn expires during a measurement.
 const TURN: Duration = Duration::from_secs(7_200);
-/// How long anything of the stores may take that is not a measurement.
+/// Longest time to write the entries of a line.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The stores and everybody else.
+/// Stores, keys and stubs that pods need.
 pub(crate) struct Testbed {
     pub(crate) mint: Arc<Mint>,
-    /// Signs turns.
+    /// Private key that signs turn tokens.
     pub(crate) turns_key: String,
     pub(crate) inventory_url: String,
     pub(crate) postgres: tokio_postgres::Client,
     postgres_server: PostgresServer,
-    /// None while it is away.
+    /// `None` after [`Testbed::kill_redis`].
     redis: Option<RedisCluster>,
     /// Settings and logs of the pods.
     pub(crate) folder: Scratch,
-    /// The connection to Postgres, and Inventory.
+    /// Connections to Postgres and the stub of Inventory.
     _tasks: JoinSet<()>,
 }
 
-/// Who stands in a line.
+/// State of all entries of a line.
 #[derive(Clone, Copy, Debug)]
 enum EntryState {
     Waiting,
-    /// All were admitted, from the first on.
+    /// All are admitted; their turns expire at `until`.
     Admitted {
         until: Timestamp,
     },
@@ -68,17 +68,17 @@ enum EntryState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) event_id: Uuid,
-    /// Entries that waited when it began.
+    /// Number of waiting entries at the start.
     pub(crate) waiting: u64,
 }
 
 impl Testbed {
-    /// Starts it. Everything durable is durable, as in production.
+    /// Starts the stores and the stub. Postgres is durable, as in production.
     pub(crate) async fn start() -> anyhow::Result<Self> {
-        let folder = Scratch::create("bench").context("failed to make a folder")?;
+        let folder = Scratch::create("bench").context("failed to create a folder")?;
         let config = PostgresServerConfig {
             durable: true,
-            // When a transaction was committed is what a fan-out is measured from.
+            // The fan-out is measured from the commit time of a transaction.
             settings: vec!["track_commit_timestamp=on".to_owned(), "max_wal_size=8GB".to_owned()],
             ..PostgresServerConfig::default()
         };
@@ -92,12 +92,12 @@ impl Testbed {
         administrator
             .batch_execute(&format!("CREATE DATABASE {DATABASE}"))
             .await
-            .context("failed to make a database")?;
+            .context("failed to create a database")?;
         let url = postgres_server.url(DATABASE);
         migrate::run(&PostgresConfig::new(&url, "queue")).await.context("failed to migrate")?;
         let postgres = connect(&url, &mut tasks).await?;
         let inventory_url = serve_inventory(&mut tasks).await?;
-        let turns_key = SigningKey::generate().context("failed to make a key")?;
+        let turns_key = SigningKey::generate().context("failed to create a key")?;
         Ok(Self {
             mint: Arc::new(Mint::new()),
             turns_key,
@@ -118,7 +118,7 @@ impl Testbed {
         self.redis.as_ref().map(RedisCluster::urls).unwrap_or_default()
     }
 
-    /// Ends every Redis node at once, as a power cut would. Pods that run keep running.
+    /// Kills every Redis node, as a power cut would. Running pods keep running.
     pub(crate) async fn kill_redis(&mut self) -> anyhow::Result<()> {
         match self.redis.take() {
             Some(redis) => redis.stop().await.context("failed to stop redis"),
@@ -126,7 +126,7 @@ impl Testbed {
         }
     }
 
-    /// Starts a new, empty Redis Cluster if there is none: a pod does not start without.
+    /// Starts a new, empty Redis Cluster if there is none. Pods do not start without Redis.
     pub(crate) async fn ensure_redis(&mut self) -> anyhow::Result<()> {
         if self.redis.is_none() {
             let redis = RedisCluster::start(RedisClusterConfig::default()).await;
@@ -135,22 +135,22 @@ impl Testbed {
         Ok(())
     }
 
-    /// A queue pod whose Inventory always has units.
+    /// Returns the specification of a queue pod whose Inventory always has free units.
     pub(crate) fn queue(&self) -> Service<'_> {
         Service::Queue { inventory: &self.inventory_url }
     }
 
-    /// An open queue in which `waiting` customers wait, and nobody is admitted until open turns are allowed.
+    /// Writes an open queue with `waiting` waiting customers. Its policy admits none until open turns are allowed.
     pub(crate) async fn event(&self, waiting: u64) -> anyhow::Result<Event> {
         let event = Event { event_id: Uuid::now_v7(), waiting };
         self.write_line(event.event_id, waiting, EntryState::Waiting).await?;
         Ok(event)
     }
 
-    /// An open queue of an event that is there already, in which `count` customers have a turn; answers until when.
+    /// Writes an open queue of an existing event with `count` admitted customers. Returns the expiry of their turns.
     ///
-    /// Their entries are written as admission leaves them, without the events that it tells Notification: to let a
-    /// hundred thousand join and be admitted takes minutes, and Queue's answer about a turn is read from these rows.
+    /// The rows are those that an admission leaves, without its events for Notification: joins and admissions of a hundred
+    /// thousand customers would take minutes, and Queue reads a turn from these rows only.
     pub(crate) async fn turns(&self, event_id: Uuid, count: u64) -> anyhow::Result<Timestamp> {
         let until = SystemClock.now().checked_add(TURN).context("the clock is set too far")?;
         self.write_line(event_id, count, EntryState::Admitted { until }).await?;
@@ -180,7 +180,7 @@ impl Testbed {
             .context("failed to write a line")?;
         tokio::time::timeout(TIMEOUT, self.write_entries(event_id, entries, state))
             .await
-            .context("writing entries took too long")?
+            .with_context(|| format!("entries were not written in {} s", TIMEOUT.as_secs()))?
     }
 
     async fn write_entries(&self, event_id: Uuid, entries: u64, state: EntryState) -> anyhow::Result<()> {
@@ -195,67 +195,67 @@ impl Testbed {
             seq = last;
         }
         sink.finish().await.context(failed)?;
-        // As it would be in a database that lives: the planner must know what is there.
-        // Not of an empty table: Postgres would take it for empty until it looks again, and plan its statements accordingly.
+        // The planner needs statistics, as in a live database. An empty table is not analyzed: Postgres would plan statements
+        // for an empty table until the next analysis.
         if entries == 0 {
             return Ok(());
         }
         self.postgres.batch_execute("ANALYZE queue.entry").await.context(failed)
     }
 
-    /// The token of whoever has this number in the line of an event, as the value of a header.
+    /// Returns the `authorization` header of the customer with this number in the line of an event.
     pub(crate) fn customer(&self, event: Uuid, seq: u64) -> String {
         bearer(&self.mint, &subject(event, seq), Role::Customer)
     }
 
-    /// The token of the organizer of all events.
+    /// Returns the `authorization` header of the organizer of all events.
     pub(crate) fn organizer(&self) -> String {
         bearer(&self.mint, "organizer", Role::Organizer)
     }
 }
 
-/// The value of a header that proves who calls.
+/// Returns an `authorization` header.
 pub(crate) fn bearer(mint: &Mint, subject: &str, role: Role) -> String {
     format!("Bearer {}", mint.token_for(subject, &[role]))
 }
 
-/// Whoever has this number in the line of an event.
+/// Returns the token subject of the customer with this number in the line of an event.
 pub(crate) fn subject(event: Uuid, seq: u64) -> String {
     format!("{}-{seq}", event.simple())
 }
 
-/// The entry that has this number in the line of an event.
+/// Returns the id of the entry with this number in the line of an event.
 pub(crate) fn entry_id(event: Uuid, seq: u64) -> Uuid {
     Uuid::from_u128(event.as_u128().wrapping_add(u128::from(seq)))
 }
 
-/// Rows of the table `entry`, in the text form of COPY.
+/// Returns rows of the table `entry` in the text format of COPY.
 fn rows(event_id: Uuid, first: u64, last: u64, state: EntryState) -> Bytes {
     let mut text = String::new();
     for seq in first..=last {
         let customer_id = identity(&subject(event_id, seq)).customer_id().as_uuid();
         let (entry_id, request_id) = (entry_id(event_id, seq), Uuid::new_v4());
-        let (state, turn) = match state {
+        let (state_name, turn) = match state {
             EntryState::Waiting => ("WAITING", "\\N\t\\N\t\\N".to_owned()),
             EntryState::Admitted { until } => ("ADMITTED", format!("{seq}\tnow\t{until}")),
         };
         let _ = writeln!(
             text,
-            "{entry_id}\t{event_id}\t{customer_id}\t{seq}\t{state}\t1\tnow\t\t\t{request_id}\t{request_id}\t{seq}\t{turn}"
+            "{entry_id}\t{event_id}\t{customer_id}\t{seq}\t{state_name}\t1\tnow\t\t\t{request_id}\t{request_id}\t{seq}\t{turn}"
         );
     }
     Bytes::from(text)
 }
 
-/// Connects; the connection's other half runs in `tasks`.
+/// Connects to Postgres. The connection's task runs in `tasks`.
 pub(crate) async fn connect(url: &str, tasks: &mut JoinSet<()>) -> anyhow::Result<tokio_postgres::Client> {
     let (client, connection) =
-        tokio_postgres::connect(url, NoTls).await.context("failed to reach postgres")?;
+        tokio_postgres::connect(url, NoTls).await.context("failed to connect to Postgres")?;
     tasks.spawn(async move { drop(connection.await) });
     Ok(client)
 }
 
-/// An Inventory in which nothing is ever short.
+/// Stub of Inventory with an unlimited number of free units.
 struct EndlessInventory {
     sector_id: String,
 }
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_has_every_column_and_its_own_customer() {
+    fn every_row_has_all_columns_and_its_own_customer() {
         let event_id = Uuid::now_v7();
         let admitted = EntryState::Admitted { until: Timestamp::from_secs(60) };
         for (state, turn) in [

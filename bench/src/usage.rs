@@ -1,4 +1,4 @@
-//! How much processor time a measurement took, and whose.
+//! Processor time of a measurement by process: pods, stores and the benchmark itself.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::{kernel, pod::Pod, report::share};
 
-/// Processor time by who took it.
+/// Processor time by name of the process.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage(BTreeMap<&'static str, Duration>);
 
 impl Usage {
-    /// What pods, stores and we ourselves have taken so far.
+    /// Reads the processor time of pods, stores and this process since their start.
     pub(crate) fn of(pods: &[&Pod]) -> anyhow::Result<Self> {
         let mut usage = BTreeMap::from([
             ("postgres", kernel::processor_time_below("postgres")?),
@@ -24,7 +24,7 @@ impl Usage {
         Ok(Self(usage))
     }
 
-    /// What was taken since then.
+    /// Returns the processor time since an earlier reading.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let taken = |(name, now): (&&'static str, &Duration)| {
             (*name, now.saturating_sub(before.0.get(name).copied().unwrap_or_default()))
@@ -32,9 +32,9 @@ impl Usage {
         Self(self.0.iter().map(taken).collect())
     }
 
-    /// Seconds per thousand calls.
+    /// Returns the seconds per thousand calls.
     pub(crate) fn per_thousand(&self, calls: u64) -> Value {
-        // Microseconds per call are milliseconds per thousand, so a thousandth of those are seconds.
+        // Microseconds per call equal milliseconds per thousand calls; a thousandth of those are seconds.
         let calls = calls.max(1).saturating_mul(1_000);
         let seconds = |(name, time): (&&'static str, &Duration)| {
             let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usage_is_told_in_seconds_per_thousand_calls() {
+    fn usage_since_is_in_seconds_per_thousand_calls() {
         let before = Usage(BTreeMap::from([("pod", Duration::from_secs(1))]));
         let after = Usage(BTreeMap::from([("pod", Duration::from_secs(3)), ("new", Duration::from_secs(1))]));
         assert_eq!(after.since(&before).per_thousand(4_000), json!({ "pod": 0.5, "new": 0.25 }));

@@ -1,5 +1,5 @@
-//! The benchmarks of `WatchQueue`: what an open stream weighs, and how long an admission takes to reach them all. Beside
-//! each, in the same run, bare tonic with the same messages.
+//! The benchmarks of `WatchQueue`: memory per open stream, and time from an admission to the last stream's update. Limit: bare
+//! tonic with the same messages in the same run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,21 +17,21 @@ use crate::{
 };
 
 const ROUNDS: usize = 3;
-/// How long opening all streams may take; also a million.
+/// Longest time to open all streams, up to two million.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(1_200);
-/// How long an admission may take to reach all streams, before there is something wrong.
+/// Longest time for an admission to reach all streams before the benchmark fails.
 const ARRIVE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Files that a process opens besides its streams' connections.
+/// Files that a process may open besides the connections of its streams.
 const OTHER_FILES: u64 = 500;
 const MILLION: usize = 1_000_000;
 
 /// Options of `watch-memory` and `watch-fanout`.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Streams held open.
+    /// Number of open streams
     #[arg(long, default_value_t = 100_000, value_parser = streams)]
     pub(crate) streams: usize,
-    /// Connections that they share.
+    /// Number of connections that the streams share
     #[arg(long, default_value_t = 100, value_parser = streams)]
     pub(crate) connections: usize,
 }
@@ -39,10 +39,10 @@ pub(crate) struct Options {
 /// Options of `million`.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct MillionOptions {
-    /// Streams held open; fewer only to try it out.
+    /// Number of open streams; use fewer only for a trial
     #[arg(long, default_value_t = MILLION, value_parser = streams)]
     pub(crate) streams: usize,
-    /// Connections that they share.
+    /// Number of connections that the streams share
     #[arg(long, default_value_t = 100, value_parser = streams)]
     pub(crate) connections: usize,
 }
@@ -54,24 +54,25 @@ fn streams(text: &str) -> Result<usize, String> {
     }
 }
 
-/// How streams are held.
+/// Number of streams and connections, and the course of a measurement.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
-    /// Streams that each measurement is about.
+    /// Streams that each measurement evaluates.
     streams: usize,
     connections: usize,
     rounds: usize,
-    /// How long both sides are left alone before each measurement.
+    /// Idle time before each measurement.
     rest: Duration,
 }
 
 impl Plan {
-    /// Streams of ours. Those who were admitted in one round have nothing to hear in the next, so there are as many more.
+    /// Returns the number of our streams. Customers admitted in one round get no update in the next, so there are more streams
+    /// than each measurement evaluates.
     fn ours(self) -> usize {
         self.streams + self.batch() * (self.rounds - 1)
     }
 
-    /// How many are admitted in a round: more than one in a hundred of all, so that everybody's place changes noticeably.
+    /// Returns the customers admitted per round: more than 1 % of the line, because smaller steps cause no update far behind.
     fn batch(self) -> usize {
         self.streams / 95 + 1
     }
@@ -84,13 +85,13 @@ impl Plan {
         self.ours() / self.connections.max(1) + 16
     }
 
-    /// The line of ours, and a pod in front of it.
+    /// Writes an event with a line and starts a pod for it.
     async fn start(self, testbed: &Testbed) -> anyhow::Result<WatchedPod<'_>> {
         let event = testbed.event(u64::try_from(self.ours()).context("too many streams")?).await?;
         WatchedPod::start(testbed, event, self.connections, self.turns(1)?).await
     }
 
-    /// Streams of the bare server, which does not care who calls.
+    /// Returns the options of streams to the bare server, which accepts any token.
     fn bare(self, server: &BareWatch) -> StreamOptions {
         let authorize: Authorize = Arc::new(|_| "Bearer nobody".to_owned());
         StreamOptions {
@@ -103,7 +104,7 @@ impl Plan {
     }
 }
 
-/// Measures what a stream weighs: fresh processes in every round.
+/// Measures the memory per stream, in fresh processes in every round.
 pub(crate) async fn memory(options: Options, rest: Duration) -> anyhow::Result<Report> {
     let plan = Plan { streams: options.streams, connections: options.connections, rounds: 1, rest };
     let testbed = Testbed::start().await?;
@@ -131,7 +132,7 @@ pub(crate) async fn memory(options: Options, rest: Duration) -> anyhow::Result<R
             server.stop().await?;
             anyhow::Ok(memory)
         };
-        // Who goes first alternates, so that a machine that gets slower or faster favours neither.
+        // The order alternates, so that a machine that gets slower or faster favors neither side.
         let (ours, bare) = if round % 2 == 0 {
             let ours = Box::pin(measure_ours()).await?;
             (ours, Box::pin(measure_bare()).await?)
@@ -154,7 +155,7 @@ const BARE_MEMORY: &str =
 const BARE_FANOUT: &str =
     "a bare tonic broadcast (small buffers) of the same bytes until the last stream got it";
 
-/// Measures how long an admission takes to reach everybody.
+/// Measures the time from an admission to the last stream's update.
 pub(crate) async fn fanout(
     options: Options,
     one_connection_each: bool,
@@ -164,13 +165,13 @@ pub(crate) async fn fanout(
     if one_connection_each {
         let files = kernel::raise_open_files()?;
         let most = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
-        // Room for those who are there because the ones before them were admitted.
+        // Leaves room for the extra streams of the rounds after the first.
         plan.streams = plan.streams.min(most - most / 40);
         plan.connections = plan.ours();
     }
     let testbed = Testbed::start().await?;
     let both = if one_connection_each {
-        // FanoutResults at once would need twice the files.
+        // Interleaved sides would need twice as many open files.
         Box::pin(in_turn(&testbed, plan)).await?
     } else {
         Box::pin(interleaved(&testbed, plan)).await?
@@ -205,14 +206,14 @@ pub(crate) async fn million(options: MillionOptions, rest: Duration) -> anyhow::
     Ok(Report::new("million", "ms", BARE_FANOUT, &rounds, detail))
 }
 
-/// What came of a fan-out of both sides.
+/// Results of the fan-out on both sides.
 struct FanoutResults {
     ours: Vec<Fanout>,
     bare: Vec<Fanout>,
     ours_memory: Memory,
     bare_memory: Memory,
     message_bytes: usize,
-    /// What the pod says about itself.
+    /// Update metrics of the pod.
     metrics: Value,
 }
 
@@ -228,7 +229,7 @@ impl FanoutResults {
     }
 }
 
-/// FanoutResults sides hold their streams all the time, and take turns.
+/// Measures both sides in alternation while both keep their streams open.
 async fn interleaved(testbed: &Testbed, plan: Plan) -> anyhow::Result<FanoutResults> {
     let ours = plan.start(testbed).await?;
     let options = ours.stream_options(plan.ours(), plan.connections);
@@ -264,7 +265,7 @@ async fn interleaved(testbed: &Testbed, plan: Plan) -> anyhow::Result<FanoutResu
     })
 }
 
-/// One side after the other: for as many streams as one process at a time can hold.
+/// Measures one side after the other, so that only one side has its streams open.
 async fn in_turn(testbed: &Testbed, plan: Plan) -> anyhow::Result<FanoutResults> {
     let ours = plan.start(testbed).await?;
     let options = ours.stream_options(plan.ours(), plan.connections);
@@ -300,7 +301,7 @@ async fn in_turn(testbed: &Testbed, plan: Plan) -> anyhow::Result<FanoutResults>
     })
 }
 
-/// Lets the head of the line in, and waits until everybody knows.
+/// Admits the head of the line and waits until every stream has its update.
 async fn fan_out(
     ours: &WatchedPod<'_>,
     streams: &mut Streams,
@@ -323,7 +324,7 @@ async fn fan_out(
         .transactions(admission.transactions))
 }
 
-/// The same in bare tonic.
+/// Broadcasts in bare tonic and waits until every stream has the message.
 async fn broadcast(server: &mut BareWatch, streams: &mut Streams, plan: Plan) -> anyhow::Result<Fanout> {
     tokio::time::sleep(plan.rest).await;
     let record = Arc::clone(&streams.record);
@@ -338,7 +339,7 @@ async fn broadcast(server: &mut BareWatch, streams: &mut Streams, plan: Plan) ->
     Ok(Fanout::new(&record, sent_micros, messages, processor))
 }
 
-/// What a watcher in the middle of the line is told first.
+/// Returns the first message of a stream in the middle of the line.
 async fn first_message(ours: &WatchedPod<'_>, plan: Plan) -> anyhow::Result<Vec<u8>> {
     let mut options = ours.stream_options(1, 1);
     let authorize = Arc::clone(&options.authorize);
@@ -349,7 +350,7 @@ async fn first_message(ours: &WatchedPod<'_>, plan: Plan) -> anyhow::Result<Vec<
     Ok(message.to_vec())
 }
 
-/// Updates sent and saved, as far as the pod tells.
+/// Returns the metrics of the pod about updates.
 async fn metrics_of(ours: &WatchedPod<'_>) -> anyhow::Result<Value> {
     Ok(json!(ours.pod.metrics().await?.beginning_with("queue_updates_")))
 }
@@ -359,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_moves_everybody_noticeably_and_leaves_enough() {
+    fn every_round_admits_over_one_percent_and_leaves_enough_streams() {
         for streams in [1, 99, 2_000, 19_013, 100_000, 1_000_000] {
             let plan = Plan { streams, connections: 10, rounds: 3, rest: Duration::ZERO };
             assert!(plan.batch() * 100 >= plan.ours(), "{streams}");

@@ -1,4 +1,4 @@
-//! Our side of the `watch` benchmarks: a pod, an event with a line, and the means to let the head of it in.
+//! Our side of the `watch` benchmarks: a queue pod, an event with a line, and a way to admit the head of the line.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A pod whose event has a line.
+/// A queue pod with an event whose line is waiting.
 pub(crate) struct WatchedPod<'a> {
     testbed: &'a Testbed,
     pub(crate) pod: Pod,
@@ -27,14 +27,14 @@ pub(crate) struct WatchedPod<'a> {
 /// The transactions of one admission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admission {
-    /// When the first of them was committed, in microseconds of the machine's clock.
+    /// Commit time of the first transaction, in microseconds of the machine's clock.
     pub(crate) commit_micros: i64,
-    /// How many there were.
+    /// Number of transactions.
     pub(crate) transactions: i64,
 }
 
 impl<'a> WatchedPod<'a> {
-    /// Starts a pod that can hold this many streams and admits up to `batch` at a time.
+    /// Starts a pod that accepts a stream of every waiting customer and admits up to `batch` customers at a time.
     pub(crate) async fn start(
         testbed: &'a Testbed,
         event: Event,
@@ -46,13 +46,13 @@ impl<'a> WatchedPod<'a> {
         let settings = [
             ("server.streams_max", (waiting + 1_000).to_string()),
             ("server.streams_per_connection_max", per_connection.max(1_000).to_string()),
-            // All that an admission lets in is to be one transaction, and so one move.
+            // One transaction, and so one move of the line, for all customers of an admission.
             ("admission.batch_max", batch.to_string()),
         ];
         Ok(Self { testbed, pod: Pod::start(testbed, testbed.queue(), &settings).await?, event })
     }
 
-    /// Streams of the first so many in line.
+    /// Returns the options of streams for the first `streams` customers in line.
     pub(crate) fn stream_options(&self, streams: usize, connections: usize) -> StreamOptions {
         let (mint, event_id) = (Arc::clone(&self.testbed.mint), self.event.event_id);
         let authorize: Authorize = Arc::new(move |number| {
@@ -68,7 +68,7 @@ impl<'a> WatchedPod<'a> {
         }
     }
 
-    /// Lets so many have a turn at a time: the next round admits up to there.
+    /// Sets the maximum of open turns. The next admission round admits up to that number.
     pub(crate) async fn allow_turns(&self, open_turns_max: u64) -> anyhow::Result<()> {
         let request = UpdateQueuePolicyRequest {
             request_id: Uuid::now_v7().to_string(),
@@ -81,11 +81,11 @@ impl<'a> WatchedPod<'a> {
         };
         let mut client = QueueAdminServiceClient::new(channel(&self.pod).await?);
         let request = signed(request, &self.testbed.organizer())?;
-        client.update_queue_policy(request).await.context("failed to allow turns")?;
+        client.update_queue_policy(request).await.context("failed to raise the maximum of open turns")?;
         Ok(())
     }
 
-    /// What Postgres knows about the admission of these turns.
+    /// Reads the transactions that granted these turns. Fails unless all of them are granted.
     pub(crate) async fn admission(&self, first_turn: u64, last_turn: u64) -> anyhow::Result<Admission> {
         let number = |turn: u64| i64::try_from(turn).context("too many turns");
         let (first, last) = (number(first_turn)?, number(last_turn)?);
@@ -99,29 +99,29 @@ impl<'a> WatchedPod<'a> {
                 &[&self.event.event_id, &first, &last],
             )
             .await
-            .context("failed to ask postgres when it was committed")?;
+            .context("failed to read the commit time of the admission")?;
         let granted: i64 = row.try_get(0)?;
         if granted != last - first + 1 {
             bail!("{granted} of {} turns were granted", last - first + 1);
         }
         let commit_micros: Option<i64> = row.try_get(2)?;
         Ok(Admission {
-            commit_micros: commit_micros.context("postgres does not know when it was committed")?,
+            commit_micros: commit_micros.context("Postgres has no commit time of the admission")?,
             transactions: row.try_get(1)?,
         })
     }
 }
 
-/// A connection to a pod.
+/// Opens a connection with a call timeout of 30 s to a pod.
 pub(crate) async fn channel(pod: &Pod) -> anyhow::Result<Channel> {
     let endpoint = tonic::transport::Endpoint::from_shared(pod.url())?.tcp_nodelay(true).timeout(TIMEOUT);
     endpoint.connect().await.context("failed to connect to a pod")
 }
 
-/// A request of whom this header proves.
+/// Returns a request with this `authorization` header.
 pub(crate) fn signed<T>(message: T, authorization: &str) -> anyhow::Result<Request<T>> {
     let mut request = Request::new(message);
-    let value: MetadataValue<_> = authorization.parse().context("a token is no header")?;
+    let value: MetadataValue<_> = authorization.parse().context("a token is not a valid header")?;
     request.metadata_mut().insert("authorization", value);
     Ok(request)
 }

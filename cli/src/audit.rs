@@ -1,4 +1,5 @@
-//! `onsale audit`: reads all books, in one snapshot, and statement whether what must always hold does.
+//! `onsale audit` checks every cross-service invariant in one repeatable-read snapshot of all schemas, compares Redis with it,
+//! and reports each violation.
 
 mod cache;
 mod rules;
@@ -20,30 +21,30 @@ use crate::mesh::manifest::Manifest;
 
 use self::rules::{CLAIMS, QUOTAS, RULES, Rule, When, event_rules};
 
-/// How often an unsettled sale is looked at again.
+/// Interval between two checks while a sale has not settled.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// The most offenders counted for one rule, and the most shown.
+/// Most violating rows that are counted for one rule, and most that are printed.
 const COUNTED_MAX: usize = 1_000;
 const SHOWN_MAX: usize = 5;
 
 /// Arguments of `onsale audit`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The database. Unset: of the mesh that `onsale up` started.
+    /// URL of the database [default: that of the mesh in --directory]
     #[arg(long, env = "ONSALE__STORES__POSTGRES__URL", hide_env_values = true)]
     postgres_url: Option<String>,
-    /// Nodes of the Redis Cluster, as redis://host:port. Unset: of that mesh.
+    /// Nodes of the Redis Cluster, as redis://host:port [default: those of the mesh in --directory]
     #[arg(long, value_delimiter = ',')]
     redis: Vec<String>,
-    /// Folder of that mesh.
+    /// Folder of the mesh
     #[arg(long, default_value = crate::mesh::DIRECTORY_DEFAULT)]
     directory: PathBuf,
-    /// Seconds that what is under way gets to end: payments on their way to tickets, events on their way.
+    /// Seconds to wait for work in progress, such as unprocessed events and payments without tickets, before it is reported
     #[arg(long, default_value_t = 60)]
     wait: u64,
 }
 
-/// One broken rule.
+/// A violated rule.
 #[derive(Debug)]
 struct Violation {
     invariant: u8,
@@ -52,7 +53,7 @@ struct Violation {
     offenders: Vec<String>,
 }
 
-/// Audits. Non-zero when something does not hold.
+/// Runs the audit. Exits with 1 if a rule is violated.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (url, nodes) = match (arguments.postgres_url, arguments.redis) {
         (Some(url), nodes) if !nodes.is_empty() => (url, nodes),
@@ -65,8 +66,9 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     let (mut client, connection) =
-        tokio_postgres::connect(&url, NoTls).await.context("failed to reach Postgres")?;
-    let redis = Redis::connect(&RedisConfig::new(nodes, "onsale")).await.context("failed to reach Redis")?;
+        tokio_postgres::connect(&url, NoTls).await.context("failed to connect to Postgres")?;
+    let redis =
+        Redis::connect(&RedisConfig::new(nodes, "onsale")).await.context("failed to connect to Redis")?;
     let audit = async {
         let violations =
             check_until_settled(&mut client, &redis, Deadline::after(Duration::from_secs(arguments.wait)))
@@ -82,7 +84,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Looks until nothing is under way any more, something is broken for good, or the time is over.
+/// Repeats the check until no rule is violated, an [`When::Always`] rule is violated, or the deadline passes.
 async fn check_until_settled(
     client: &mut Client,
     redis: &Redis,
@@ -98,21 +100,18 @@ async fn check_until_settled(
     }
 }
 
-/// Asks every rule, in one snapshot.
+/// Runs the query of every rule in one snapshot and compares Redis with it.
 async fn check_once(client: &mut Client, redis: &Redis) -> anyhow::Result<Vec<Violation>> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "reads only, over all schemas, and in one snapshot: nothing to repeat"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a read-only snapshot over all schemas is never retried")]
     let transaction =
         client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
-    let transaction = transaction.start().await.context("failed to begin")?;
+    let transaction = transaction.start().await.context("failed to begin the snapshot")?;
     let mut violations = Vec::new();
     for (rule, sql) in queries() {
         let rows = transaction
             .query(&sql, &[])
             .await
-            .with_context(|| format!("failed to ask: {}", rule.statement))?;
+            .with_context(|| format!("failed to check: {}", rule.statement))?;
         let offenders = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
         if !offenders.is_empty() {
             violations.push(Violation {
@@ -129,11 +128,11 @@ async fn check_once(client: &mut Client, redis: &Redis) -> anyhow::Result<Vec<Vi
     Ok(violations)
 }
 
-/// Every rule with its question: those of the books, and those of the events of each schema.
+/// Returns every rule with its query: the rules about data of services, and the event rules for each schema.
 fn queries() -> Vec<(Rule, String)> {
     let rules = RULES.iter().chain(CLAIMS).chain(QUOTAS);
-    let books = rules.map(|rule| (*rule, rule.sql.to_owned()));
-    let all = books.chain(migrate::schemas().into_iter().flat_map(event_rules));
+    let service_rules = rules.map(|rule| (*rule, rule.sql.to_owned()));
+    let all = service_rules.chain(migrate::schemas().into_iter().flat_map(event_rules));
     all.map(|(rule, sql)| (rule, format!("SELECT * FROM ({sql}) AS offender LIMIT {COUNTED_MAX}"))).collect()
 }
 
@@ -144,8 +143,8 @@ fn report(violations: &[Violation]) -> ExitCode {
     }
     for violation in violations {
         let when = match violation.when {
-            When::Always => "broken",
-            When::Settled => "still not so",
+            When::Always => "violated",
+            When::Settled => "not met in time",
         };
         println!(
             "{when}: {} (invariant {}): {}",
@@ -157,6 +156,6 @@ fn report(violations: &[Violation]) -> ExitCode {
             println!("  {offender}");
         }
     }
-    println!("audit: {} of the rules do not hold", violations.len());
+    println!("audit: {} rules are violated", violations.len());
     ExitCode::FAILURE
 }

@@ -1,4 +1,4 @@
-//! Many customers buy at once: how far they are while they do, and what came of it.
+//! Purchases of many customers at once, with their progress and a summary.
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +16,10 @@ use tokio::{task::JoinSet, time::interval};
 use super::order::{Order, OrderError, PurchaseStep, place_order};
 use crate::{front_door::FrontDoor, output};
 
-/// A connection takes this many customers; beyond it another is opened, as a crowd of apps would.
+/// Customers who share one connection. More customers use further connections, as separate apps would.
 const CUSTOMERS_PER_CONNECTION: u32 = 64;
 
-/// How many have come how far.
+/// Number of customers who have completed each step, and of tickets issued to them.
 #[derive(Debug, Default)]
 struct Progress {
     joined: AtomicU32,
@@ -65,14 +65,15 @@ impl Progress {
     }
 }
 
-/// How one customer fared.
+/// Outcome of one customer's purchase.
 enum PurchaseOutcome {
     Bought { after: Duration },
     SoldOut,
     Failed { why: String },
 }
 
-/// Lets `customers` buy at once, the first of them as `first_email`. An error when one failed otherwise than by a sell-out.
+/// Lets `customers` buy at once, the first of them as `first_email`. Fails if a purchase failed for another reason than a
+/// sell-out.
 pub(super) async fn buy(
     door: &FrontDoor,
     first_email: String,
@@ -110,7 +111,7 @@ fn explain(error: &OrderError) -> String {
     onsale_kit::error::Chain(error).to_string()
 }
 
-/// Collects the outcomes, and says every now and then how far all are: in place on a terminal, else line by line.
+/// Collects the outcomes and shows the progress: every 200 ms in place on a terminal, else every 2 s on a line of its own.
 async fn follow(
     mut running: JoinSet<PurchaseOutcome>,
     progress: &Progress,

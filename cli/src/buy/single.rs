@@ -34,11 +34,10 @@ fn describe(step: &PurchaseStep, mail_url: &str) -> Vec<String> {
             vec![format!("joined the queue: number {seq}, position {position}")]
         }
         PurchaseStep::Moved { position } => vec![format!("position {position}")],
-        PurchaseStep::Turn { fencing_number } => vec![format!("my turn (number {fencing_number})")],
+        PurchaseStep::Turn { fencing_number } => vec![format!("admitted, turn number {fencing_number}")],
         PurchaseStep::Claimed(claim) => {
             let total = claim.total.clone().unwrap_or_default();
-            let mut lines =
-                vec![format!("claimed, to pay {}", money(total.amount_minor, &total.currency_code))];
+            let mut lines = vec![format!("claimed for {}", money(total.amount_minor, &total.currency_code))];
             for item in &claim.items {
                 lines.push(format!("{}: {}", item.sector_name, units(&item.units)));
             }
@@ -48,8 +47,8 @@ fn describe(step: &PurchaseStep, mail_url: &str) -> Vec<String> {
         PurchaseStep::Paid(_) => vec!["paid".to_owned()],
         PurchaseStep::Ticketed(tickets) => {
             let mut lines = match tickets.len() {
-                1 => vec!["1 ticket is mine".to_owned()],
-                count => vec![format!("{count} tickets are mine")],
+                1 => vec!["1 ticket issued".to_owned()],
+                count => vec![format!("{count} tickets issued")],
             };
             lines.extend(tickets.iter().map(|ticket| {
                 let unit = ticket.unit.iter().cloned().collect::<Vec<_>>();
