@@ -103,7 +103,7 @@ impl BareWatch {
 
     /// Kills the process and waits for its end.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
-        self.child.kill().await.context("failed to end the bare server")
+        self.child.kill().await.context("failed to stop the bare server")
     }
 }
 

@@ -160,7 +160,6 @@ impl Mesh {
         Ok(Claims { outcome, claimed: crowd.served() - claimed_before, usage, batches: batches.into() })
     }
 
-    /// Stops the pods.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         // Callers stop before the services that they call.
         for pod in [self.claim, self.queue, self.inventory] {

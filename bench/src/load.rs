@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use onsale::retry;
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
 use crate::report::per_second;
-use onsale::retry;
 
 /// Size and duration of a load.
 #[derive(Clone, Copy, Debug)]

@@ -43,7 +43,7 @@ pub(crate) async fn measure(testbed: &Testbed) -> anyhow::Result<Value> {
             };
             let request = signed(request, &testbed.customer(event.event_id, seq))?;
             let begun = Instant::now();
-            leaver.leave_queue(request).await.context("failed to leave")?;
+            leaver.leave_queue(request).await.context("LeaveQueue failed")?;
             let answered = Instant::now();
             let seen = wait_for(&mut stream, BEFORE + 1 - seq).await?;
             from_call.push(seen.saturating_duration_since(begun));
@@ -76,7 +76,7 @@ async fn watch(
 ) -> anyhow::Result<Streaming<WatchQueueResponse>> {
     let request = WatchQueueRequest { event_id: event.event_id.to_string(), ..WatchQueueRequest::default() };
     let request = signed(request, &testbed.customer(event.event_id, event.waiting))?;
-    Ok(client.watch_queue(request).await.context("failed to watch")?.into_inner())
+    Ok(client.watch_queue(request).await.context("WatchQueue failed")?.into_inner())
 }
 
 /// Waits until the stream sends this position and returns the time of the message.

@@ -87,15 +87,15 @@ impl Record {
 
     /// Begins a round and forgets the times of the last one.
     pub(crate) fn begin(&self) {
-        for streams in &self.streams {
-            streams.time_micros.store(0, Ordering::Relaxed);
+        for stream in &self.streams {
+            stream.time_micros.store(0, Ordering::Relaxed);
         }
         self.arrived.store(0, Ordering::Release);
     }
 
     /// Returns the times at which positions changed in this round, in order.
     pub(crate) fn times_micros(&self) -> Vec<i64> {
-        let times = self.streams.iter().map(|streams| streams.time_micros.load(Ordering::Relaxed));
+        let times = self.streams.iter().map(|stream| stream.time_micros.load(Ordering::Relaxed));
         let mut times: Vec<i64> = times.filter(|micros| *micros > 0).collect();
         times.sort_unstable();
         times
@@ -103,25 +103,25 @@ impl Record {
 
     /// Records a message of the stream with this number.
     pub(crate) fn record_message(&self, number: usize, message: &Bytes) -> anyhow::Result<()> {
-        let streams = self.streams.get(number).context("there is no such stream")?;
+        let stream = self.streams.get(number).context("there is no such stream")?;
         self.messages.fetch_add(1, Ordering::Relaxed);
         let response = WatchQueueResponse::decode(message.as_ref()).context("a message cannot be read")?;
-        let place = match response.update.and_then(|update| update.update) {
+        let position = match response.update.and_then(|update| update.update) {
             Some(Update::PositionUpdate(update)) => update.position,
             Some(Update::TurnGranted(_)) => TURN,
             // Other updates have no position.
             _ => return Ok(()),
         };
-        let before = streams.position.swap(place, Ordering::Relaxed);
+        let before = stream.position.swap(position, Ordering::Relaxed);
         if before == 0 {
             if number == self.streams.len() / 2 {
                 // A copy, because the message keeps the whole buffer alive in which it arrived.
                 let _ = self.sample.set(Bytes::copy_from_slice(message));
             }
             self.opened.fetch_add(1, Ordering::Release);
-        } else if before != place {
+        } else if before != position {
             let now = SystemClock.now().as_micros();
-            if streams.time_micros.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            if stream.time_micros.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 self.arrived.fetch_add(1, Ordering::Release);
             }
         }

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use onsale::retry::retry_until;
 use onsale_kit::{auth::ServiceTokens, deadline::Deadline};
 use onsale_proto::{
     inventory::v1::{
@@ -32,7 +33,6 @@ use crate::{
     testbed::Testbed,
     watched_pod::{channel, signed},
 };
-use onsale::retry::retry_until;
 
 /// Units per reservation.
 pub(crate) const UNITS: u32 = 2;
@@ -133,7 +133,7 @@ impl Organizer {
     /// Puts an event with `units` standing units on sale, for any number of calls.
     pub(crate) async fn scarce(&mut self, units: u32) -> anyhow::Result<HotSector> {
         let sectors = self.on_sale(vec![standing_sector(units)], u64::MAX).await?;
-        sectors.into_iter().next().context("an event without a sector")
+        sectors.into_iter().next().context("CreateEvent returned no sector")
     }
 
     /// Creates an event without putting it on sale.

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
+use onsale::retry;
 use onsale_kit::error::Reason;
 use onsale_proto::{claim::v1::claim_service_client::ClaimServiceClient, inventory::v1::ErrorReason};
 use serde_json::{Value, json};
@@ -20,7 +21,6 @@ use crate::{
     sale::{HotSector, Organizer, ReserveClient, UNITS},
     testbed::Testbed,
 };
-use onsale::retry;
 
 const ROUNDS: usize = 3;
 const CUSTOMERS: u64 = 10_000;

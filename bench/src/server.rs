@@ -25,9 +25,7 @@ use tokio::{
 /// Layers in front of the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ServerStack {
-    /// Only tonic.
     Bare,
-    /// The whole chassis.
     Kit,
 }
 
@@ -85,7 +83,7 @@ impl ServerProcess {
             .kill_on_drop(true)
             .spawn()
             .context("failed to start the measured server")?;
-        let stdout = child.stdout.take().context("the server's output is not piped")?;
+        let stdout = child.stdout.take().context("the output of the measured server is not piped")?;
         let mut lines = BufReader::new(stdout).lines();
         let hello = hello(&mut lines).await?;
         #[expect(
@@ -99,13 +97,15 @@ impl ServerProcess {
     /// Kills the process and waits for its end.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.child.kill().await.context("failed to stop the measured server")?;
-        self.log.await.context("failed to read the server's log")
+        self.log.await.context("failed to read the log of the measured server")
     }
 }
 
 /// Reads lines until the server's address, which may follow lines of its log.
 async fn hello(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<Hello> {
-    while let Some(line) = lines.next_line().await.context("failed to read the server's output")? {
+    while let Some(line) =
+        lines.next_line().await.context("failed to read the output of the measured server")?
+    {
         if let Ok(hello) = serde_json::from_str(&line) {
             return Ok(hello);
         }

@@ -36,7 +36,6 @@ const METHOD: &str = "/onsale.queue.v1.QueueService/WatchQueue";
 /// Returns the `authorization` header of the stream with this number, from 0.
 pub(crate) type Authorize = Arc<dyn Fn(usize) -> String + Send + Sync>;
 
-/// Streams to open.
 #[derive(Clone)]
 pub(crate) struct StreamOptions {
     pub(crate) address: SocketAddr,
@@ -93,7 +92,7 @@ impl Streams {
         };
         tokio::time::timeout(timeout, wait)
             .await
-            .unwrap_or_else(|_| bail!("waited {} s in vain", timeout.as_secs()))
+            .unwrap_or_else(|_| bail!("timed out after {} s", timeout.as_secs()))
     }
 
     /// Closes all streams and waits for their tasks.
@@ -119,7 +118,7 @@ async fn hold(
 ) -> anyhow::Result<()> {
     let permit = connecting.acquire().await.context("the connection limit is closed")?;
     let tcp = TcpStream::connect(options.address).await.context("failed to connect")?;
-    tcp.set_nodelay(true).context("failed to set up a connection")?;
+    tcp.set_nodelay(true).context("failed to set TCP_NODELAY")?;
     let (sender, mut connection) = h2::client::Builder::new()
         .initial_connection_window_size(CONNECTION_WINDOW)
         .handshake::<_, Bytes>(tcp)

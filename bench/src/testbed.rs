@@ -121,7 +121,7 @@ impl Testbed {
     /// Kills every Redis node, as a power cut would. Running pods keep running.
     pub(crate) async fn kill_redis(&mut self) -> anyhow::Result<()> {
         match self.redis.take() {
-            Some(redis) => redis.stop().await.context("failed to stop redis"),
+            Some(redis) => redis.stop().await.context("failed to stop Redis"),
             None => Ok(()),
         }
     }
@@ -130,7 +130,7 @@ impl Testbed {
     pub(crate) async fn ensure_redis(&mut self) -> anyhow::Result<()> {
         if self.redis.is_none() {
             let redis = RedisCluster::start(RedisClusterConfig::default()).await;
-            self.redis = Some(redis.context("failed to start redis")?);
+            self.redis = Some(redis.context("failed to start Redis")?);
         }
         Ok(())
     }
@@ -152,7 +152,8 @@ impl Testbed {
     /// The rows are those that an admission leaves, without its events for Notification: joins and admissions of a hundred
     /// thousand customers would take minutes, and Queue reads a turn from these rows only.
     pub(crate) async fn turns(&self, event_id: Uuid, count: u64) -> anyhow::Result<Timestamp> {
-        let until = SystemClock.now().checked_add(TURN).context("the clock is set too far")?;
+        let until =
+            SystemClock.now().checked_add(TURN).context("the system clock is too far in the future")?;
         self.write_line(event_id, count, EntryState::Admitted { until }).await?;
         Ok(until)
     }

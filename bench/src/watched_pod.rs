@@ -29,7 +29,6 @@ pub(crate) struct WatchedPod<'a> {
 pub(crate) struct Admission {
     /// Commit time of the first transaction, in microseconds of the machine's clock.
     pub(crate) commit_micros: i64,
-    /// Number of transactions.
     pub(crate) transactions: i64,
 }
 

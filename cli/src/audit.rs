@@ -44,7 +44,6 @@ pub(crate) struct Arguments {
     wait: u64,
 }
 
-/// A violated rule.
 #[derive(Debug)]
 struct Violation {
     invariant: u8,

@@ -17,7 +17,7 @@ use self::order::Order;
 
 /// Arguments of `onsale buy`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Number of customers who buy at the same time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     customers: u32,
@@ -48,7 +48,7 @@ pub struct Arguments {
 }
 
 /// Buys the tickets and prints the progress. Fails if a purchase fails for another reason than a sell-out.
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let manifest = Manifest::read(&arguments.directory);
     let front_door = match (&arguments.front_door, &manifest) {
         (Some(url), _) => url.clone(),

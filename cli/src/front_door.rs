@@ -110,19 +110,19 @@ impl FrontDoor {
         Ok(Self { url: url.to_owned(), channel: endpoint.connect_lazy(), http })
     }
 
-    /// URL of the front door, without a trailing slash.
+    /// Returns the URL of the front door, without a trailing slash.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// HTTP client, for the provider's page and the mail catcher as well.
+    /// Returns the HTTP client, for the provider's page and the mail catcher as well.
     #[must_use]
     pub fn http(&self) -> &reqwest::Client {
         &self.http
     }
 
-    /// Connection for calls without a token.
+    /// Returns the connection for calls without a token.
     #[must_use]
     pub fn channel(&self) -> Channel {
         self.channel.clone()
@@ -197,49 +197,49 @@ impl fmt::Debug for Person {
 }
 
 impl Person {
-    /// Client of `QueueService`.
+    /// Returns a client of `QueueService`.
     #[must_use]
     pub fn queue(&self) -> QueueServiceClient<Stub> {
         QueueServiceClient::new(self.stub.clone())
     }
 
-    /// Client of `QueueAdminService`.
+    /// Returns a client of `QueueAdminService`.
     #[must_use]
     pub fn queue_admin(&self) -> QueueAdminServiceClient<Stub> {
         QueueAdminServiceClient::new(self.stub.clone())
     }
 
-    /// Client of `EventService`.
+    /// Returns a client of `EventService`.
     #[must_use]
     pub fn events(&self) -> EventServiceClient<Stub> {
         EventServiceClient::new(self.stub.clone())
     }
 
-    /// Client of `InventoryService`.
+    /// Returns a client of `InventoryService`.
     #[must_use]
     pub fn inventory(&self) -> InventoryServiceClient<Stub> {
         InventoryServiceClient::new(self.stub.clone())
     }
 
-    /// Client of `QuotaService`.
+    /// Returns a client of `QuotaService`.
     #[must_use]
     pub fn quotas(&self) -> QuotaServiceClient<Stub> {
         QuotaServiceClient::new(self.stub.clone())
     }
 
-    /// Client of `ClaimService`.
+    /// Returns a client of `ClaimService`.
     #[must_use]
     pub fn claims(&self) -> ClaimServiceClient<Stub> {
         ClaimServiceClient::new(self.stub.clone())
     }
 
-    /// Client of `PaymentService`.
+    /// Returns a client of `PaymentService`.
     #[must_use]
     pub fn payments(&self) -> PaymentServiceClient<Stub> {
         PaymentServiceClient::new(self.stub.clone())
     }
 
-    /// Client of `TicketService`.
+    /// Returns a client of `TicketService`.
     #[must_use]
     pub fn tickets(&self) -> TicketServiceClient<Stub> {
         TicketServiceClient::new(self.stub.clone())

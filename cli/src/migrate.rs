@@ -34,7 +34,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         } else {
             (migrate::run(&config).await, "applied")
         };
-        let files = files.with_context(|| format!("schema {schema}"))?;
+        let files = files.with_context(|| format!("failed to migrate schema {schema}"))?;
         match files.as_slice() {
             [] => output::say(format_args!("{schema}: up to date")),
             files => output::say(format_args!("{schema}: {verb} {}", files.join(", "))),

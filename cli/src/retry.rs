@@ -27,13 +27,13 @@ where
 
 /// Returns the waits between attempts: at most 100 ms at first, growing to at most 2 s.
 #[must_use]
-pub fn backoff() -> Backoff {
+pub(crate) fn backoff() -> Backoff {
     Backoff::new(BACKOFF)
 }
 
 /// Decides whether another attempt may help. All our calls carry a request id, so repeating one is always allowed.
 #[must_use]
-pub fn classify(status: &Status) -> Retry {
+pub(crate) fn classify(status: &Status) -> Retry {
     match status.code() {
         Code::Unavailable | Code::Aborted | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => {
             after(status)

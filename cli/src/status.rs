@@ -39,7 +39,7 @@ struct Status {
 #[derive(Debug, Serialize)]
 struct ProcessStatus {
     #[serde(flatten)]
-    facts: ProcessInfo,
+    info: ProcessInfo,
     /// True if the process passed its check just now.
     answers: bool,
 }
@@ -64,19 +64,19 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 }
 
 async fn check(manifest: Manifest) -> anyhow::Result<Status> {
-    let http = reqwest::Client::builder().no_proxy().build().context("failed to prepare HTTP")?;
+    let http = reqwest::Client::builder().no_proxy().build().context("failed to create an HTTP client")?;
     let mut checks = JoinSet::new();
-    for (index, facts) in manifest.processes.into_iter().enumerate() {
+    for (index, info) in manifest.processes.into_iter().enumerate() {
         let http = http.clone();
         checks.spawn(async move {
-            let answers = facts.check.passes(&http).await;
-            (index, ProcessStatus { facts, answers })
+            let answers = info.check.passes(&http).await;
+            (index, ProcessStatus { info, answers })
         });
     }
     let mut checked = checks.join_all().await;
     checked.sort_by_key(|(index, _)| *index);
     let processes: Vec<_> = checked.into_iter().map(|(_, status)| status).collect();
-    let is_well = |status: &ProcessStatus| status.answers && status.facts.state == ProcessState::Ready;
+    let is_well = |status: &ProcessStatus| status.answers && status.info.state == ProcessState::Ready;
     Ok(Status { running: true, well: processes.iter().all(is_well), processes })
 }
 
@@ -91,8 +91,8 @@ fn show(status: &Status, folder: &Folder) {
         return;
     }
     output::say(format_args!("{:<14}{:<12}{:<10}{:<10}address", "name", "state", "pid", "restarts"));
-    for ProcessStatus { facts, answers } in &status.processes {
-        let state = match facts.state {
+    for ProcessStatus { info, answers } in &status.processes {
+        let state = match info.state {
             ProcessState::Ready if !answers => "silent",
             ProcessState::Ready => "ready",
             ProcessState::Starting => "starting",
@@ -100,9 +100,9 @@ fn show(status: &Status, folder: &Folder) {
             ProcessState::Failed => "failed",
             ProcessState::Stopped => "stopped",
         };
-        let pid = facts.pid.map(|pid| pid.to_string()).unwrap_or_default();
-        let addresses = facts.addresses.join(" ");
-        let restarts = facts.restarts;
-        output::say(format_args!("{:<14}{state:<12}{pid:<10}{restarts:<10}{addresses}", facts.name));
+        let pid = info.pid.map(|pid| pid.to_string()).unwrap_or_default();
+        let addresses = info.addresses.join(" ");
+        let restarts = info.restarts;
+        output::say(format_args!("{:<14}{state:<12}{pid:<10}{restarts:<10}{addresses}", info.name));
     }
 }

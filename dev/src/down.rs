@@ -3,13 +3,12 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::bail;
-use onsale_testkit::stack::process::{self, Signal};
-use tokio::time::Instant;
-
 use onsale::{
     mesh::{DIRECTORY_DEFAULT, folder::Folder},
     output,
 };
+use onsale_testkit::stack::process::{self, Signal};
+use tokio::time::Instant;
 
 /// Longest wait for the mesh to stop: its six tiers stop one after the other, each within 8 s.
 const TIMEOUT: Duration = Duration::from_secs(60);

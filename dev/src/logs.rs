@@ -8,7 +8,6 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-
 use onsale::mesh::{DIRECTORY_DEFAULT, folder::Folder};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -22,6 +22,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use onsale::mesh::{
+    DIRECTORY_DEFAULT,
+    folder::{Folder, Lock},
+    manifest::Manifest,
+};
 use onsale_testkit::stack::Interrupts;
 
 use self::{
@@ -31,11 +36,6 @@ use self::{
     processes::{MeshSetup, Programs},
     secrets::Secrets,
     settings::Override,
-};
-use onsale::mesh::{
-    DIRECTORY_DEFAULT,
-    folder::{Folder, Lock},
-    manifest::Manifest,
 };
 
 /// Name of the Postgres database.
@@ -156,7 +156,7 @@ async fn prepare(folder: Folder, arguments: Arguments) -> anyhow::Result<Mesh> {
     let programs = Programs::find(&folder)?;
     let secrets = Secrets::load_or_create(&folder)?;
     settings::write(&folder, &ports, &secrets)?;
-    let http = reqwest::Client::builder().no_proxy().build().context("failed to prepare HTTP")?;
+    let http = reqwest::Client::builder().no_proxy().build().context("failed to create an HTTP client")?;
     let setup = MeshSetup { folder, ports, secrets, programs, overrides: arguments.overrides };
     Ok(Mesh::new(setup, Console::new(), http))
 }

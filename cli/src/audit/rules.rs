@@ -10,9 +10,9 @@ pub(super) use self::{claims::CLAIMS, quotas::QUOTAS};
 /// Time at which a rule must be true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// In every snapshot.
+    /// True in every snapshot.
     Always,
-    /// After work in progress has ended: a few events must be processed between a payment and its tickets, for example.
+    /// True after work in progress has ended: a few events must be processed between a payment and its tickets, for example.
     Settled,
 }
 

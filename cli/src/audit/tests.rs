@@ -297,8 +297,8 @@ fn with_ids(sql: &str) -> String {
     })
 }
 
-async fn broken(client: &Client) -> Vec<&'static str> {
-    let mut broken = Vec::new();
+async fn violated(client: &Client) -> Vec<&'static str> {
+    let mut violated = Vec::new();
     for (rule, sql) in queries() {
         if !client
             .query(&sql, &[])
@@ -306,19 +306,19 @@ async fn broken(client: &Client) -> Vec<&'static str> {
             .unwrap_or_else(|error| panic!("{}: {error:?}", rule.statement))
             .is_empty()
         {
-            broken.push(rule.statement);
+            violated.push(rule.statement);
         }
     }
-    broken
+    violated
 }
 
 /// Asserts that only the rules in `lacks` are violated at first, and that each of `wrongs` violates its rule.
 async fn assert_found(client: &Client, wrongs: &[(&str, &str)], lacks: &[&str]) {
-    assert_eq!(broken(client).await, lacks);
+    assert_eq!(violated(client).await, lacks);
     for (wrong, rule) in wrongs {
         client.batch_execute(&format!("BEGIN; {}", with_ids(wrong))).await.unwrap();
-        let broken = broken(client).await;
-        assert!(broken.contains(rule), "{wrong}: {broken:?}");
+        let violated = violated(client).await;
+        assert!(violated.contains(rule), "{wrong}: {violated:?}");
         client.batch_execute("ROLLBACK").await.unwrap();
     }
 }

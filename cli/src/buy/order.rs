@@ -80,7 +80,7 @@ pub struct Mail {
 /// Response of the mail catcher.
 #[derive(Debug, Deserialize)]
 struct Mails {
-    /// Newest first.
+    /// The newest mail first.
     mails: Vec<Mail>,
 }
 

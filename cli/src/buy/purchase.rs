@@ -3,13 +3,10 @@
 
 use std::{future::Future, time::Duration};
 
-use onsale_kit::deadline::Deadline;
+use onsale_kit::{backoff::Retry, deadline::Deadline};
 use onsale_proto::{
     claim::v1::{Claim, CreateClaimRequest, create_claim_request::Right},
-    payment::v1::{
-        CreatePaymentRequest, GetPaymentRequest, Payment, PaymentState, WatchPaymentRequest,
-        get_payment_request::Lookup,
-    },
+    payment::v1::{CreatePaymentRequest, Payment, PaymentState, WatchPaymentRequest},
     queue::v1::{
         CloseReason, ExpireReason, JoinQueueRequest, LeaveQueueRequest, Standing, Turn, WatchQueueRequest,
         queue_update::Update,
@@ -25,7 +22,6 @@ use crate::{
     front_door::{FrontDoor, Person},
     retry::{backoff, classify, reason, retry_until},
 };
-use onsale_kit::backoff::Retry;
 
 /// Timeout of one attempt of a unary call, after which the call is retried.
 const CALL_TIME_MAX: Duration = Duration::from_secs(10);
@@ -313,16 +309,6 @@ impl Buyer {
             tokio::time::sleep(wait.ok_or(PurchaseError::TooLong { step: STEP })?).await;
         }
         Ok(payment)
-    }
-
-    /// Returns the newest payment of a claim.
-    pub async fn payment_of(&self, claim_id: &str) -> Result<Payment, PurchaseError> {
-        let request = GetPaymentRequest { lookup: Some(Lookup::ClaimId(claim_id.to_owned())) };
-        let found = self.call("looking up the payment", || {
-            let (mut payments, request) = (self.person.payments(), request.clone());
-            async move { payments.get_payment(request).await }
-        });
-        Ok(found.await?.payment.unwrap_or_default())
     }
 
     /// Waits until at least `count` tickets of the claim are issued and returns them.

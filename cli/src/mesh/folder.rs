@@ -30,7 +30,7 @@ pub struct Folder {
     root: PathBuf,
 }
 
-/// Result of [`Folder::lock`].
+/// Result of an attempt to lock the folder.
 #[derive(Debug)]
 pub enum Lock {
     /// This process has the lock until it drops the file.
@@ -50,61 +50,61 @@ impl Folder {
         Ok(Self { root: base.unwrap_or(here).join(directory) })
     }
 
-    /// Absolute path of the folder.
+    /// Returns the absolute path of the folder.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// File of the [`Manifest`](super::manifest::Manifest).
+    /// Returns the file of the [`Manifest`](super::manifest::Manifest).
     #[must_use]
     pub fn manifest(&self) -> PathBuf {
         self.root.join("mesh.json")
     }
 
-    /// File that remembers the ports chosen by `--ports free`.
+    /// Returns the file that remembers the ports chosen by `--ports free`.
     #[must_use]
     pub fn ports(&self) -> PathBuf {
         self.root.join("ports.json")
     }
 
-    /// File that remembers the demo event and its request ids.
+    /// Returns the file that remembers the demo event and its request ids.
     #[must_use]
     pub fn demo(&self) -> PathBuf {
         self.root.join("demo.json")
     }
 
-    /// File of a secret.
+    /// Returns the file of a secret.
     #[must_use]
     pub fn secret(&self, name: &str) -> PathBuf {
         self.root.join("secrets").join(name)
     }
 
-    /// File of generated settings.
+    /// Returns a file of generated settings.
     #[must_use]
     pub fn config(&self, file: &str) -> PathBuf {
         self.root.join("config").join(file)
     }
 
-    /// Folder of all logs.
+    /// Returns the folder of all logs.
     #[must_use]
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }
 
-    /// Log of one process.
+    /// Returns the log of one process.
     #[must_use]
     pub fn log(&self, process: &str) -> PathBuf {
         self.logs().join(format!("{process}.log"))
     }
 
-    /// Folder with one file per running process. The next start finds processes there that outlived their supervisor.
+    /// Returns the folder with one file per running process. The next start finds processes there that outlived their supervisor.
     #[must_use]
     pub fn run(&self) -> PathBuf {
         self.root.join("run")
     }
 
-    /// Data folder of one process.
+    /// Returns the data folder of one process.
     #[must_use]
     pub fn data(&self, process: &str) -> PathBuf {
         self.root.join("data").join(process)

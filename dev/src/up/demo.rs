@@ -4,6 +4,11 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use onsale::{
+    front_door::FrontDoor,
+    mesh::folder::{Folder, write_private},
+    retry::retry_until,
+};
 use onsale_kit::deadline::Deadline;
 use onsale_proto::{
     inventory::v1::{ActivateEventRequest, CreateEventRequest, Event, Sector, Venue},
@@ -12,9 +17,6 @@ use onsale_proto::{
 use onsale_types::{Clock, RequestId, SystemClock};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
-
-use onsale::mesh::folder::{Folder, write_private};
-use onsale::{front_door::FrontDoor, retry::retry_until};
 
 const ORGANIZER: &str = "organizer@example.test";
 /// Longest time for sign-in, creation and activation together.

@@ -9,10 +9,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use onsale::{
+    mesh::folder::{Folder, write_private},
+    output,
+};
 use onsale_testkit::stack::process::{self, Signal};
-
-use onsale::mesh::folder::{Folder, write_private};
-use onsale::output;
 
 /// Time to stop after the kernel's signal, after which a process is killed. Stores need less; a service that waits for a
 /// stopped store would need longer.

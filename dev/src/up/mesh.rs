@@ -3,6 +3,10 @@
 use std::{future::Future, pin::pin, time::Duration};
 
 use anyhow::{Context, bail};
+use onsale::mesh::{
+    folder::Folder,
+    manifest::{Endpoints, Issuer, Manifest, ProcessInfo, ProcessState},
+};
 
 use super::{
     console::{Console, seconds},
@@ -13,10 +17,6 @@ use super::{
     settings::{AUDIENCE, ISSUER, postgres_url, redis_urls},
     stores,
     supervisor::{ProcessEvent, ProcessReport, ProcessSpec, Supervisor},
-};
-use onsale::mesh::{
-    folder::Folder,
-    manifest::{Endpoints, Issuer, Manifest, ProcessInfo, ProcessState},
 };
 
 /// Longest time for the whole start.
@@ -150,8 +150,8 @@ impl Mesh {
             name: spec.launch.name.clone(),
             state: ProcessState::Starting,
             pid: None,
-            addresses: spec.ports.iter().map(|place| ports.address(*place).to_string()).collect(),
-            admin: spec.admin.map(|place| ports.url(place)),
+            addresses: spec.ports.iter().map(|port| ports.address(*port).to_string()).collect(),
+            admin: spec.admin.map(|port| ports.url(port)),
             check: spec.check.clone(),
             log: spec.launch.log.clone(),
             restarts: 0,
@@ -189,25 +189,25 @@ impl Mesh {
     /// Records a report in the manifest and prints it. Fails if a process stays down.
     fn apply(&mut self, report: ProcessReport) -> anyhow::Result<()> {
         let ProcessReport { name, event } = report;
-        let facts = self.manifest.processes.iter_mut().find(|facts| facts.name == name);
-        let facts = facts.context("received a report about an unknown process")?;
+        let info = self.manifest.processes.iter_mut().find(|info| info.name == name);
+        let info = info.context("received a report about an unknown process")?;
         match event {
             ProcessEvent::Started { pid } => {
-                facts.state = ProcessState::Starting;
-                facts.pid = Some(pid);
+                info.state = ProcessState::Starting;
+                info.pid = Some(pid);
             }
             ProcessEvent::Ready => {
-                facts.state = ProcessState::Ready;
-                if facts.restarts > 0 {
+                info.state = ProcessState::Ready;
+                if info.restarts > 0 {
                     self.console.say(&format!("{name} is back"));
                 } else {
                     self.console.ready(&name);
                 }
             }
             ProcessEvent::Exited { how, restart_in } => {
-                facts.state = ProcessState::Restarting;
-                facts.pid = None;
-                facts.restarts = facts.restarts.saturating_add(1);
+                info.state = ProcessState::Restarting;
+                info.pid = None;
+                info.restarts = info.restarts.saturating_add(1);
                 let when = if restart_in < REPORTED_DELAY_MIN {
                     String::new()
                 } else {
@@ -216,22 +216,22 @@ impl Mesh {
                 self.console.say(&format!("{name} {how}; starting it again{when}"));
             }
             ProcessEvent::Failed { how, log } => {
-                facts.state = ProcessState::Failed;
-                facts.pid = None;
-                let path = facts.log.display();
+                info.state = ProcessState::Failed;
+                info.pid = None;
+                let path = info.log.display();
                 bail!("{name} {how} and stays down; the end of {path}:\n{log}");
             }
             ProcessEvent::Stopped => {
-                facts.state = ProcessState::Stopped;
-                facts.pid = None;
+                info.state = ProcessState::Stopped;
+                info.pid = None;
             }
         }
         Ok(())
     }
 
     fn unready(&self) -> Vec<String> {
-        let waiting = self.manifest.processes.iter().filter(|facts| facts.state != ProcessState::Ready);
-        waiting.map(|facts| facts.name.clone()).collect()
+        let waiting = self.manifest.processes.iter().filter(|info| info.state != ProcessState::Ready);
+        waiting.map(|info| info.name.clone()).collect()
     }
 
     fn publish(&self) -> anyhow::Result<()> {

@@ -7,11 +7,11 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use onsale::mesh::folder::{Folder, write_private};
 use onsale_testkit::stack::process;
 use serde::{Deserialize, Serialize};
 
 use super::listener;
-use onsale::mesh::folder::{Folder, write_private};
 
 /// Nodes of the Redis Cluster: three masters, three replicas.
 pub(crate) const REDIS_NODES: u8 = 6;

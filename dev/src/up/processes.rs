@@ -7,6 +7,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use onsale::mesh::{
+    check::Check,
+    folder::{Folder, repository, write_private},
+};
 use onsale_gateway::envoy::{EnvoySettings, render};
 use onsale_testkit::stack::{
     PostgresServerConfig, PreparedPostgres, RedisNode,
@@ -18,10 +22,6 @@ use super::{
     secrets::Secrets,
     settings::Override,
     supervisor::{ProcessSpec, Tier},
-};
-use onsale::mesh::{
-    check::Check,
-    folder::{Folder, repository, write_private},
 };
 
 /// Number of processes: six Redis nodes, Postgres, two of the sandbox, six services, the gateway and Envoy.

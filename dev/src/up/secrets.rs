@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use onsale_kit::auth::SigningKey;
-
 use onsale::mesh::folder::{Folder, write_private};
+use onsale_kit::auth::SigningKey;
 
 /// Files of a key pair: the private key, and the public key as a JWK set.
 #[derive(Clone, Debug)]

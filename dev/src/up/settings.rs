@@ -4,13 +4,13 @@
 use std::{fmt::Write as _, path::Path};
 
 use anyhow::{Context, bail};
+use onsale::mesh::folder::{Folder, write_private};
 
 use super::{
     DATABASE,
     ports::{Port, Ports, REDIS_NODES, Service},
     secrets::Secrets,
 };
-use onsale::mesh::folder::{Folder, write_private};
 
 /// The claim `iss` of the development sign-in. User ids are derived from it, so it is the same whatever the port is.
 pub(crate) const ISSUER: &str = "http://localhost:8080";

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
+use onsale::mesh::folder::{Folder, write_private};
 use onsale_testkit::stack::{PreparedPostgres, RedisNode, form, is_settled, process};
 use tokio_postgres::NoTls;
 
@@ -10,7 +11,6 @@ use super::{
     DATABASE, leftovers,
     ports::{Port, Ports},
 };
-use onsale::mesh::folder::{Folder, write_private};
 
 /// Longest wait for a store to accept queries.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const ELSEWHERE: &str = "/var/lib/onsale";
 pub(crate) async fn prepare_postgres(folder: &Folder) -> anyhow::Result<PreparedPostgres> {
     let base = postgres_base(folder)?;
     leftovers::unblock_postgres(&base.join("data"));
-    PreparedPostgres::in_directory(&base, true).await.context("failed to prepare postgres")
+    PreparedPostgres::in_directory(&base, true).await.context("failed to prepare Postgres")
 }
 
 /// Returns the folder of Postgres. Started by root, Postgres runs under another account. If that account cannot enter the
@@ -109,7 +109,7 @@ pub(crate) async fn open_redis(folder: &Folder, nodes: &[RedisNode]) -> anyhow::
     write_private(&formed, &signature(nodes))
 }
 
-/// File that exists once the cluster was complete, with the [`signature`] of its nodes.
+/// Returns the file that exists once the cluster was complete, with the [`signature`] of its nodes.
 fn formed_file(folder: &Folder) -> PathBuf {
     folder.data("redis").join("formed")
 }

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use onsale::mesh::{check::Check, folder::Folder};
 use onsale_kit::backoff::{Backoff, BackoffConfig};
 use onsale_testkit::stack::process::{Launch, Process, Signal, log_tail};
 use tokio::{
@@ -20,7 +21,6 @@ use super::{
     leftovers,
     ports::{Port, Ports},
 };
-use onsale::mesh::{check::Check, folder::Folder};
 
 /// Interval between two checks of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

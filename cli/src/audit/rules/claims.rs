@@ -2,7 +2,6 @@
 
 use super::{Rule, always, settled};
 
-/// Rules about claims.
 pub(in crate::audit) const CLAIMS: &[Rule] = &[
     always(
         3,

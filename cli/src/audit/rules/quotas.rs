@@ -3,7 +3,6 @@
 
 use super::{Rule, always, settled};
 
-/// Rules about quotas and invitations.
 pub(in crate::audit) const QUOTAS: &[Rule] = &[
     always(
         1,
