@@ -1,4 +1,4 @@
-# Thin: logic lives in scripts/ (before anything is built), in cli/ and in tests/.
+# Thin: logic lives in scripts/ (before anything is built), in cli/, dev/ and tests/. `onsale` runs `onsale-dev` for up, down and bench (ADR 0021).
 .PHONY: help setup up buy down test check fmt bench
 
 # The mesh runs as a debug build: from a fresh clone it is built in half the time, and `make test` uses the same one.
@@ -35,5 +35,5 @@ fmt: setup ## put code and contracts in form
 	@.tools/venv/bin/buf format --write
 
 bench: setup ## measure: make bench NAME=join ARGS=--json
-	@cargo build --quiet --release --locked -p onsale -p onsale-queue -p onsale-inventory -p onsale-claim
+	@cargo build --quiet --release --locked -p onsale -p onsale-dev -p onsale-queue -p onsale-inventory -p onsale-claim
 	@exec $(TARGET)/release/onsale bench $(or $(NAME),empty) $(ARGS)

@@ -193,6 +193,26 @@ fn no_service_depends_on_another() {
     }
 }
 
+#[test]
+fn operator_binary_links_no_test_kit_sandbox_gateway_or_service() {
+    let metadata = metadata();
+    let ours: BTreeMap<&str, &Package> =
+        metadata.ours().map(|package| (package.name.as_str(), package)).collect();
+    let mut linked = BTreeSet::from(["onsale"]);
+    let mut unvisited = vec!["onsale"];
+    while let Some(package) = unvisited.pop().and_then(|name| ours.get(name)) {
+        let normal = package.dependencies.iter().filter(|dependency| dependency.kind.is_none());
+        for name in normal.map(|dependency| dependency.name.as_str()).filter(|name| ours.contains_key(name)) {
+            if linked.insert(name) {
+                unvisited.push(name);
+            }
+        }
+    }
+    let allowed = BTreeSet::from(["onsale", "onsale-kit", "onsale-proto", "onsale-storage", "onsale-types"]);
+    let unexpected: Vec<_> = linked.difference(&allowed).collect();
+    assert!(unexpected.is_empty(), "`onsale` links {unexpected:?}: such commands belong in dev/ (ADR 0021)");
+}
+
 /// Everything a crate's targets are made of, for `kind` of dependency: build script, or sources.
 fn sources_of(package: &Package) -> String {
     let root = repository::root();

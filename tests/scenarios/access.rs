@@ -2,7 +2,7 @@
 
 use onsale::{
     front_door::{FrontDoor, Person},
-    patience::reason,
+    retry::reason,
 };
 use onsale_kit::contract::Contract;
 use onsale_proto::{
@@ -28,14 +28,14 @@ async fn a_stale_turn_token_buys_nothing() {
     let person = sale::customer(&door).await;
     let buyer = sale::buyer(&door, &person, &event.event_id);
     buyer.join().await.unwrap();
-    let stale = buyer.turn(|_| ()).await.unwrap();
+    let stale = buyer.wait_for_turn(|_| ()).await.unwrap();
     buyer.leave().await.unwrap();
 
     let ended = buyer.claim(&stale.token, sale::any(&event.sectors[0], 2)).await.unwrap_err();
     assert_eq!(ended.reason().as_deref(), Some("TURN_ENDED"), "{ended}");
 
     buyer.join().await.unwrap();
-    let fresh = buyer.turn(|_| ()).await.unwrap();
+    let fresh = buyer.wait_for_turn(|_| ()).await.unwrap();
     assert!(fresh.fencing_number > stale.fencing_number);
     let refused = buyer.claim(&stale.token, sale::any(&event.sectors[0], 2)).await.unwrap_err();
     let reason = refused.reason().unwrap();

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use onsale::{front_door::Person, patience::patiently};
+use onsale::{front_door::Person, retry::retry_until};
 use onsale_kit::deadline::Deadline;
 use onsale_proto::{
     claim::v1::{Claim, ClaimState, CreateClaimRequest, create_claim_request::Right},
@@ -116,7 +116,7 @@ async fn customers(mesh: &Mesh, event: &Event) -> Vec<Customer> {
             let person = sale::customer(&door).await;
             let buyer = sale::buyer(&door, &person, &event.event_id);
             buyer.join().await.unwrap();
-            let turn = buyer.turn(|_| ()).await.unwrap();
+            let turn = buyer.wait_for_turn(|_| ()).await.unwrap();
             let seats = [number * 2 + 1, number * 2 + 2];
             let sector_id = event.sectors[0].sector_id.clone();
             let request = CreateClaimRequest {
@@ -182,12 +182,12 @@ async fn kill_at(mesh: &Mesh, books: &Client, step: &Step, both: [&Customer; 2])
 
 /// The customer asks again as before, and has what was asked for: once.
 async fn assert_served(step: &Step, customer: &Customer) -> Claim {
-    let claim = patiently(Deadline::after(ACCOUNTED), || customer.ask()).await;
+    let claim = retry_until(Deadline::after(ACCOUNTED), || customer.ask()).await;
     let claim = claim.unwrap_or_else(|status| panic!("{}: {status:?}", step.what));
     assert_eq!(claim.state(), ClaimState::Claimed);
     let seats: Vec<u32> = claim.items[0].units.iter().map(|unit| unit.number).collect();
     assert_eq!(seats, customer.seats, "{}", step.what);
-    let again = patiently(Deadline::after(ACCOUNTED), || customer.ask()).await.unwrap();
+    let again = retry_until(Deadline::after(ACCOUNTED), || customer.ask()).await.unwrap();
     assert_eq!(again.claim_id, claim.claim_id, "{}", step.what);
     claim
 }

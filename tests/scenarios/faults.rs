@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onsale::buy::order::{Order, Step, fulfil};
+use onsale::buy::order::{Order, PurchaseStep, place_order};
 use onsale_proto::inventory::v1::Event;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
@@ -35,11 +35,11 @@ async fn sell_out_with(mesh: &Mesh, fault: impl AsyncFnOnce(&Event)) -> Event {
             tokio::time::sleep(Duration::from_millis(u64::from(number) * 150)).await;
             let mut tickets = 0;
             let email = sale::somebody("buyer");
-            let done = fulfil(&door, &email, &order, |step| match step {
-                Step::Claimed(_) => {
+            let done = place_order(&door, &email, &order, |step| match step {
+                PurchaseStep::Claimed(_) => {
                     let _ = sender.send(());
                 }
-                Step::Ticketed(issued) => tickets = issued.len(),
+                PurchaseStep::Ticketed(issued) => tickets = issued.len(),
                 _ => {}
             });
             done.await.map(|()| tickets)

@@ -141,7 +141,7 @@ async fn a_browser_buys_with_grpc_web_frames() {
     let payment: CreatePaymentResponse = unary(&door, &person, path, &pay).await;
     let payment = payment.payment.unwrap();
     let buyer = sale::buyer(&door, &person, &event.event_id);
-    buyer.at_provider(&payment, "pay").await.unwrap();
+    buyer.act_at_provider(&payment, "pay").await.unwrap();
 
     let watch = WatchPaymentRequest { payment_id: payment.payment_id };
     let path = "/onsale.payment.v1.PaymentService/WatchPayment";

@@ -1,6 +1,6 @@
 //! A purchase without the line: kept for a group, invited by mail, accepted with the mail's token, paid, ticketed.
 
-use onsale::{front_door::FrontDoor, patience::reason};
+use onsale::{front_door::FrontDoor, retry::reason};
 use onsale_kit::deadline::Deadline;
 use onsale_proto::{
     claim::v1::{Claim, CreateClaimRequest, create_claim_request::Right},

@@ -33,7 +33,7 @@ async fn leader_dies(mesh: &Mesh, pod: Pod) -> Option<Pod> {
     let first = sale::customer(&door).await;
     let buyer = sale::buyer(&door, &first, &event_id);
     buyer.join().await.unwrap();
-    buyer.turn(|_| ()).await.unwrap();
+    buyer.wait_for_turn(|_| ()).await.unwrap();
     pause(&organizer, &event_id).await;
     let mut people = Vec::new();
     for _ in 0..3 {
@@ -53,7 +53,7 @@ async fn leader_dies(mesh: &Mesh, pod: Pod) -> Option<Pod> {
         let died = Instant::now();
         organizer.queue_admin().resume_queue(resume).await.unwrap();
         for person in &people[1..] {
-            sale::buyer(&door, person, &event_id).turn(|_| ()).await.unwrap();
+            sale::buyer(&door, person, &event_id).wait_for_turn(|_| ()).await.unwrap();
         }
         println!("the mesh's queue took over within {:?}", died.elapsed());
         assert!(died.elapsed() < TAKEN_OVER, "{:?}", died.elapsed());

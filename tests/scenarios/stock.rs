@@ -9,7 +9,7 @@ use onsale_testkit::wait_until;
 use tokio::task::JoinSet;
 
 use super::support::{PATIENCE, mesh, sale};
-use onsale::buy::order::{Order, Step, fulfil};
+use onsale::buy::order::{Order, PurchaseStep, place_order};
 
 #[tokio::test]
 async fn fifty_customers_for_ten_tickets_buy_exactly_ten() {
@@ -29,8 +29,8 @@ async fn fifty_customers_for_ten_tickets_buy_exactly_ten() {
         crowd.spawn(async move {
             let mut tickets = 0;
             let email = sale::somebody("crowd");
-            let done = fulfil(&door, &email, &order, |step| {
-                if let Step::Ticketed(issued) = step {
+            let done = place_order(&door, &email, &order, |step| {
+                if let PurchaseStep::Ticketed(issued) = step {
                     tickets = issued.len();
                 }
             });
@@ -63,13 +63,13 @@ async fn a_declined_payment_gives_the_units_back() {
     let person = sale::customer(&door).await;
     let buyer = sale::buyer(&door, &person, &event.event_id);
     buyer.join().await.unwrap();
-    let turn = buyer.turn(|_| ()).await.unwrap();
+    let turn = buyer.wait_for_turn(|_| ()).await.unwrap();
     let claim = buyer.claim(&turn.token, sale::any(&event.sectors[0], 2)).await.unwrap();
     assert_eq!(sale::availability(&person, &event).await[0].free_count, 0);
 
     let payment = buyer.open_payment(&claim.claim_id).await.unwrap();
-    buyer.at_provider(&payment, "decline").await.unwrap();
-    assert_eq!(buyer.outcome(payment).await.unwrap().state(), PaymentState::Failed);
+    buyer.act_at_provider(&payment, "decline").await.unwrap();
+    assert_eq!(buyer.payment_outcome(payment).await.unwrap().state(), PaymentState::Failed);
     wait_until("the claim is released", PATIENCE, || async {
         let request = GetClaimRequest { claim_id: claim.claim_id.clone() };
         let claim = person.claims().get_claim(request).await.unwrap().into_inner().claim.unwrap();
@@ -99,15 +99,15 @@ async fn an_unpaid_claim_expires_and_its_units_are_sold_to_the_next() {
     let waiting = sale::buyer(&door, &next, &event.event_id);
     let standing = waiting.join().await.unwrap();
     assert!(standing.turn.is_none(), "nobody is admitted while nothing is free");
-    let turn = waiting.turn(|_| ()).await.unwrap();
+    let turn = waiting.wait_for_turn(|_| ()).await.unwrap();
     let request = GetClaimRequest { claim_id: claim.claim_id.clone() };
     let expired = idler.claims().get_claim(request).await.unwrap().into_inner().claim.unwrap();
     assert_eq!((expired.state(), expired.release_reason()), (ClaimState::Released, ReleaseReason::Expired));
 
     let claim = waiting.claim(&turn.token, sale::any(&event.sectors[0], 2)).await.unwrap();
     let payment = waiting.open_payment(&claim.claim_id).await.unwrap();
-    waiting.at_provider(&payment, "pay").await.unwrap();
-    waiting.outcome(payment).await.unwrap();
+    waiting.act_at_provider(&payment, "pay").await.unwrap();
+    waiting.payment_outcome(payment).await.unwrap();
     assert_eq!(waiting.tickets(&claim.claim_id, 2).await.unwrap().len(), 2);
     let deadline = Deadline::after(PATIENCE);
     onsale::buy::order::wait_for_mail(&door, mesh.mail_url(), &next.email, deadline).await.unwrap();

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use onsale::{front_door::FrontDoor, up::manifest::Manifest};
+use onsale::{front_door::FrontDoor, mesh::manifest::Manifest};
 use onsale_kit::{
     auth::{MeshConfig, ServiceTokens, SigningKey},
     config::{Secret, Text},
@@ -146,7 +146,7 @@ impl Mesh {
         tokens.bearer().to_str().unwrap().trim_start_matches("Bearer ").to_owned()
     }
 
-    fn process(&self, name: &str) -> onsale::up::manifest::ProcessFacts {
+    fn process(&self, name: &str) -> onsale::mesh::manifest::ProcessInfo {
         let manifest = Manifest::read(&self.directory).unwrap();
         manifest.processes.into_iter().find(|process| process.name == name).unwrap()
     }
@@ -194,7 +194,7 @@ impl Mesh {
     /// Waits until a process is ready.
     pub(crate) async fn wait_for(&self, name: &str) {
         wait_until("the process is ready", PATIENCE, || async {
-            self.process(name).state == onsale::up::manifest::ProcessState::Ready
+            self.process(name).state == onsale::mesh::manifest::ProcessState::Ready
         })
         .await;
     }

@@ -116,15 +116,15 @@ pub(crate) fn any(sector: &Sector, count: u32) -> UnitSelection {
 /// Joins, waits for the turn and claims.
 pub(crate) async fn claim(buyer: &Buyer, sector: &Sector, count: u32) -> Claim {
     buyer.join().await.unwrap();
-    let turn = buyer.turn(|_| ()).await.unwrap();
+    let turn = buyer.wait_for_turn(|_| ()).await.unwrap();
     buyer.claim(&turn.token, any(sector, count)).await.unwrap()
 }
 
 /// Pays a claim and waits until the money is there.
 pub(crate) async fn pay(buyer: &Buyer, claim: &Claim) -> Payment {
     let payment = buyer.open_payment(&claim.claim_id).await.unwrap();
-    buyer.at_provider(&payment, "pay").await.unwrap();
-    let payment = buyer.outcome(payment).await.unwrap();
+    buyer.act_at_provider(&payment, "pay").await.unwrap();
+    let payment = buyer.payment_outcome(payment).await.unwrap();
     assert_eq!(payment.state(), PaymentState::Confirmed);
     payment
 }
