@@ -22,7 +22,7 @@ fn contract() -> Contract {
 /// Whether a running service says that the method has no behaviour yet.
 async fn is_unserved(service: &TestService, channel: &Channel, method: &Method) -> bool {
     let role = method.roles.iter().find(|role| *role != Role::Anyone).unwrap_or(Role::Customer);
-    let token = service.mint.token(role);
+    let token = service.issuer.token(role);
     let Err(status) = onsale_testkit::call(channel, &method.path, Some(&token)).await else { return false };
     let reason = status.get_details_error_info().map(|info| info.reason).unwrap_or_default();
     assert!(

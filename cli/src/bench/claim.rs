@@ -88,8 +88,8 @@ pub(crate) async fn run(callers: usize, measured: Duration, redis: Redis) -> any
 
 /// The limit: the same customers make an empty call each.
 async fn measure_empty(world: &World, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(Through::Kit, Some(&world.mint)).await?;
-    let customers = Arc::new(Customers::mint(&world.mint, Uuid::now_v7(), load, buyer).await?);
+    let server = ServerProcess::start(Through::Kit, Some(&world.issuer)).await?;
+    let customers = Arc::new(Customers::with_tokens(&world.issuer, Uuid::now_v7(), load, buyer).await?);
     empty::measure_at(server, load, move || customers.next()).await
 }
 

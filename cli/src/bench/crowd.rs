@@ -12,7 +12,7 @@ use onsale_proto::{
     claim::v1::{CreateClaimRequest, create_claim_request::Right},
     r#type::v1::UnitSelection,
 };
-use onsale_testkit::tokens::{Mint, identity};
+use onsale_testkit::tokens::{TestIssuer, identity};
 use onsale_types::Timestamp;
 use serde_json::json;
 use tonic::{
@@ -59,10 +59,10 @@ impl Crowd {
             }
             let until = world.turns(place.event_id, count).await?;
             let key = SigningKey::parse(&world.turns_key).context("failed to read a key")?;
-            let (signer, mint) = (TokenSigner::new(key, ISSUER), Arc::clone(&world.mint));
+            let (signer, issuer) = (TokenSigner::new(key, ISSUER), Arc::clone(&world.issuer));
             let place = Arc::new(place.clone());
             // Numbers in a line begin with 1.
-            let make = move |number| person(&mint, &signer, until, &place, number + 1);
+            let make = move |number| person(&issuer, &signer, until, &place, number + 1);
             people.extend(on_all_processors(count, make).await?);
             left -= count;
         }
@@ -92,7 +92,7 @@ impl Crowd {
 }
 
 fn person(
-    mint: &Mint,
+    issuer: &TestIssuer,
     signer: &TokenSigner,
     until: Timestamp,
     place: &Arc<Place>,
@@ -104,7 +104,7 @@ fn person(
     let claims = json!({ "event_id": event_id, "entry_id": entry_id(event_id, seq), "fencing_number": seq });
     let turn_token =
         signer.sign(&facts, &claims).map_err(|_| Status::internal("a turn token cannot be signed"))?;
-    Ok(Person { authorization: buyer(mint, event_id, seq)?, turn_token, place: Arc::clone(place) })
+    Ok(Person { authorization: buyer(issuer, event_id, seq)?, turn_token, place: Arc::clone(place) })
 }
 
 #[cfg(test)]
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn everybody_asks_once_with_tokens_of_their_own() {
-        let (mint, key) = (Mint::new(), SigningKey::generate().unwrap());
+        let (issuer, key) = (TestIssuer::new(), SigningKey::generate().unwrap());
         let signer = TokenSigner::new(SigningKey::parse(&key).unwrap(), ISSUER);
         let place = Place::new(Uuid::now_v7(), "sector".to_owned(), 2);
         let (place, until) = (Arc::new(place), Timestamp::from_secs(60));
-        let people = (1..=2).map(|seq| person(&mint, &signer, until, &place, seq).unwrap()).collect();
+        let people = (1..=2).map(|seq| person(&issuer, &signer, until, &place, seq).unwrap()).collect();
         let crowd = Crowd { people, next: AtomicU64::new(0) };
         let (first, second) = (crowd.next().unwrap(), crowd.next().unwrap());
         assert!(crowd.next().is_none());

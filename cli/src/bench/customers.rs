@@ -7,7 +7,7 @@ use std::sync::{
 
 use anyhow::Context;
 use onsale_proto::auth::v1::Role;
-use onsale_testkit::tokens::Mint;
+use onsale_testkit::tokens::TestIssuer;
 use onsale_types::{Clock as _, SystemClock};
 use serde_json::json;
 use tonic::{
@@ -27,11 +27,11 @@ const TOKENS_PER_SECOND: u64 = 20_000;
 const BUYER_SECONDS: i64 = 7_200;
 
 /// Makes the `authorization` header of whoever has this number in the line of an event.
-pub(crate) type Authorization = fn(&Mint, Uuid, u64) -> Result<MetadataValue<Ascii>, Status>;
+pub(crate) type Authorization = fn(&TestIssuer, Uuid, u64) -> Result<MetadataValue<Ascii>, Status>;
 
 /// People who have not called yet.
 pub(crate) struct Customers {
-    mint: Arc<Mint>,
+    issuer: Arc<TestIssuer>,
     event_id: Uuid,
     authorization: Authorization,
     tokens: Vec<MetadataValue<Ascii>>,
@@ -41,17 +41,17 @@ pub(crate) struct Customers {
 
 impl Customers {
     /// Makes tokens for as many as may call in this load.
-    pub(crate) async fn mint(
-        mint: &Arc<Mint>,
+    pub(crate) async fn with_tokens(
+        issuer: &Arc<TestIssuer>,
         event_id: Uuid,
         load: Load,
         authorization: Authorization,
     ) -> anyhow::Result<Self> {
         let count = load.calls_at(TOKENS_PER_SECOND);
-        let maker = Arc::clone(mint);
+        let maker = Arc::clone(issuer);
         let tokens = on_all_processors(count, move |number| authorization(&maker, event_id, number)).await?;
         let (next, late) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Ok(Self { mint: Arc::clone(mint), event_id, authorization, tokens, next, late })
+        Ok(Self { issuer: Arc::clone(issuer), event_id, authorization, tokens, next, late })
     }
 
     /// The next customer.
@@ -61,7 +61,7 @@ impl Customers {
             return Ok(token.clone());
         }
         self.late.fetch_add(1, Ordering::Relaxed);
-        (self.authorization)(&self.mint, self.event_id, u64::try_from(number).unwrap_or(u64::MAX))
+        (self.authorization)(&self.issuer, self.event_id, u64::try_from(number).unwrap_or(u64::MAX))
     }
 
     /// How many have called.
@@ -98,20 +98,28 @@ pub(crate) async fn on_all_processors<T: Send + 'static>(
 }
 
 /// A customer of whom no more is known than who it is.
-pub(crate) fn plain(mint: &Mint, event_id: Uuid, number: u64) -> Result<MetadataValue<Ascii>, Status> {
-    header(&bearer(mint, &subject(event_id, number), Role::Customer))
+pub(crate) fn plain(
+    issuer: &TestIssuer,
+    event_id: Uuid,
+    number: u64,
+) -> Result<MetadataValue<Ascii>, Status> {
+    header(&bearer(issuer, &subject(event_id, number), Role::Customer))
 }
 
 /// A customer who may buy: with a verified address.
-pub(crate) fn buyer(mint: &Mint, event_id: Uuid, number: u64) -> Result<MetadataValue<Ascii>, Status> {
-    let mut claims = mint.claims(&subject(event_id, number), &[Role::Customer]);
+pub(crate) fn buyer(
+    issuer: &TestIssuer,
+    event_id: Uuid,
+    number: u64,
+) -> Result<MetadataValue<Ascii>, Status> {
+    let mut claims = issuer.claims(&subject(event_id, number), &[Role::Customer]);
     if let Some(claims) = claims.as_object_mut() {
         let expiry = SystemClock.now().to_seconds_and_nanos().0.saturating_add(BUYER_SECONDS);
         claims.insert("exp".to_owned(), json!(expiry));
         claims.insert("email".to_owned(), json!(format!("customer-{number}@example.test")));
         claims.insert("email_verified".to_owned(), json!(true));
     }
-    header(&format!("Bearer {}", mint.sign(&claims)))
+    header(&format!("Bearer {}", issuer.sign(&claims)))
 }
 
 fn header(bearer: &str) -> Result<MetadataValue<Ascii>, Status> {

@@ -67,8 +67,8 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
 
 /// The limit: the same customers make an empty call each.
 async fn measure_empty(world: &World, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(Through::Kit, Some(&world.mint)).await?;
-    let customers = Customers::mint(&world.mint, Uuid::now_v7(), load, customers::plain).await?;
+    let server = ServerProcess::start(Through::Kit, Some(&world.issuer)).await?;
+    let customers = Customers::with_tokens(&world.issuer, Uuid::now_v7(), load, customers::plain).await?;
     let customers = Arc::new(customers);
     empty::measure_at(server, load, move || customers.next()).await
 }
@@ -99,7 +99,7 @@ impl Joins {
 
 async fn measure(world: &World, load: Load) -> anyhow::Result<Joins> {
     let event = world.event(0).await?;
-    let customers = Customers::mint(&world.mint, event.event_id, load, customers::plain).await?;
+    let customers = Customers::with_tokens(&world.issuer, event.event_id, load, customers::plain).await?;
     let customers = Arc::new(customers);
     let pod = Pod::start(world, world.queue(), &[]).await?;
     let channels = channels(&pod.url(), load.connections).await?;

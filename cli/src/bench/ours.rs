@@ -54,10 +54,10 @@ impl<'a> Ours<'a> {
 
     /// Streams of the first so many in line.
     pub(crate) fn wanted(&self, streams: usize, connections: usize) -> Wanted {
-        let (mint, event_id) = (Arc::clone(&self.world.mint), self.event.event_id);
+        let (issuer, event_id) = (Arc::clone(&self.world.issuer), self.event.event_id);
         let authorize: Authorize = Arc::new(move |number| {
             let seq = u64::try_from(number).unwrap_or_default() + 1;
-            bearer(&mint, &subject(event_id, seq), onsale_proto::auth::v1::Role::Customer)
+            bearer(&issuer, &subject(event_id, seq), onsale_proto::auth::v1::Role::Customer)
         });
         Wanted { address: self.pod.address, event_id: event_id.to_string(), streams, connections, authorize }
     }

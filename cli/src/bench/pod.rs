@@ -192,10 +192,10 @@ fn settings_of(
             "issuers": [{
                 "issuer": ISSUER,
                 "audiences": [AUDIENCE],
-                "jwks": world.mint.jwks(),
+                "jwks": world.issuer.jwks(),
                 "roles_granted": ["CUSTOMER", "ORGANIZER"],
             }],
-            "mesh": { "key": world.mint.mesh_key(), "jwks": world.mint.mesh_jwks() },
+            "mesh": { "key": world.issuer.mesh_key(), "jwks": world.issuer.mesh_jwks() },
         },
         "stores": {
             "postgres": service.postgres(&world.postgres_url()),

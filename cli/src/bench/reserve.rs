@@ -108,14 +108,14 @@ fn in_words(rejected: &[Rejected], rounds: &[Round]) -> Value {
 
 /// The limit: the same service makes empty calls.
 async fn measure_empty(world: &World, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(Through::Kit, Some(&world.mint)).await?;
+    let server = ServerProcess::start(Through::Kit, Some(&world.issuer)).await?;
     let tokens = claim_tokens(world);
     empty::measure_at(server, load, move || service_header(&tokens)).await
 }
 
 /// Claim reserves; nobody else does.
 pub(crate) fn claim_tokens(world: &World) -> Arc<ServiceTokens> {
-    Arc::new(world.mint.service_tokens("claim"))
+    Arc::new(world.issuer.service_tokens("claim"))
 }
 
 /// What one round of reservations came to.

@@ -12,7 +12,7 @@ use onsale_proto::auth::v1::Role;
 use onsale_testkit::{
     echo::{self, EchoServer, EchoService},
     service::environment,
-    tokens::Mint,
+    tokens::TestIssuer,
 };
 use onsale_types::SystemClock;
 use serde::{Deserialize, Serialize};
@@ -68,15 +68,19 @@ pub(crate) struct ServerProcess {
 impl ServerProcess {
     /// Starts this program again as a server.
     ///
-    /// With `trusted` it takes the tokens of that mint, people's and services', and not its own.
-    pub(crate) async fn start(through: Through, trusted: Option<&Mint>) -> anyhow::Result<Self> {
+    /// With `trusted` it takes the tokens of that issuer, people's and services', and not its own.
+    pub(crate) async fn start(through: Through, trusted: Option<&TestIssuer>) -> anyhow::Result<Self> {
         let name = match through {
             Through::Bare => "bare",
             Through::Kit => "kit",
         };
-        let trusted = trusted.map(|mint| {
+        let trusted = trusted.map(|issuer| {
             // Keys that live as long as the benchmark; nobody gains anything by seeing them.
-            [("--jwks", mint.jwks()), ("--mesh-jwks", mint.mesh_jwks()), ("--mesh-key", mint.mesh_key())]
+            [
+                ("--jwks", issuer.jwks()),
+                ("--mesh-jwks", issuer.mesh_jwks()),
+                ("--mesh-key", issuer.mesh_key()),
+            ]
         });
         let mut child = Command::new(std::env::current_exe()?)
             .args(["bench", "serve-empty", "--through", name])
@@ -117,8 +121,8 @@ async fn hello(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<Hell
 
 /// Serves until standard input ends.
 pub(crate) async fn serve(through: Through, trusted: Trusted) -> anyhow::Result<()> {
-    let mint = Mint::new();
-    let authorization = format!("Bearer {}", mint.token(Role::Customer));
+    let issuer = TestIssuer::new();
+    let authorization = format!("Bearer {}", issuer.token(Role::Customer));
     match through {
         Through::Bare => {
             let server =
@@ -128,8 +132,9 @@ pub(crate) async fn serve(through: Through, trusted: Trusted) -> anyhow::Result<
             server.stop().await;
         }
         Through::Kit => {
-            let (mut config, NoConfig {}) = config::load::<NoConfig>("bench", "", &environment(&mint, &[]))?;
-            config.auth = mint.auth_config();
+            let (mut config, NoConfig {}) =
+                config::load::<NoConfig>("bench", "", &environment(&issuer, &[]))?;
+            config.auth = issuer.auth_config();
             if let (Some(jwks), Some(issuer)) = (trusted.jwks, config.auth.issuers.first_mut()) {
                 issuer.jwks = Text::from(jwks);
             }

@@ -17,7 +17,7 @@ use onsale_proto::{
 use onsale_storage::{migrate, postgres::PostgresConfig};
 use onsale_testkit::{
     stack::{PostgresServer, PostgresServerConfig, RedisCluster, RedisClusterConfig, process::Scratch},
-    tokens::{Mint, identity},
+    tokens::{TestIssuer, identity},
 };
 use onsale_types::{Clock as _, SystemClock, Timestamp};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The stores and everybody else.
 pub(crate) struct World {
-    pub(crate) mint: Arc<Mint>,
+    pub(crate) issuer: Arc<TestIssuer>,
     /// Signs turns.
     pub(crate) turns_key: String,
     pub(crate) inventory_url: String,
@@ -99,7 +99,7 @@ impl World {
         let inventory_url = serve_inventory(&mut tasks).await?;
         let turns_key = SigningKey::generate().context("failed to make a key")?;
         Ok(Self {
-            mint: Arc::new(Mint::new()),
+            issuer: Arc::new(TestIssuer::new()),
             turns_key,
             inventory_url,
             postgres,
@@ -205,18 +205,18 @@ impl World {
 
     /// The token of whoever has this number in the line of an event, as the value of a header.
     pub(crate) fn customer(&self, event: Uuid, seq: u64) -> String {
-        bearer(&self.mint, &subject(event, seq), Role::Customer)
+        bearer(&self.issuer, &subject(event, seq), Role::Customer)
     }
 
     /// The token of the organizer of all events.
     pub(crate) fn organizer(&self) -> String {
-        bearer(&self.mint, "organizer", Role::Organizer)
+        bearer(&self.issuer, "organizer", Role::Organizer)
     }
 }
 
 /// The value of a header that proves who calls.
-pub(crate) fn bearer(mint: &Mint, subject: &str, role: Role) -> String {
-    format!("Bearer {}", mint.token_for(subject, &[role]))
+pub(crate) fn bearer(issuer: &TestIssuer, subject: &str, role: Role) -> String {
+    format!("Bearer {}", issuer.token_for(subject, &[role]))
 }
 
 /// Whoever has this number in the line of an event.

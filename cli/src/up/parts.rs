@@ -104,7 +104,7 @@ impl Workshop {
             port: self.ports.address(Place::Redis(number)).port(),
             bus_port: self.ports.address(Place::RedisBus(number)).port(),
             node_timeout: REDIS_NODE_TIMEOUT,
-            kept: true,
+            compacts_log: true,
         };
         (1..=REDIS_NODES).map(node).collect()
     }

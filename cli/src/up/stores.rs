@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
-use onsale_testkit::stack::{PreparedPostgres, RedisNode, form, is_settled, process};
+use onsale_testkit::stack::{PreparedPostgres, RedisNode, form_cluster, is_cluster_settled, process};
 use tokio_postgres::NoTls;
 
 use super::{
@@ -103,9 +103,11 @@ pub(crate) async fn open_redis(folder: &Folder, nodes: &[RedisNode]) -> anyhow::
     let addresses: Vec<_> = nodes.iter().map(RedisNode::address).collect();
     let formed = formed_file(folder);
     if !formed.exists() {
-        form(nodes, MASTERS, PATIENCE).await.context("failed to make a cluster of the redis nodes")?;
+        form_cluster(nodes, MASTERS, PATIENCE)
+            .await
+            .context("failed to make a cluster of the redis nodes")?;
     }
-    wait_for("the redis cluster", async || is_settled(&addresses).await.unwrap_or(false)).await?;
+    wait_for("the redis cluster", async || is_cluster_settled(&addresses).await.unwrap_or(false)).await?;
     write_private(&formed, &signature(nodes))
 }
 

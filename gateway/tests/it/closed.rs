@@ -53,7 +53,7 @@ async fn an_internal_method_is_unknown_to_grpc() {
     let door = Door::open().await;
     let channel = door.channel().await;
     for path in internal_paths() {
-        for token in [None, Some(door.mint.token(Role::Service)), Some(door.mint.token(Role::Staff))] {
+        for token in [None, Some(door.issuer.token(Role::Service)), Some(door.issuer.token(Role::Staff))] {
             let status = call(&channel, &path, token.as_deref()).await.expect_err(&path);
             assert_eq!(status.code(), Code::Unimplemented, "{path}: {status:?}");
         }
@@ -66,7 +66,7 @@ async fn an_internal_method_is_unknown_to_grpc() {
 async fn no_spelling_of_an_internal_method_leads_in() {
     let door = Door::open().await;
     let envoy = Envoy::start(&door).await;
-    let bearer = format!("Bearer {}", door.mint.token(Role::Service));
+    let bearer = format!("Bearer {}", door.issuer.token(Role::Service));
     for address in [door.http, envoy.address] {
         for path in internal_paths().iter().flat_map(|path| spellings(path)) {
             for content_type in ["application/grpc-web+proto", "application/grpc", "application/json"] {
@@ -86,7 +86,7 @@ async fn no_spelling_of_an_internal_method_leads_in() {
 async fn headers_that_rewrite_paths_lead_nowhere() {
     let door = Door::open().await;
     let envoy = Envoy::start(&door).await;
-    let bearer = format!("Bearer {}", door.mint.token(Role::Service));
+    let bearer = format!("Bearer {}", door.issuer.token(Role::Service));
     let internal = "/onsale.claim.v1.ClaimInternalService/ConfirmClaim";
     for name in [
         "x-original-url",

@@ -21,7 +21,7 @@ async fn every_public_method_reaches_its_service_as_its_caller() {
     for method in public_methods().iter() {
         let outside = [Role::Customer, Role::Organizer, Role::Staff];
         let role = outside.into_iter().find(|role| method.roles.contains(*role)).unwrap_or(Role::Customer);
-        let token = door.mint.token_for("somebody", &[role]);
+        let token = door.issuer.token_for("somebody", &[role]);
         call(&channel, &method.path, Some(&token))
             .await
             .unwrap_or_else(|status| panic!("{}: {status:?}", method.path));
@@ -52,7 +52,7 @@ async fn a_call_without_a_token_reaches_the_service_without_one() {
 #[tokio::test]
 async fn a_service_token_from_outside_is_refused() {
     let door = Door::open().await;
-    let token = door.mint.token(Role::Service);
+    let token = door.issuer.token(Role::Service);
     // Open to services within the mesh, and to anyone: neither is a way in for a mesh token.
     for path in [GET_CLAIM, GET_EVENT] {
         let status =
@@ -68,7 +68,7 @@ async fn a_service_token_from_outside_is_refused() {
 #[tokio::test]
 async fn a_bad_token_is_refused_even_where_none_is_needed() {
     let door = Door::open().await;
-    for broken in door.mint.broken(Role::Customer) {
+    for broken in door.issuer.broken(Role::Customer) {
         let status = call(&door.channel().await, GET_EVENT, Some(&broken.token)).await;
         let status = status.expect_err(broken.flaw);
         // One that is longer than all headers may be does not even come so far.

@@ -24,7 +24,7 @@ async fn a_path_and_its_fields_become_a_message_and_the_answer_json() {
     assert_eq!(body["event"]["capacity"], 0, "zero is an answer");
     assert_eq!(door.services.last().message::<GetEventRequest>().event_id, "4711");
 
-    let token = door.mint.token_for("somebody", &[Role::Customer]);
+    let token = door.issuer.token_for("somebody", &[Role::Customer]);
     let request = http_client()
         .post(envoy.url("/api/v1/queue/4711/join"))
         .header("authorization", format!("Bearer {token}"))
@@ -62,7 +62,7 @@ async fn what_the_contract_does_not_know_is_refused() {
 async fn an_unknown_field_of_a_body_is_ignored_as_in_any_message() {
     let door = Door::open().await;
     let envoy = Envoy::start(&door).await;
-    let bearer = format!("Bearer {}", door.mint.token(Role::Customer));
+    let bearer = format!("Bearer {}", door.issuer.token(Role::Customer));
     let request = http_client().post(envoy.url("/api/v1/queue/4711/join")).header("authorization", bearer);
     let response = request.body(r#"{"surprise": 1}"#).send().await.expect("an answer");
     assert_eq!(response.status(), 200);

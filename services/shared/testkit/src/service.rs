@@ -1,4 +1,4 @@
-//! A whole service in the test's own process: its `build`, on fresh stores, on free ports, trusting a mint of its own.
+//! A whole service in the test's own process: its `build`, on fresh stores, on free ports, trusting a issuer of its own.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::{
     stack::{self, TestDatabase, TestRedis},
-    tokens::Mint,
+    tokens::TestIssuer,
     wait::wait_until,
 };
 
@@ -24,7 +24,7 @@ pub struct TestService {
     /// The server, on free ports.
     pub server: RunningServer,
     /// Whose tokens it trusts.
-    pub mint: Mint,
+    pub issuer: TestIssuer,
     /// Its database, fresh and migrated; dropped with this.
     pub database: TestDatabase,
     /// Its part of the Redis Cluster.
@@ -76,11 +76,11 @@ impl TestService {
         C: ServiceConfig,
         B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
     {
-        Self::start_at(service, defaults, stores, settings, Arc::new(SystemClock), build).await
+        Self::start_with_clock(service, defaults, stores, settings, Arc::new(SystemClock), build).await
     }
 
-    /// The same, on a machine with a clock of its own; its mint's tokens count from it too.
-    pub async fn start_at<C, B>(
+    /// The same, on a machine with a clock of its own; its issuer's tokens count from it too.
+    pub async fn start_with_clock<C, B>(
         service: &'static str,
         defaults: &str,
         stores: TestStores,
@@ -93,7 +93,7 @@ impl TestService {
         B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
     {
         let TestStores { database, redis } = stores;
-        let mint = Mint::with_clock(Arc::clone(&clock));
+        let issuer = TestIssuer::with_clock(Arc::clone(&clock));
         let nodes = format!("{:?}", redis.urls);
         let stores = [
             ("STORES__POSTGRES__URL", database.url.as_str()),
@@ -101,12 +101,12 @@ impl TestService {
             ("STORES__REDIS__PREFIX", redis.prefix.as_str()),
         ];
         let settings: Vec<_> = stores.iter().chain(settings).copied().collect();
-        let environment = environment(&mint, &settings);
+        let environment = environment(&issuer, &settings);
         let (mut chassis_config, config) = config::load::<C>(service, defaults, &environment)?;
-        chassis_config.auth = mint.auth_config();
+        chassis_config.auth = issuer.auth_config();
         let mut chassis = Chassis::new(service, chassis_config, clock)?;
         build(config, &mut chassis).await.map_err(|error| error.to_string())?;
-        Ok(Self { server: chassis.start().await?, mint, database, redis })
+        Ok(Self { server: chassis.start().await?, issuer, database, redis })
     }
 
     /// A connection to it.
@@ -115,11 +115,11 @@ impl TestService {
     }
 }
 
-/// The environment of a server that trusts `mint`, on free ports and quick to stop, with `settings` besides
+/// The environment of a server that trusts `issuer`, on free ports and quick to stop, with `settings` besides
 /// (`SERVER__DEADLINE_MAX`, `5s`).
 #[must_use]
-pub fn environment(mint: &Mint, settings: &[(&str, &str)]) -> Environment {
-    let (key, jwks) = (mint.mesh_key(), mint.mesh_jwks());
+pub fn environment(issuer: &TestIssuer, settings: &[(&str, &str)]) -> Environment {
+    let (key, jwks) = (issuer.mesh_key(), issuer.mesh_jwks());
     let basic = [
         ("SERVER__LISTEN", "127.0.0.1:0"),
         ("SERVER__ADMIN_LISTEN", "127.0.0.1:0"),

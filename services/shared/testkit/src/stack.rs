@@ -18,7 +18,9 @@ use tokio::sync::OnceCell;
 
 pub use database::{SANDBOX_SCHEMA, TestDatabase};
 pub use postgres_server::{PostgresServer, PostgresServerConfig, PreparedPostgres};
-pub use redis_cluster::{NodeIndex, RedisCluster, RedisClusterConfig, RedisNode, form, is_settled};
+pub use redis_cluster::{
+    NodeIndex, RedisCluster, RedisClusterConfig, RedisNode, form_cluster, is_cluster_settled,
+};
 pub use run::{Interrupts, run_command};
 
 /// Names the shared Postgres, as `address:port`.

@@ -50,7 +50,7 @@ pub fn identity(subject: &str) -> Identity {
 }
 
 /// Makes keys, the settings that trust them, and tokens.
-pub struct Mint {
+pub struct TestIssuer {
     people: Key,
     mesh: Key,
     /// In nobody's key set.
@@ -67,13 +67,13 @@ pub struct BrokenToken {
     pub token: String,
 }
 
-impl Default for Mint {
+impl Default for TestIssuer {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Mint {
+impl TestIssuer {
     /// New keys; tokens count from the machine's clock.
     #[must_use]
     pub fn new() -> Self {
@@ -104,7 +104,7 @@ impl Mint {
         STANDARD.encode(&self.mesh.pkcs8)
     }
 
-    /// Settings that trust this mint: its people as customers, organizers and staff, its mesh as services.
+    /// Settings that trust this issuer: its people as customers, organizers and staff, its mesh as services.
     #[must_use]
     pub fn auth_config(&self) -> AuthConfig {
         AuthConfig {
@@ -130,7 +130,7 @@ impl Mint {
         }
     }
 
-    /// The mesh's part of [`Mint::auth_config`].
+    /// The mesh's part of [`TestIssuer::auth_config`].
     #[must_use]
     pub fn mesh_config(&self) -> MeshConfig {
         MeshConfig {
@@ -146,7 +146,7 @@ impl Mint {
     #[expect(clippy::expect_used, reason = "the settings are made from the same key")]
     pub fn service_tokens(&self, service: &str) -> ServiceTokens {
         ServiceTokens::new(service, &self.mesh_config(), Arc::clone(&self.clock))
-            .expect("the mint's own settings are usable")
+            .expect("the issuer's own settings are usable")
     }
 
     /// A good token of somebody new with this role; SERVICE is signed by the mesh, all others by the people's issuer.

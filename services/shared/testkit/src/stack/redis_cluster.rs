@@ -1,13 +1,13 @@
 //! A real Redis Cluster on loopback, with the levers a test needs: kill, freeze, restart, wipe, move slots.
 //! Its data is always new: whatever is in Redis can be rebuilt from Postgres. The nodes by themselves ([`RedisNode`],
-//! [`form`]) keep theirs, for whoever runs them longer than a test.
+//! [`form_cluster`]) keep theirs, for whoever runs them longer than a test.
 
 mod control;
 mod formation;
 mod view;
 
-pub use control::is_settled;
-pub use formation::form;
+pub use control::is_cluster_settled;
+pub use formation::form_cluster;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ impl RedisCluster {
         }
         let cluster = Self { nodes, config, _scratch: scratch };
         let servers: Vec<RedisNode> = cluster.nodes.iter().map(|node| node.server.clone()).collect();
-        form(&servers, cluster.config.masters, cluster.config.start_timeout).await?;
+        form_cluster(&servers, cluster.config.masters, cluster.config.start_timeout).await?;
         cluster.wait_until_settled().await?;
         Ok(cluster)
     }
@@ -135,8 +135,13 @@ impl Node {
         for attempt in 1.. {
             let (port, bus_port) = (process::free_port()?, process::free_port()?);
             let directory = base.join(port.to_string());
-            let server =
-                RedisNode { directory, port, bus_port, node_timeout: config.node_timeout, kept: false };
+            let server = RedisNode {
+                directory,
+                port,
+                bus_port,
+                node_timeout: config.node_timeout,
+                compacts_log: false,
+            };
             let mut process = Process::start(&server.launch()?)?;
             match control::wait_until_answering(&mut process, server.address(), config.start_timeout).await {
                 Ok(()) => return Ok(Self { server, process: Mutex::new(Some(process)) }),
@@ -173,7 +178,7 @@ pub struct RedisNode {
     /// How long a node may be silent before the others call it failed.
     pub node_timeout: Duration,
     /// Whether the data is to be kept for long: then its log of writes is rewritten as it grows.
-    pub kept: bool,
+    pub compacts_log: bool,
 }
 
 impl RedisNode {
@@ -203,7 +208,7 @@ impl RedisNode {
             ("--cluster-require-full-coverage", "no"),
             ("--appendonly", "yes"),
             ("--appendfsync", "everysec"),
-            ("--auto-aof-rewrite-percentage", if self.kept { "100" } else { "0" }),
+            ("--auto-aof-rewrite-percentage", if self.compacts_log { "100" } else { "0" }),
             ("--save", ""),
             ("--repl-diskless-sync", "yes"),
             ("--repl-diskless-sync-delay", "0"),

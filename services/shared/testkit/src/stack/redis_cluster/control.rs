@@ -150,7 +150,7 @@ impl RedisCluster {
     pub async fn wait_until_settled(&self) -> Result<(), Error> {
         let settled = async || {
             let alive: Vec<SocketAddr> = self.running().map(|(_, node)| node.address()).collect();
-            is_settled(&alive).await
+            is_cluster_settled(&alive).await
         };
         wait_for("the cluster to settle", self.config.start_timeout, settled).await
     }
@@ -176,7 +176,7 @@ impl RedisCluster {
 
 /// Whether every node of `alive` calls the cluster well, all agree on who holds which slot, and every replica follows its
 /// master.
-pub async fn is_settled(alive: &[SocketAddr]) -> Result<bool, Error> {
+pub async fn is_cluster_settled(alive: &[SocketAddr]) -> Result<bool, Error> {
     let ports: Vec<u16> = alive.iter().map(SocketAddr::port).collect();
     let mut agreed = None;
     for node in alive {

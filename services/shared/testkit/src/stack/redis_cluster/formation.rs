@@ -10,7 +10,7 @@ const SLOTS: usize = 16_384;
 
 /// Makes a cluster out of nodes that are in none, once they answer: the first `masters` share the slots, the others follow
 /// them. The cluster has not settled when this returns.
-pub async fn form(nodes: &[RedisNode], masters: usize, patience: Duration) -> Result<(), Error> {
+pub async fn form_cluster(nodes: &[RedisNode], masters: usize, patience: Duration) -> Result<(), Error> {
     wait_for("all nodes to answer", patience, async || everyone_answers(nodes).await).await?;
     let mut connections = Vec::with_capacity(nodes.len());
     for node in nodes {
