@@ -10,7 +10,7 @@ use onsale_storage::redis::{Redis, RedisConfig};
 use onsale_testkit::{service::TestService, wait_until};
 use onsale_tests::settings;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whether a group of `service`'s name reads the topic's stream.
 async fn listens(redis: &Redis, service: &str, topic: &str) -> bool {
@@ -30,7 +30,7 @@ macro_rules! assert_listens {
         let redis = Redis::connect(&config).await.unwrap();
         for topic in TOPICS.iter().filter(|topic| topic.listeners.contains(&name)) {
             let what = format!("{name} listens to {}", topic.name);
-            wait_until(&what, PATIENCE, || listens(&redis, name, topic.name)).await;
+            wait_until(&what, TIMEOUT, || listens(&redis, name, topic.name)).await;
         }
         running.server.shutdown().await;
     }};

@@ -13,7 +13,7 @@ import grpc
 from google.protobuf import descriptor_pool, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-PATIENCE_SECONDS = 90
+TIMEOUT_SECONDS = 90
 
 
 def post(url, body=None):
@@ -42,7 +42,7 @@ class Services:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=message_factory.GetMessageClass(descriptor.output_type).FromString,
         )
-        return stub(request, metadata=self.metadata, timeout=PATIENCE_SECONDS)
+        return stub(request, metadata=self.metadata, timeout=TIMEOUT_SECONDS)
 
 
 def main(front_door, event_id, sector_id):
@@ -80,7 +80,7 @@ def main(front_door, event_id, sector_id):
             payment = response.payment
         print(f"payment state {payment.state}")
 
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             tickets = services.call("onsale.ticketing.v1.TicketService", "ListTickets", claim_id=claim.claim_id).tickets
             if len(tickets) == 2:

@@ -31,23 +31,23 @@ async fn a_stale_turn_token_buys_nothing() {
     let stale = buyer.turn(|_| ()).await.unwrap();
     buyer.leave().await.unwrap();
 
-    let ended = buyer.claim(&stale.token, sale::any(&event.sectors[0], 2)).await.unwrap_err();
+    let ended = buyer.claim(&stale.token, sale::any_units(&event.sectors[0], 2)).await.unwrap_err();
     assert_eq!(ended.reason().as_deref(), Some("TURN_ENDED"), "{ended}");
 
     buyer.join().await.unwrap();
     let fresh = buyer.turn(|_| ()).await.unwrap();
     assert!(fresh.fencing_number > stale.fencing_number);
-    let refused = buyer.claim(&stale.token, sale::any(&event.sectors[0], 2)).await.unwrap_err();
+    let refused = buyer.claim(&stale.token, sale::any_units(&event.sectors[0], 2)).await.unwrap_err();
     let reason = refused.reason().unwrap();
     assert!(["TURN_STALE", "TURN_ENDED"].contains(&reason.as_str()), "{refused}");
 
     let thief = sale::customer(&door).await;
     let thief = sale::buyer(&door, &thief, &event.event_id);
-    let stolen = thief.claim(&fresh.token, sale::any(&event.sectors[0], 2)).await.unwrap_err();
+    let stolen = thief.claim(&fresh.token, sale::any_units(&event.sectors[0], 2)).await.unwrap_err();
     assert_eq!(stolen.reason().as_deref(), Some("TURN_TOKEN_INVALID"), "{stolen}");
 
     assert_eq!(sale::availability(&person, &event).await[0].free_count, 10, "nothing was held");
-    buyer.claim(&fresh.token, sale::any(&event.sectors[0], 2)).await.unwrap();
+    buyer.claim(&fresh.token, sale::any_units(&event.sectors[0], 2)).await.unwrap();
     mesh.audit().await;
 }
 
@@ -225,7 +225,7 @@ async fn post(door: &FrontDoor, person: &Person, path: &str, content_type: &str)
     // Until the head is there, or the front door closes without a word. Not until the end: Envoy lingers.
     while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
         let read = stream.read_buf(&mut bytes);
-        if tokio::time::timeout(super::support::PATIENCE, read).await.unwrap().unwrap_or(0) == 0 {
+        if tokio::time::timeout(super::support::TIMEOUT, read).await.unwrap().unwrap_or(0) == 0 {
             break;
         }
     }

@@ -7,7 +7,7 @@ use onsale_proto::inventory::v1::Event;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
 use super::support::{
-    PATIENCE,
+    TIMEOUT,
     mesh::{self, Mesh},
     redis::Pools,
     sale,
@@ -24,7 +24,7 @@ async fn sell_out_with(mesh: &Mesh, fault: impl AsyncFnOnce(&Event)) -> Event {
         sector_id: None,
         count: 1,
         mail_url: Some(mesh.mail_url().to_owned()),
-        time_max: PATIENCE * 5,
+        time_max: TIMEOUT * 5,
     };
     let (sender, mut claimed) = mpsc::unbounded_channel();
     let mut crowd = JoinSet::new();
@@ -34,7 +34,7 @@ async fn sell_out_with(mesh: &Mesh, fault: impl AsyncFnOnce(&Event)) -> Event {
             // They trickle in, so that the fault meets purchases at every step.
             tokio::time::sleep(Duration::from_millis(u64::from(number) * 150)).await;
             let mut tickets = 0;
-            let email = sale::somebody("buyer");
+            let email = sale::unique_email("buyer");
             let done = fulfil(&door, &email, &order, |step| match step {
                 Step::Claimed(_) => {
                     let _ = sender.send(());
@@ -46,7 +46,7 @@ async fn sell_out_with(mesh: &Mesh, fault: impl AsyncFnOnce(&Event)) -> Event {
         });
     }
     for _ in 0..UNITS / 4 {
-        timeout(PATIENCE, claimed.recv()).await.unwrap();
+        timeout(TIMEOUT, claimed.recv()).await.unwrap();
     }
     fault(&event).await;
     let mut sold = 0;
@@ -59,38 +59,38 @@ async fn sell_out_with(mesh: &Mesh, fault: impl AsyncFnOnce(&Event)) -> Event {
 
 #[tokio::test]
 async fn redis_forgets_everything_in_the_middle_of_a_sale() {
-    let mesh = mesh::rough().lock().await;
+    let mesh = mesh::exclusive().lock().await;
     sell_out_with(&mesh, async |_| mesh.flush_redis().await).await;
     mesh.audit().await;
 }
 
 #[tokio::test]
 async fn redis_lies_about_what_is_free_in_the_middle_of_a_sale() {
-    let mesh = mesh::rough().lock().await;
-    let lie = async |event: &Event| {
+    let mesh = mesh::exclusive().lock().await;
+    let overwrite = async |event: &Event| {
         let pools = Pools::of(&mesh, event).await;
         for round in 0..20 {
-            pools.lie(round % 2 == 0).await;
+            pools.overwrite(round % 2 == 0).await;
             // The sale goes on between two lies.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    sell_out_with(&mesh, lie).await;
+    sell_out_with(&mesh, overwrite).await;
     mesh.audit().await;
 }
 
 #[tokio::test]
 async fn redis_loses_a_master_in_the_middle_of_a_sale() {
-    let mesh = mesh::rough().lock().await;
-    sell_out_with(&mesh, async |event| Pools::of(&mesh, event).await.lose_master(&mesh).await).await;
+    let mesh = mesh::exclusive().lock().await;
+    sell_out_with(&mesh, async |event| Pools::of(&mesh, event).await.fail_over_master(&mesh).await).await;
     mesh.audit().await;
 }
 
 #[tokio::test]
 async fn each_service_dies_once_in_the_middle_of_a_sale() {
-    let mesh = mesh::rough().lock().await;
+    let mesh = mesh::exclusive().lock().await;
     for service in ["queue", "inventory", "claim", "payment", "ticketing", "notification", "gateway"] {
-        sell_out_with(&mesh, async |_| mesh.kill(service).await).await;
+        sell_out_with(&mesh, async |_| mesh.kill_and_await_restart(service).await).await;
         mesh.audit().await;
     }
 }

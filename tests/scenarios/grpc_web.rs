@@ -14,7 +14,7 @@ use onsale_proto::{
 use onsale_testkit::wait_until;
 use prost::Message;
 
-use super::support::{PATIENCE, mesh, sale};
+use super::support::{TIMEOUT, mesh, sale};
 
 /// The bit that marks a frame of trailers.
 const TRAILERS: u8 = 0x80;
@@ -36,7 +36,7 @@ impl Frames {
         let mut body = vec![0];
         body.extend(u32::try_from(message.encoded_len()).unwrap().to_be_bytes());
         body.extend(message.encode_to_vec());
-        let client = reqwest::Client::builder().http1_only().timeout(PATIENCE).build().unwrap();
+        let client = reqwest::Client::builder().http1_only().timeout(TIMEOUT).build().unwrap();
         let response = client
             .post(format!("{}{path}", door.url()))
             .header("content-type", "application/grpc-web+proto")
@@ -126,7 +126,7 @@ async fn a_browser_buys_with_grpc_web_frames() {
         request_id: sale::new_id(),
         event_id,
         right: Some(Right::TurnToken(turn.token)),
-        selections: vec![sale::any(&event.sectors[0], 2)],
+        selections: vec![sale::any_units(&event.sectors[0], 2)],
     };
     let path = "/onsale.claim.v1.ClaimService/CreateClaim";
     let claim: CreateClaimResponse = unary(&door, &person, path, &claim).await;
@@ -153,7 +153,7 @@ async fn a_browser_buys_with_grpc_web_frames() {
     assert_eq!(last, PaymentState::Confirmed, "the stream ends after it, with OK");
 
     let list = ListTicketsRequest { claim_id, ..ListTicketsRequest::default() };
-    wait_until("the tickets are issued", PATIENCE, || async {
+    wait_until("the tickets are issued", TIMEOUT, || async {
         let path = "/onsale.ticketing.v1.TicketService/ListTickets";
         let listed: ListTicketsResponse = unary(&door, &person, path, &list).await;
         listed.tickets.len() == 2

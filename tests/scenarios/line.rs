@@ -21,7 +21,7 @@ async fn two_devices_have_one_place() {
     let door = mesh.front_door();
     let (organizer, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
     pause(&organizer, &event.event_id).await;
-    let email = sale::somebody("devices");
+    let email = sale::unique_email("devices");
     let phone = door.sign_in(&email, "customer").await.unwrap();
     let other_door = mesh.front_door();
     let laptop = other_door.sign_in(&email, "customer").await.unwrap();

@@ -6,7 +6,7 @@ use onsale_proto::{
     ticketing::v1::{GetTicketRequest, TicketState},
 };
 
-use super::support::{PATIENCE, mesh, sale};
+use super::support::{TIMEOUT, mesh, sale};
 
 #[tokio::test]
 async fn a_customer_buys_two_tickets_and_gets_one_mail() {
@@ -35,7 +35,7 @@ async fn a_customer_buys_two_tickets_and_gets_one_mail() {
     let ticket = person.tickets().get_ticket(request).await.unwrap().into_inner().ticket.unwrap();
     assert_eq!(ticket.code, tickets[0].code);
 
-    let deadline = Deadline::after(PATIENCE);
+    let deadline = Deadline::after(TIMEOUT);
     let mail =
         onsale::buy::order::wait_for_mail(&door, mesh.mail_url(), &person.email, deadline).await.unwrap();
     assert!(mail.subject.contains("Scenario"), "{}", mail.subject);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use onsale::front_door::{FrontDoor, Person};
 
-use super::support::{PATIENCE, mesh, sale};
+use super::support::{TIMEOUT, mesh, sale};
 
 async fn send(
     door: &FrontDoor,
@@ -45,7 +45,7 @@ async fn a_partner_buys_by_rest() {
     assert_eq!(joined["standing"]["entry"]["seq"], "1", "64-bit numbers are texts in JSON");
 
     let path = format!("/queue/{event_id}/position");
-    wait_until("the turn comes", PATIENCE, || async {
+    wait_until("the turn comes", TIMEOUT, || async {
         let standing = ok(&door, &person, Method::GET, &path, None).await;
         standing["standing"]["turn"]["token"].is_string()
     })
@@ -78,7 +78,7 @@ async fn a_partner_buys_by_rest() {
     let paid = door.http().post(format!("{checkout}/pay")).header("accept", "application/json").send().await;
     assert!(paid.unwrap().status().is_success());
 
-    wait_until("the tickets are issued", PATIENCE, || async {
+    wait_until("the tickets are issued", TIMEOUT, || async {
         let listed = ok(&door, &person, Method::GET, &format!("/tickets?claimId={claim_id}"), None).await;
         listed["tickets"].as_array().is_some_and(|tickets| tickets.len() == 2)
     })

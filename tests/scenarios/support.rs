@@ -9,4 +9,4 @@ pub(crate) mod sale;
 use std::time::Duration;
 
 /// How long anything may take. Two cores run a dozen processes here; a healthy purchase takes a few seconds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);

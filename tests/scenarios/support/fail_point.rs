@@ -9,18 +9,18 @@ use tokio_postgres::{Client, NoTls};
 use super::mesh::Mesh;
 
 /// How long it may take until somebody comes by.
-const REACHED: Duration = Duration::from_secs(20);
+const REACHED_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a second one is waited for. Services wait 3 s for a lock, so whoever was first still stands there then.
-const ANOTHER: Duration = Duration::from_millis(700);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const SECOND_TIMEOUT: Duration = Duration::from_millis(700);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// When a writer is stopped.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Moment {
+pub(crate) enum StopAt {
     /// Before its first row is written.
-    Before,
+    Insert,
     /// When it commits: nothing is left to do but to hear that it is done.
-    AtCommit,
+    Commit,
 }
 
 /// A point that nobody passes.
@@ -41,12 +41,12 @@ pub(crate) async fn session(mesh: &Mesh) -> Client {
 }
 
 impl FailPoint {
-    /// Whoever inserts into `table` is stopped at `moment`, until this is lifted.
-    pub(crate) async fn set(mesh: &Mesh, table: &'static str, moment: Moment) -> Self {
+    /// Whoever inserts into `table` is stopped at `stop_at`, until this is lifted.
+    pub(crate) async fn set(mesh: &Mesh, table: &'static str, stop_at: StopAt) -> Self {
         let client = session(mesh).await;
-        let trigger = match moment {
-            Moment::Before => format!("TRIGGER fail_point BEFORE INSERT ON {table}"),
-            Moment::AtCommit => {
+        let trigger = match stop_at {
+            StopAt::Insert => format!("TRIGGER fail_point BEFORE INSERT ON {table}"),
+            StopAt::Commit => {
                 format!("CONSTRAINT TRIGGER fail_point AFTER INSERT ON {table} DEFERRABLE INITIALLY DEFERRED")
             }
         };
@@ -63,24 +63,26 @@ impl FailPoint {
     }
 
     /// Waits until somebody stands here.
-    pub(crate) async fn reached(&self) {
-        wait_until("the fail point is reached", REACHED, || async { !self.standing().await.is_empty() })
-            .await;
+    pub(crate) async fn wait_until_reached(&self) {
+        wait_until("the fail point is reached", REACHED_TIMEOUT, || async {
+            !self.blocked_sessions().await.is_empty()
+        })
+        .await;
     }
 
-    /// Gives a second one a moment to come here too; says how many stand here. One, when the service serves both together.
-    pub(crate) async fn reached_by_another(&self) -> usize {
+    /// Gives a second one a stop_at to come here too; says how many stand here. One, when the service serves both together.
+    pub(crate) async fn blocked_after_second(&self) -> usize {
         let second = async {
-            while self.standing().await.len() < 2 {
-                tokio::time::sleep(LOOK_AGAIN).await;
+            while self.blocked_sessions().await.len() < 2 {
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        let _ = tokio::time::timeout(ANOTHER, second).await;
-        self.standing().await.len()
+        let _ = tokio::time::timeout(SECOND_TIMEOUT, second).await;
+        self.blocked_sessions().await.len()
     }
 
     /// The sessions that are stopped here.
-    async fn standing(&self) -> Vec<i32> {
+    async fn blocked_sessions(&self) -> Vec<i32> {
         let sql = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
             AND objid = (hashtext('fail_point')::bigint & x'ffffffff'::bigint)::oid";
         let rows = self.client.query(sql, &[]).await.unwrap();
@@ -88,22 +90,23 @@ impl FailPoint {
     }
 
     /// Whoever stands here goes on.
-    pub(crate) async fn open(&self) {
-        let open = "SELECT pg_advisory_unlock(hashtext('fail_point'))";
-        self.client.batch_execute(open).await.unwrap();
+    pub(crate) async fn release(&self) {
+        let release = "SELECT pg_advisory_unlock(hashtext('fail_point'))";
+        self.client.batch_execute(release).await.unwrap();
     }
 
     /// Whoever stands here goes no further, as if the network had gone with the process: nothing of it is committed.
-    pub(crate) async fn discard(&self) {
-        for session in self.standing().await {
+    pub(crate) async fn end_sessions(&self) {
+        for session in self.blocked_sessions().await {
             self.client.execute("SELECT pg_terminate_backend($1)", &[&session]).await.unwrap();
         }
-        wait_until("they are gone", REACHED, || async { self.standing().await.is_empty() }).await;
+        wait_until("they are gone", REACHED_TIMEOUT, || async { self.blocked_sessions().await.is_empty() })
+            .await;
     }
 
     /// Takes it away; waits for who is in the middle of writing there.
     pub(crate) async fn remove(self) {
-        self.open().await;
+        self.release().await;
         let remove = format!("DROP TRIGGER fail_point ON {}", self.table);
         self.client.batch_execute(&remove).await.unwrap();
     }

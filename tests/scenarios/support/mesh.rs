@@ -17,10 +17,10 @@ use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
 use tokio::sync::Mutex;
 
-use super::{PATIENCE, redis};
+use super::{TIMEOUT, redis};
 
 /// How long a mesh may take to be ready when several start at once on two cores.
-const START_PATIENCE: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running mesh. It ends with this process, however that ends: the kernel sees to it.
 pub(crate) struct Mesh {
@@ -36,14 +36,14 @@ pub(crate) fn shared() -> &'static Mesh {
 }
 
 /// One in which claims do not live long.
-pub(crate) fn impatient() -> &'static Mesh {
+pub(crate) fn with_short_claims() -> &'static Mesh {
     static MESH: LazyLock<Mesh> =
         LazyLock::new(|| Mesh::start(&["claim.claims.window=8s", "payment.payments.claim_margin=1s"]));
     &MESH
 }
 
 /// One that is treated roughly, by one scenario at a time.
-pub(crate) fn rough() -> &'static Mutex<Mesh> {
+pub(crate) fn exclusive() -> &'static Mutex<Mesh> {
     static MESH: LazyLock<Mutex<Mesh>> = LazyLock::new(|| Mutex::new(Mesh::start(&[])));
     &MESH
 }
@@ -79,11 +79,11 @@ impl Mesh {
             if let Ok(manifest) = Manifest::read(&directory) {
                 return Self { directory, manifest, _supervisor: supervisor };
             }
-            let said = || std::fs::read_to_string(&log).unwrap_or_default();
+            let log_text = || std::fs::read_to_string(&log).unwrap_or_default();
             if let Some(status) = supervisor.try_wait().unwrap() {
-                panic!("onsale up ended with {status}:\n{}", said());
+                panic!("onsale up ended with {status}:\n{}", log_text());
             }
-            assert!(begun.elapsed() < START_PATIENCE, "onsale up is not ready in time:\n{}", said());
+            assert!(begun.elapsed() < START_TIMEOUT, "onsale up is not ready in time:\n{}", log_text());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -114,21 +114,21 @@ impl Mesh {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
-        let output = tokio::time::timeout(PATIENCE * 4, output).await.unwrap().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
+        let output = tokio::time::timeout(TIMEOUT * 4, output).await.unwrap().unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
         assert!(
             output.status.success(),
-            "onsale {}:\n{said}\n{}",
+            "onsale {}:\n{stdout}\n{}",
             arguments.join(" "),
             String::from_utf8_lossy(&output.stderr)
         );
-        said
+        stdout
     }
 
     /// The books balance, once what is under way has ended.
     pub(crate) async fn audit(&self) {
-        let said = self.onsale(&["audit", "--wait", "90"]).await;
-        assert!(said.contains("rules hold"), "{said}");
+        let stdout = self.onsale(&["audit", "--wait", "90"]).await;
+        assert!(stdout.contains("rules hold"), "{stdout}");
     }
 
     /// A token such as services show each other.
@@ -162,7 +162,7 @@ impl Mesh {
     }
 
     /// Kills a process with no warning.
-    pub(crate) fn kill_only(&self, name: &str) {
+    pub(crate) fn kill(&self, name: &str) {
         self.signal(name, "KILL");
     }
 
@@ -177,7 +177,7 @@ impl Mesh {
     }
 
     /// How often a process died.
-    pub(crate) fn deaths(&self, name: &str) -> u32 {
+    pub(crate) fn restarts(&self, name: &str) -> u32 {
         self.process(name).restarts
     }
 
@@ -193,17 +193,17 @@ impl Mesh {
 
     /// Waits until a process is ready.
     pub(crate) async fn wait_for(&self, name: &str) {
-        wait_until("the process is ready", PATIENCE, || async {
+        wait_until("the process is ready", TIMEOUT, || async {
             self.process(name).state == onsale::up::manifest::ProcessState::Ready
         })
         .await;
     }
 
     /// Kills a process with no warning, and waits until another does its work.
-    pub(crate) async fn kill(&self, name: &str) {
+    pub(crate) async fn kill_and_await_restart(&self, name: &str) {
         let before = self.process(name);
-        self.kill_only(name);
-        wait_until("the supervisor starts it again", PATIENCE, || async {
+        self.kill(name);
+        wait_until("the supervisor starts it again", TIMEOUT, || async {
             let now = self.process(name);
             now.restarts > before.restarts && now.pid.is_some() && now.pid != before.pid
         })
@@ -213,8 +213,8 @@ impl Mesh {
     /// Empties every master of the Redis Cluster.
     pub(crate) async fn flush_redis(&self) {
         for node in self.redis_nodes() {
-            let said = redis::ask(node, &["FLUSHALL"]).await;
-            assert!(said.contains("OK") || said.contains("READONLY"), "{said}");
+            let answer = redis::ask(node, &["FLUSHALL"]).await;
+            assert!(answer.contains("OK") || answer.contains("READONLY"), "{answer}");
         }
     }
 }

@@ -12,7 +12,7 @@ use onsale_testkit::{
 };
 use tonic::{Request, Streaming, transport::Channel};
 
-use super::{PATIENCE, mesh::Mesh};
+use super::{TIMEOUT, mesh::Mesh};
 
 /// A queue of the mesh that its supervisor does not know.
 pub(crate) struct Pod {
@@ -45,7 +45,7 @@ impl Pod {
         let process = Process::start(&launch).unwrap();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let ready = format!("http://127.0.0.1:{admin_port}/readyz");
-        wait_until("the second queue is ready", PATIENCE, || async {
+        wait_until("the second queue is ready", TIMEOUT, || async {
             http.get(&ready).send().await.is_ok_and(|answer| answer.status().is_success())
         })
         .await;
@@ -54,9 +54,9 @@ impl Pod {
     }
 
     /// Whether it keeps the lines, as it says itself.
-    pub(crate) fn leads(&self) -> bool {
-        let said = std::fs::read_to_string(&self.log).unwrap();
-        said.lines().rfind(|line| line.contains("line-keeper")).is_some_and(|line| line.contains("taken"))
+    pub(crate) fn is_leader(&self) -> bool {
+        let output = std::fs::read_to_string(&self.log).unwrap();
+        output.lines().rfind(|line| line.contains("line-keeper")).is_some_and(|line| line.contains("taken"))
     }
 
     /// Ends it with no warning.
@@ -75,12 +75,12 @@ impl Pod {
     /// A stream of somebody's, from here.
     pub(crate) async fn watch(&self, person: &Person, event_id: &str) -> Watcher {
         let request = WatchQueueRequest { event_id: event_id.to_owned(), ..WatchQueueRequest::default() };
-        Watcher(self.queue().watch_queue(of(person, request)).await.unwrap().into_inner())
+        Watcher(self.queue().watch_queue(authorized(person, request)).await.unwrap().into_inner())
     }
 }
 
 /// A request of somebody's.
-pub(crate) fn of<T>(person: &Person, message: T) -> Request<T> {
+pub(crate) fn authorized<T>(person: &Person, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("authorization", format!("Bearer {}", person.token).parse().unwrap());
     request
@@ -99,7 +99,7 @@ impl Watcher {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, reading).await.expect("it is told in time");
+        tokio::time::timeout(TIMEOUT, reading).await.expect("it is told in time");
     }
 
     pub(crate) async fn until_position(&mut self, position: u64) {

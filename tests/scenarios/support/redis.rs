@@ -7,7 +7,7 @@ use onsale_proto::inventory::v1::Event;
 use onsale_storage::redis::{Command, Key, Redis, RedisConfig};
 use onsale_testkit::wait_until;
 
-use super::{PATIENCE, mesh::Mesh};
+use super::{TIMEOUT, mesh::Mesh};
 
 /// A node that needs longer is frozen.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ impl Pools {
     }
 
     /// Says of every unit that it is free, or that it is taken.
-    pub(crate) async fn lie(&self, are_free: bool) {
+    pub(crate) async fn overwrite(&self, are_free: bool) {
         for (key, bytes) in &self.keys {
             let pool = vec![if are_free { 0xff_u8 } else { 0 }; *bytes];
             self.redis.run::<()>(Command::new("SET").key(key).arg(&pool[..])).await.unwrap();
@@ -49,18 +49,18 @@ impl Pools {
 
     /// Takes away the master of the first pool: it answers nobody, another takes over, and then it dies and comes back as a
     /// replica.
-    pub(crate) async fn lose_master(&self, mesh: &Mesh) {
+    pub(crate) async fn fail_over_master(&self, mesh: &Mesh) {
         let (key, _) = &self.keys[0];
         let nodes = mesh.redis_nodes();
         let slot: u16 = ask(&nodes[0], &["CLUSTER", "KEYSLOT", key.as_str()]).await.trim().parse().unwrap();
         let lost = master_of(nodes, slot, None).await.unwrap();
         let name = format!("redis-{}", lost + 1);
         mesh.freeze(&name);
-        wait_until("another is master", PATIENCE, || async {
+        wait_until("another is master", TIMEOUT, || async {
             master_of(nodes, slot, Some(lost)).await.is_some_and(|master| master != lost)
         })
         .await;
-        mesh.kill(&name).await;
+        mesh.kill_and_await_restart(&name).await;
     }
 }
 

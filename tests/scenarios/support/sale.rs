@@ -21,10 +21,10 @@ use onsale_proto::{
 use onsale_testkit::wait_until;
 use onsale_types::RequestId;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// A name nobody else has.
-pub(crate) fn somebody(who: &str) -> String {
+pub(crate) fn unique_email(who: &str) -> String {
     format!("{who}-{}@example.test", RequestId::generate())
 }
 
@@ -33,15 +33,15 @@ pub(crate) fn new_id() -> String {
 }
 
 pub(crate) async fn customer(door: &FrontDoor) -> Person {
-    door.sign_in(&somebody("customer"), "customer").await.unwrap()
+    door.sign_in(&unique_email("customer"), "customer").await.unwrap()
 }
 
 pub(crate) async fn organizer(door: &FrontDoor) -> Person {
-    door.sign_in(&somebody("organizer"), "organizer").await.unwrap()
+    door.sign_in(&unique_email("organizer"), "organizer").await.unwrap()
 }
 
 pub(crate) fn buyer(door: &FrontDoor, person: &Person, event_id: &str) -> Buyer {
-    Buyer::new(door, person, event_id, Deadline::after(PATIENCE * 2))
+    Buyer::new(door, person, event_id, Deadline::after(TIMEOUT * 2))
 }
 
 fn euros(amount_minor: i64) -> Option<Money> {
@@ -99,7 +99,7 @@ pub(crate) async fn on_sale(door: &FrontDoor, sectors: Vec<Sector>) -> (Person, 
 }
 
 pub(crate) async fn wait_for_open_queue(door: &FrontDoor, event_id: &str) {
-    wait_until("the queue is open", PATIENCE, || async {
+    wait_until("the queue is open", TIMEOUT, || async {
         let request = GetQueueSnapshotRequest { event_id: event_id.to_owned() };
         let answer = QueueServiceClient::new(door.channel()).get_queue_snapshot(request).await;
         answer
@@ -109,7 +109,7 @@ pub(crate) async fn wait_for_open_queue(door: &FrontDoor, event_id: &str) {
 }
 
 /// `count` units of a sector, whichever.
-pub(crate) fn any(sector: &Sector, count: u32) -> UnitSelection {
+pub(crate) fn any_units(sector: &Sector, count: u32) -> UnitSelection {
     UnitSelection { sector_id: sector.sector_id.clone(), count, units: vec![] }
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn any(sector: &Sector, count: u32) -> UnitSelection {
 pub(crate) async fn claim(buyer: &Buyer, sector: &Sector, count: u32) -> Claim {
     buyer.join().await.unwrap();
     let turn = buyer.turn(|_| ()).await.unwrap();
-    buyer.claim(&turn.token, any(sector, count)).await.unwrap()
+    buyer.claim(&turn.token, any_units(sector, count)).await.unwrap()
 }
 
 /// Pays a claim and waits until the money is there.

@@ -36,7 +36,7 @@ pub mod v1 {
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echo_descriptors.bin"));
 
 /// How long a stopping server may take to let its calls end.
-const STOP_BOUND: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves the contract. Clones share their counters.
 #[derive(Clone, Debug, Default)]
@@ -58,28 +58,28 @@ struct State {
 #[derive(Debug, Default)]
 pub struct Calls {
     /// Calls of Echo.
-    pub echo: Count,
+    pub echo: CallCounts,
     /// Calls of EchoOnce.
-    pub echo_once: Count,
+    pub echo_once: CallCounts,
     /// Calls of Watch; finished when the stream was sent to its end.
-    pub watch: Count,
+    pub watch: CallCounts,
     /// Calls of Wait; finished when the whole wait passed.
-    pub wait: Count,
+    pub wait: CallCounts,
     /// Calls of Fail.
-    pub fail: Count,
+    pub fail: CallCounts,
     /// Calls of the methods named after a role.
-    pub by_role: Count,
+    pub by_role: CallCounts,
 }
 
 /// How many calls began, and how they ended.
 #[derive(Debug, Default)]
-pub struct Count {
+pub struct CallCounts {
     started: AtomicU64,
     finished: AtomicU64,
     cancelled: AtomicU64,
 }
 
-impl Count {
+impl CallCounts {
     /// Calls that reached the handler.
     pub fn started(&self) -> u64 {
         self.started.load(Ordering::SeqCst)
@@ -97,19 +97,19 @@ impl Count {
 }
 
 /// One running call; counts it as cancelled when dropped unfinished.
-struct Running {
+struct RunningCall {
     state: Arc<State>,
-    count: fn(&Calls) -> &Count,
+    count: fn(&Calls) -> &CallCounts,
     finished: bool,
 }
 
-impl Running {
+impl RunningCall {
     fn finish(mut self) {
         self.finished = true;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         let count = (self.count)(&self.state.calls);
         let end = if self.finished { &count.finished } else { &count.cancelled };
@@ -141,9 +141,9 @@ impl EchoService {
         EchoServiceServer::new(self)
     }
 
-    fn begin(&self, count: fn(&Calls) -> &Count) -> Running {
+    fn begin(&self, count: fn(&Calls) -> &CallCounts) -> RunningCall {
         count(&self.state.calls).started.fetch_add(1, Ordering::SeqCst);
-        Running { state: Arc::clone(&self.state), count, finished: false }
+        RunningCall { state: Arc::clone(&self.state), count, finished: false }
     }
 
     fn seen<T>(&self, request: &Request<T>) -> v1::Seen {
@@ -203,7 +203,7 @@ impl v1::echo_service_server::EchoService for EchoService {
     ) -> Result<Response<BoxStream<v1::WatchResponse>>, Status> {
         let request = request.into_inner();
         let last = if request.messages == 0 { u32::MAX } else { request.messages };
-        let interval = span(request.interval);
+        let interval = duration(request.interval);
         let running = self.begin(|calls| &calls.watch);
         let messages = tokio_stream::iter(1..=last).then(move |number| async move {
             if number > 1 && !interval.is_zero() {
@@ -216,7 +216,7 @@ impl v1::echo_service_server::EchoService for EchoService {
 
     async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::WaitResponse>, Status> {
         let running = self.begin(|calls| &calls.wait);
-        tokio::time::sleep(span(request.into_inner().span)).await;
+        tokio::time::sleep(duration(request.into_inner().span)).await;
         running.finish();
         Ok(Response::new(v1::WaitResponse {}))
     }
@@ -236,7 +236,7 @@ impl v1::echo_service_server::EchoService for EchoService {
         }
         let mut details = ErrorDetails::new();
         if let Some(delay) = request.retry_delay {
-            details.set_retry_info(Some(span(Some(delay))));
+            details.set_retry_info(Some(duration(Some(delay))));
         }
         Err(Status::with_error_details(request.code.into(), request.message, details))
     }
@@ -316,14 +316,14 @@ impl EchoServer {
 
     /// Stops listening and lets running calls end; a stream without end must be ended by its client first.
     pub async fn stop(self) {
-        self.tasks.shutdown(STOP_BOUND).await;
+        self.tasks.shutdown(STOP_TIMEOUT).await;
     }
 }
 
 /// Passes `messages` on and marks `running` as finished at their end.
 fn counted<T>(
     messages: impl Stream<Item = T> + Send + 'static,
-    running: Running,
+    running: RunningCall,
 ) -> impl Stream<Item = T> + Send + 'static {
     let mut running = Some(running);
     let end = tokio_stream::iter(std::iter::from_fn(move || {
@@ -335,7 +335,7 @@ fn counted<T>(
     messages.chain(end)
 }
 
-fn span(duration: Option<prost_types::Duration>) -> Duration {
+fn duration(duration: Option<prost_types::Duration>) -> Duration {
     duration.and_then(|duration| Duration::try_from(duration).ok()).unwrap_or_default()
 }
 

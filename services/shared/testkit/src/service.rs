@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long a service may take to be ready.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running service.
 pub struct TestService {
@@ -142,7 +142,7 @@ where
     B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
 {
     let running = TestService::start(service, defaults, build).await.expect("the service starts");
-    wait_until("the service is ready", PATIENCE, || async {
+    wait_until("the service is ready", READY_TIMEOUT, || async {
         running.server.readiness().verdict().is_ready()
     })
     .await;

@@ -10,11 +10,11 @@ typed_id! {
 }
 
 impl RequestId {
-    /// The id of one step taken on behalf of `cause` (a hold, a claim, …): the same cause and step give the same id, in
+    /// The id of one step taken on behalf of `source` (a hold, a claim, …): the same source and step give the same id, in
     /// any process and after any crash, so that a step repeated by another worker is still the same request.
     #[must_use]
-    pub fn derive(cause: Uuid, step: &str) -> Self {
-        Self::from_uuid(Uuid::new_v5(&cause, step.as_bytes()))
+    pub fn derive(source: Uuid, step: &str) -> Self {
+        Self::from_uuid(Uuid::new_v5(&source, step.as_bytes()))
     }
 }
 

@@ -12,9 +12,9 @@ use super::process::{self, Launch, Process, Scratch, Signal};
 
 const PACKAGE: &str = "postgresql";
 /// A data directory that is not whole yet begins like this.
-const HALF_MADE: &str = "new-";
+const INCOMPLETE_PREFIX: &str = "new-";
 /// Another process may take a port between our look and the server's bind.
-const PORT_TRIES: u32 = 5;
+const PORT_ATTEMPTS_MAX: u32 = 5;
 
 /// How to run a Postgres.
 #[derive(Clone, Debug)]
@@ -73,7 +73,9 @@ impl PostgresServer {
             match wait_until_ready(process, &prepared, port, config.start_timeout).await {
                 Ok(process) => return Ok(Self { process, port, _scratch: scratch }),
                 Err(Error::Ended { log, .. })
-                    if log.contains("could not bind") && config.port.is_none() && attempt < PORT_TRIES => {}
+                    if log.contains("could not bind")
+                        && config.port.is_none()
+                        && attempt < PORT_ATTEMPTS_MAX => {}
                 Err(error) => return Err(error),
             }
         }
@@ -130,7 +132,7 @@ impl PreparedPostgres {
     pub async fn in_directory(base: &Path, kept: bool) -> Result<Self, Error> {
         let user = process::is_root().then_some("postgres");
         let prepared = Self { base: base.to_owned(), data: base.join("data"), user };
-        prepared.clear_half_made();
+        prepared.remove_incomplete();
         if !prepared.data.exists() {
             let prepared = prepared.clone();
             tokio::task::spawn_blocking(move || prepared.initialize(kept))
@@ -141,9 +143,9 @@ impl PreparedPostgres {
     }
 
     /// What was cut off in the middle goes, as far as it can: a program that made it may still be at it for a moment.
-    fn clear_half_made(&self) {
+    fn remove_incomplete(&self) {
         for entry in std::fs::read_dir(&self.base).into_iter().flatten().flatten() {
-            if entry.file_name().as_encoded_bytes().starts_with(HALF_MADE.as_bytes()) {
+            if entry.file_name().as_encoded_bytes().starts_with(INCOMPLETE_PREFIX.as_bytes()) {
                 let _ = std::fs::remove_dir_all(entry.path());
             }
         }
@@ -153,11 +155,14 @@ impl PreparedPostgres {
     fn initialize(&self, kept: bool) -> Result<(), Error> {
         let unusable = |source| Error::Directory { source };
         std::fs::create_dir_all(&self.base).map_err(unusable)?;
-        let half_made =
-            tempfile::Builder::new().prefix(HALF_MADE).tempdir_in(&self.base).map_err(unusable)?.keep();
+        let incomplete = tempfile::Builder::new()
+            .prefix(INCOMPLETE_PREFIX)
+            .tempdir_in(&self.base)
+            .map_err(unusable)?
+            .keep();
         if let Some(user) = self.user {
             let mut chown = Command::new("chown");
-            chown.arg(format!("{user}:")).arg(&half_made);
+            chown.arg(format!("{user}:")).arg(&incomplete);
             process::run_to_end(chown, "chown")?;
         }
         let initdb = process::find_program("initdb", PACKAGE)?;
@@ -166,11 +171,11 @@ impl PreparedPostgres {
         if !kept {
             command.arg("--no-sync");
         }
-        command.args(["-U", "postgres", "-D"]).arg(&half_made);
+        command.args(["-U", "postgres", "-D"]).arg(&incomplete);
         // `initdb` looks at where it stands, and another account may not see our directory.
         command.current_dir("/");
         process::run_to_end(command, "initdb")?;
-        std::fs::rename(&half_made, &self.data).map_err(unusable)
+        std::fs::rename(&incomplete, &self.data).map_err(unusable)
     }
 
     /// How to start the server on `port`.
@@ -224,7 +229,7 @@ async fn wait_until_ready(
         if Instant::now() >= end {
             return Err(Error::NotReady { name: "postgres".to_owned(), waited: timeout });
         }
-        tokio::time::sleep(process::LOOK_AGAIN).await;
+        tokio::time::sleep(process::POLL_INTERVAL).await;
     }
 }
 

@@ -19,7 +19,7 @@ use super::Error;
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// How often a wait for a condition looks again.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(10);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The signals we send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,14 +129,14 @@ impl Process {
         send(self.child.id(), signal)
     }
 
-    /// Sends `signal`, waits for the end, and kills what has not ended within `patience`.
-    pub async fn stop(mut self, signal: Signal, patience: Duration) -> Result<(), Error> {
+    /// Sends `signal`, waits for the end, and kills what has not ended within `timeout`.
+    pub async fn stop(mut self, signal: Signal, timeout: Duration) -> Result<(), Error> {
         if self.is_running() {
             self.signal(signal)?;
         }
-        let end = Instant::now() + patience;
+        let end = Instant::now() + timeout;
         while self.is_running() && Instant::now() < end {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         // Dropping `self` ends what is still there.
         Ok(())
@@ -152,7 +152,7 @@ impl Drop for Process {
         let end = Instant::now() + Duration::from_secs(5);
         while self.is_running() && Instant::now() < end {
             // A destructor has no runtime to wait with.
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -266,12 +266,12 @@ pub fn guarded(program: &Path, user: Option<&str>, death_signal: Signal) -> Resu
     Ok(command)
 }
 
-/// Starts `command` from the keeper thread. The kernel ties the parent-death signal to the *thread* that forked, so
+/// Starts `command` from the spawner thread. The kernel ties the parent-death signal to the *thread* that forked, so
 /// a child started from a test's thread would die with that test.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     type Request = (Command, mpsc::Sender<io::Result<Child>>);
-    static KEEPER: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
-    let keeper = KEEPER.get_or_init(|| {
+    static SPAWNER: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
         let (sender, requests) = mpsc::channel::<Request>();
         std::thread::spawn(move || {
             for (mut command, reply) in requests {
@@ -282,7 +282,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     });
     let gone = || io::Error::other("the thread that keeps child processes has ended");
     let (reply, answer) = mpsc::channel();
-    keeper.send((command, reply)).map_err(|_| gone())?;
+    spawner.send((command, reply)).map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
 }
 

@@ -19,7 +19,7 @@ use super::process::{self, Launch, Process, Scratch, Signal};
 
 const PACKAGE: &str = "redis-server";
 /// Another process may take a port between our look and the server's bind.
-const PORT_TRIES: u32 = 5;
+const PORT_ATTEMPTS_MAX: u32 = 5;
 
 /// How to run a cluster.
 #[derive(Clone, Debug)]
@@ -146,7 +146,7 @@ impl Node {
             match control::wait_until_answering(&mut process, server.address(), config.start_timeout).await {
                 Ok(()) => return Ok(Self { server, process: Mutex::new(Some(process)) }),
                 // Most likely somebody took the port.
-                Err(Error::Ended { .. }) if attempt < PORT_TRIES => {}
+                Err(Error::Ended { .. }) if attempt < PORT_ATTEMPTS_MAX => {}
                 Err(error) => return Err(error),
             }
         }

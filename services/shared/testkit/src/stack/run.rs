@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
-use super::process::{self, LOOK_AGAIN, Signal};
+use super::process::{self, POLL_INTERVAL, Signal};
 use super::{
     Error, POSTGRES_VARIABLE, PostgresServer, PostgresServerConfig, REDIS_VARIABLE, RedisCluster,
     RedisClusterConfig,
 };
 
 /// How long an interrupted command may take to end.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts the stack, runs `command` with its addresses in the environment, removes everything, and answers with the
 /// command's exit code; an interrupt ends the command first.
@@ -45,11 +45,11 @@ async fn supervise(
             return Ok(exit_code(status));
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             () = interrupts.next() => {
                 // The whole group: the command's own children too.
                 process::send_to_group(child.id(), Signal::Terminate)?;
-                ends_at.get_or_insert_with(|| tokio::time::Instant::now() + PATIENCE);
+                ends_at.get_or_insert_with(|| tokio::time::Instant::now() + STOP_TIMEOUT);
             }
         }
         if ends_at.is_some_and(|end| tokio::time::Instant::now() >= end) {

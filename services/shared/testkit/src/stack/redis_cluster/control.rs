@@ -8,7 +8,7 @@ use redis::{AsyncConnectionConfig, FromRedisValue};
 
 use super::{NodeIndex, RedisCluster, view};
 use crate::stack::Error;
-use crate::stack::process::{LOOK_AGAIN, Process, Signal};
+use crate::stack::process::{POLL_INTERVAL, Process, Signal};
 
 /// For one administrative command; a node that needs longer is frozen.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
@@ -20,8 +20,8 @@ impl RedisCluster {
         let slot = self.slot_of(key).await?;
         let mut answer = Err(Error::NoSuchNode);
         for (_, node) in self.running() {
-            let Ok(seen) = seen_by(node.address()).await else { continue };
-            let owner = seen.iter().find(|it| it.is("master") && it.is_well() && it.holds(slot));
+            let Ok(nodes) = view_from(node.address()).await else { continue };
+            let owner = nodes.iter().find(|it| it.is("master") && it.is_healthy() && it.holds(slot));
             if let Some(owner) = owner {
                 answer = self.index_of(owner.port);
                 // A node that lost its masters' majority may still hold an old view; its own state says so.
@@ -36,9 +36,9 @@ impl RedisCluster {
     /// A running replica of the master of `key`'s slot.
     pub async fn replica_of(&self, key: &str) -> Result<NodeIndex, Error> {
         let master = self.master_of(key).await?;
-        let seen = seen_by(self.address(master)?).await?;
-        let own = seen.iter().find(|it| it.is("myself")).map(|it| it.id.clone());
-        let replica = seen.iter().find(|it| it.master.is_some() && it.master == own && it.is_well());
+        let nodes = view_from(self.address(master)?).await?;
+        let own = nodes.iter().find(|it| it.is("myself")).map(|it| it.id.clone());
+        let replica = nodes.iter().find(|it| it.master.is_some() && it.master == own && it.is_healthy());
         self.index_of(replica.ok_or(Error::NoSuchNode)?.port)
     }
 
@@ -126,11 +126,11 @@ impl RedisCluster {
     pub async fn move_slot_of(&self, key: &str) -> Result<NodeIndex, Error> {
         let slot = self.slot_of(key).await?;
         let from = self.master_of(key).await?;
-        let seen = seen_by(self.address(from)?).await?;
-        let own = seen.iter().find(|it| it.is("myself")).ok_or(Error::NoSuchNode)?;
-        let target = seen
+        let nodes = view_from(self.address(from)?).await?;
+        let own = nodes.iter().find(|it| it.is("myself")).ok_or(Error::NoSuchNode)?;
+        let target = nodes
             .iter()
-            .find(|it| it.is("master") && it.is_well() && it.id != own.id)
+            .find(|it| it.is("master") && it.is_healthy() && it.id != own.id)
             .ok_or(Error::NoSuchNode)?;
         let to = self.index_of(target.port)?;
         let mut source = connect(self.address(from)?).await?;
@@ -180,9 +180,9 @@ pub async fn is_cluster_settled(alive: &[SocketAddr]) -> Result<bool, Error> {
     let ports: Vec<u16> = alive.iter().map(SocketAddr::port).collect();
     let mut agreed = None;
     for node in alive {
-        let seen = seen_by(*node).await?;
-        let all_well = ports.iter().all(|port| seen.iter().any(|it| it.port == *port && it.is_well()));
-        let roles = view::roles(&seen, &ports);
+        let nodes = view_from(*node).await?;
+        let all_well = ports.iter().all(|port| nodes.iter().any(|it| it.port == *port && it.is_healthy()));
+        let roles = view::roles(&nodes, &ports);
         // A master that just lost its slots is about to become a replica.
         let no_idle_master = roles.values().all(|(master, slots)| master.is_some() || !slots.is_empty());
         let same = *agreed.get_or_insert_with(|| roles.clone()) == roles;
@@ -197,15 +197,15 @@ pub async fn is_cluster_settled(alive: &[SocketAddr]) -> Result<bool, Error> {
 /// Looks until `condition` holds. An error counts as "not yet": a node may be on its way up or down.
 pub(super) async fn wait_for(
     what: &'static str,
-    patience: Duration,
+    timeout: Duration,
     condition: impl AsyncFn() -> Result<bool, Error>,
 ) -> Result<(), Error> {
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     while !matches!(condition().await, Ok(true)) {
         if Instant::now() >= end {
-            return Err(Error::NotReady { name: what.to_owned(), waited: patience });
+            return Err(Error::NotReady { name: what.to_owned(), waited: timeout });
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
@@ -252,11 +252,11 @@ pub(super) async fn wait_until_answering(
         if Instant::now() >= end {
             return Err(Error::NotReady { name: "redis-server".to_owned(), waited: timeout });
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn seen_by(node: SocketAddr) -> Result<Vec<view::Seen>, Error> {
+async fn view_from(node: SocketAddr) -> Result<Vec<view::NodeView>, Error> {
     let mut connection = connect(node).await?;
     Ok(view::parse(&ask::<String>(&mut connection, "CLUSTER", &["NODES".into()]).await?))
 }

@@ -10,8 +10,8 @@ const SLOTS: usize = 16_384;
 
 /// Makes a cluster out of nodes that are in none, once they answer: the first `masters` share the slots, the others follow
 /// them. The cluster has not settled when this returns.
-pub async fn form_cluster(nodes: &[RedisNode], masters: usize, patience: Duration) -> Result<(), Error> {
-    wait_for("all nodes to answer", patience, async || everyone_answers(nodes).await).await?;
+pub async fn form_cluster(nodes: &[RedisNode], masters: usize, timeout: Duration) -> Result<(), Error> {
+    wait_for("all nodes to answer", timeout, async || all_nodes_answer(nodes).await).await?;
     let mut connections = Vec::with_capacity(nodes.len());
     for node in nodes {
         connections.push(connect(node.address()).await?);
@@ -32,8 +32,8 @@ pub async fn form_cluster(nodes: &[RedisNode], masters: usize, patience: Duratio
             ask::<()>(connection, "CLUSTER", &["MEET".into(), "127.0.0.1".into(), port, bus_port]).await?;
         }
     }
-    let known = async || everyone_is_known(nodes).await;
-    wait_for("all nodes to know each other", patience, known).await?;
+    let known = async || all_nodes_are_known(nodes).await;
+    wait_for("all nodes to know each other", timeout, known).await?;
 
     let mut ids = Vec::with_capacity(connections.len());
     for connection in &mut connections {
@@ -46,18 +46,18 @@ pub async fn form_cluster(nodes: &[RedisNode], masters: usize, patience: Duratio
     Ok(())
 }
 
-async fn everyone_answers(nodes: &[RedisNode]) -> Result<bool, Error> {
+async fn all_nodes_answer(nodes: &[RedisNode]) -> Result<bool, Error> {
     for node in nodes {
         ask::<String>(&mut connect(node.address()).await?, "PING", &[]).await?;
     }
     Ok(true)
 }
 
-async fn everyone_is_known(nodes: &[RedisNode]) -> Result<bool, Error> {
+async fn all_nodes_are_known(nodes: &[RedisNode]) -> Result<bool, Error> {
     for node in nodes {
         let mut connection = connect(node.address()).await?;
         let seen = view::parse(&ask::<String>(&mut connection, "CLUSTER", &["NODES".into()]).await?);
-        if seen.len() != nodes.len() || !seen.iter().all(view::Seen::is_well) {
+        if seen.len() != nodes.len() || !seen.iter().all(view::NodeView::is_healthy) {
             return Ok(false);
         }
     }
