@@ -5,13 +5,14 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use onsale_kit::tasks::Tasks;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
 use tonic::{Request, Response, Status, codegen::BoxStream, metadata::KeyAndValueRef};
@@ -132,7 +133,7 @@ impl EchoService {
 
     /// From now on Echo and EchoOnce fail with `status`; with `None` they echo again.
     pub fn fail_with(&self, status: Option<Status>) {
-        *lock(&self.state.failure) = status;
+        *self.state.failure.lock() = status;
     }
 
     /// The tonic service to hand to a server.
@@ -158,7 +159,7 @@ impl EchoService {
     }
 
     fn failure(&self) -> Result<(), Status> {
-        lock(&self.state.failure).clone().map_or(Ok(()), Err)
+        self.state.failure.lock().clone().map_or(Ok(()), Err)
     }
 
     fn call_by_role<T>(&self, response: T) -> Result<Response<T>, Status> {
@@ -225,7 +226,7 @@ impl v1::echo_service_server::EchoService for EchoService {
         self.begin(|calls| &calls.fail).finish();
         let request = request.into_inner();
         let calls = {
-            let mut failures = lock(&self.state.failures);
+            let mut failures = self.state.failures.lock();
             let calls = failures.entry(request.key).or_default();
             *calls = calls.saturating_add(1);
             *calls
@@ -337,8 +338,4 @@ fn counted<T>(
 
 fn duration(duration: Option<prost_types::Duration>) -> Duration {
     duration.and_then(|duration| Duration::try_from(duration).ok()).unwrap_or_default()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,8 +11,9 @@ pub use formation::form_cluster;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::Error;
 use super::process::{self, Launch, Process, Scratch, Signal};
@@ -108,8 +109,7 @@ impl RedisCluster {
     pub async fn stop(self) -> Result<(), Error> {
         // Nobody needs the data, so there is nothing to save first.
         for node in self.nodes {
-            let process = node.process.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Some(process) = process {
+            if let Some(process) = node.process.into_inner() {
                 process.stop(Signal::Kill, Duration::from_secs(5)).await?;
             }
         }
@@ -158,11 +158,7 @@ impl Node {
     }
 
     fn is_running(&self) -> bool {
-        self.lock().as_mut().is_some_and(Process::is_running)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.process.lock().as_mut().is_some_and(Process::is_running)
     }
 }
 

@@ -44,7 +44,7 @@ impl RedisCluster {
 
     /// Ends a node as a power cut would. `restart` brings it back.
     pub async fn kill(&self, node: NodeIndex) -> Result<(), Error> {
-        let process = self.node(node)?.lock().take();
+        let process = self.node(node)?.process.lock().take();
         match process {
             Some(process) => process.stop(Signal::Kill, Duration::from_secs(5)).await,
             None => Ok(()),
@@ -63,7 +63,7 @@ impl RedisCluster {
         let node = self.node(index)?;
         let mut process = Process::start(&node.server.launch()?)?;
         wait_until_answering(&mut process, node.address(), self.config.start_timeout).await?;
-        *node.lock() = Some(process);
+        *node.process.lock() = Some(process);
         Ok(())
     }
 
@@ -166,7 +166,11 @@ impl RedisCluster {
     }
 
     fn signal(&self, node: NodeIndex, signal: Signal) -> Result<(), Error> {
-        self.node(node)?.lock().as_ref().map_or(Err(Error::NoSuchNode), |process| process.signal(signal))
+        self.node(node)?
+            .process
+            .lock()
+            .as_ref()
+            .map_or(Err(Error::NoSuchNode), |process| process.signal(signal))
     }
 
     fn index_of(&self, port: u16) -> Result<NodeIndex, Error> {
