@@ -1,15 +1,15 @@
-//! Enums whose values have one name each, the same in the database, in metadata and (behind a prefix) in the contract.
+//! Enums with one text name per value: the same name in the database, in error metadata and, after a prefix, in the contract.
 
-/// Makes such an enum, with `ALL`, `name`, `from_name` and `Display`. A macro, because many types of the domains have the same
-/// body and differ only in their values.
+/// Defines an enum with `ALL`, `name`, `from_name` and `Display`. A macro, because many domain types have the same body and
+/// differ only in their values.
 ///
 /// ```
 /// onsale_types::named! {
-///     /// How it is.
+///     /// State of a job.
 ///     State {
-///         /// Not yet.
+///         /// Not started yet, waiting for a worker.
 ///         Waiting = "WAITING",
-///         /// At last.
+///         /// Finished, with or without an error.
 ///         Done = "DONE",
 ///     }
 /// }
@@ -27,10 +27,10 @@ macro_rules! named {
         }
 
         impl $name {
-            /// Every value.
+            /// All values in order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$value,)+];
 
-            /// Its name.
+            /// Returns the stored name of the value.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -38,7 +38,7 @@ macro_rules! named {
                 }
             }
 
-            /// The value with this name.
+            /// Returns the value with this exact name, or `None`.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|value| value.name() == name)
