@@ -1,4 +1,5 @@
-//! The test contract `onsale.testkit.v1.EchoService`, a server of it that counts what it does, and a bare way to serve it.
+//! The test contract `onsale.testkit.v1.EchoService`, an implementation that counts its calls, and a bare tonic server for
+//! it.
 
 use std::{
     collections::HashMap,
@@ -20,7 +21,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use self::v1::echo_service_server::EchoServiceServer;
 
-/// The generated messages, client and server.
+/// Generated messages, client and server of the test contract.
 #[allow(
     clippy::all,
     clippy::pedantic,
@@ -36,10 +37,10 @@ pub mod v1 {
 /// The contract with its options, as an encoded `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echo_descriptors.bin"));
 
-/// How long a stopping server may take to let its calls end.
+/// Longest time that [`EchoServer::stop`] waits for running calls.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves the contract. Clones share their counters.
+/// Implementation of the contract. Clones share their counters.
 #[derive(Clone, Debug, Default)]
 pub struct EchoService {
     state: Arc<State>,
@@ -49,30 +50,30 @@ pub struct EchoService {
 struct State {
     instance: String,
     calls: Calls,
-    /// What Echo and EchoOnce answer instead of an echo.
+    /// Error that Echo and EchoOnce return instead of an echo; `None`: they echo.
     failure: Mutex<Option<Status>>,
-    /// How many calls of Fail have come, by key.
+    /// Number of calls of Fail by key.
     failures: Mutex<HashMap<String, u32>>,
 }
 
-/// How many calls of each method there were. `Empty` is not counted: counting would be measured with it.
+/// Call counters by method. `Empty` has none, because benches measure it without the cost of counting.
 #[derive(Debug, Default)]
 pub struct Calls {
-    /// Calls of Echo.
+    /// Calls of the method `Echo`.
     pub echo: CallCounts,
-    /// Calls of EchoOnce.
+    /// Calls of the method `EchoOnce`.
     pub echo_once: CallCounts,
-    /// Calls of Watch; finished when the stream was sent to its end.
+    /// Calls of Watch; a call is finished when its stream was sent to its end.
     pub watch: CallCounts,
-    /// Calls of Wait; finished when the whole wait passed.
+    /// Calls of Wait; a call is finished when it waited for its whole span.
     pub wait: CallCounts,
-    /// Calls of Fail.
+    /// Calls of the method `Fail`.
     pub fail: CallCounts,
-    /// Calls of the methods named after a role.
+    /// Calls of all `CallAs…` methods together.
     pub by_role: CallCounts,
 }
 
-/// How many calls began, and how they ended.
+/// Numbers of started, finished and cancelled calls.
 #[derive(Debug, Default)]
 pub struct CallCounts {
     started: AtomicU64,
@@ -81,23 +82,23 @@ pub struct CallCounts {
 }
 
 impl CallCounts {
-    /// Calls that reached the handler.
+    /// Returns the number of calls that reached the handler.
     pub fn started(&self) -> u64 {
         self.started.load(Ordering::SeqCst)
     }
 
-    /// Calls whose handler came to its end.
+    /// Returns the number of calls whose handler ran to its end.
     pub fn finished(&self) -> u64 {
         self.finished.load(Ordering::SeqCst)
     }
 
-    /// Calls that were dropped before their handler came to its end.
+    /// Returns the number of calls that were dropped before their handler ran to its end.
     pub fn cancelled(&self) -> u64 {
         self.cancelled.load(Ordering::SeqCst)
     }
 }
 
-/// One running call; counts it as cancelled when dropped unfinished.
+/// Guard of one running call. Dropping it without `finish` counts the call as cancelled.
 struct RunningCall {
     state: Arc<State>,
     count: fn(&Calls) -> &CallCounts,
@@ -119,24 +120,24 @@ impl Drop for RunningCall {
 }
 
 impl EchoService {
-    /// A service that calls itself `instance` in what it saw.
+    /// Creates a service that reports the name `instance` in its responses.
     #[must_use]
     pub fn new(instance: impl Into<String>) -> Self {
         Self { state: Arc::new(State { instance: instance.into(), ..State::default() }) }
     }
 
-    /// The counters.
+    /// Returns the call counters, which all clones share.
     #[must_use]
     pub fn calls(&self) -> &Calls {
         &self.state.calls
     }
 
-    /// From now on Echo and EchoOnce fail with `status`; with `None` they echo again.
+    /// Makes Echo and EchoOnce fail with `status` from now on; `None` makes them echo again.
     pub fn fail_with(&self, status: Option<Status>) {
         *self.state.failure.lock() = status;
     }
 
-    /// The tonic service to hand to a server.
+    /// Wraps the service for a tonic server.
     #[must_use]
     pub fn into_server(self) -> EchoServiceServer<Self> {
         EchoServiceServer::new(self)
@@ -278,7 +279,7 @@ impl v1::echo_service_server::EchoService for EchoService {
     }
 }
 
-/// A bare tonic server of the contract, without any of the kit's layers: what a client is tested against.
+/// Bare tonic server of the contract without the layers of the kit, for tests of clients.
 #[derive(Debug)]
 pub struct EchoServer {
     service: EchoService,
@@ -287,7 +288,7 @@ pub struct EchoServer {
 }
 
 impl EchoServer {
-    /// Serves `service` at `address`; port 0 takes a free one.
+    /// Serves `service` at `address`; port 0 selects a free port.
     pub async fn start(service: EchoService, address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -297,31 +298,31 @@ impl EchoServer {
             let ended = tonic::transport::Server::builder()
                 .add_service(served)
                 .serve_with_incoming_shutdown(TcpListenerStream::new(listener), token.cancelled_owned());
-            // A test that cares sees it in the calls that fail.
+            // Ignore the error: a test notices a dead server by its failing calls.
             let _ = ended.await;
         });
         Ok(Self { service, address, tasks })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it serves, for its counters.
+    /// Returns the served service, for its call counters.
     #[must_use]
     pub fn service(&self) -> &EchoService {
         &self.service
     }
 
-    /// Stops listening and lets running calls end; a stream without end must be ended by its client first.
+    /// Stops listening and waits up to 5 s for running calls. The client must first end a stream that has no end.
     pub async fn stop(self) {
         self.tasks.shutdown(STOP_TIMEOUT).await;
     }
 }
 
-/// Passes `messages` on and marks `running` as finished at their end.
+/// Forwards `messages` and marks the call as finished at their end.
 fn counted<T>(
     messages: impl Stream<Item = T> + Send + 'static,
     running: RunningCall,

@@ -1,4 +1,4 @@
-//! A whole service in the test's own process: its `build`, on fresh stores, on free ports, trusting a issuer of its own.
+//! Runs a whole service inside the test process: its `build` on fresh stores and free ports, trusting a test issuer.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -16,31 +16,31 @@ use crate::{
     wait::wait_until,
 };
 
-/// How long a service may take to be ready.
+/// Longest time until a started service is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running service.
+/// A service that runs in the test process.
 pub struct TestService {
-    /// The server, on free ports.
+    /// The server; it listens on free ports.
     pub server: RunningServer,
-    /// Whose tokens it trusts.
+    /// Issuer of the tokens that the service trusts.
     pub issuer: TestIssuer,
-    /// Its database, fresh and migrated; dropped with this.
+    /// Migrated database of the service. A database that this handle owns is dropped with it.
     pub database: TestDatabase,
-    /// Its part of the Redis Cluster.
+    /// Addresses of the Redis Cluster and the key prefix of the service.
     pub redis: TestRedis,
 }
 
-/// Where a service keeps what it knows.
+/// Stores on which a service is started.
 pub struct TestStores {
-    /// Its database.
+    /// Migrated database for the service.
     pub database: TestDatabase,
-    /// Its part of the Redis Cluster.
+    /// Addresses of the Redis Cluster and the key prefix of the service.
     pub redis: TestRedis,
 }
 
 impl TestService {
-    /// Starts `service` as `kit::run` would.
+    /// Starts `service` on fresh stores with its default settings.
     pub async fn start<C, B>(service: &'static str, defaults: &str, build: B) -> Result<Self, Box<dyn Error>>
     where
         C: ServiceConfig,
@@ -49,7 +49,7 @@ impl TestService {
         Self::start_with(service, defaults, &[], build).await
     }
 
-    /// The same, with settings of the test's own besides (`NEIGHBOURS__QUEUE__TARGET`, `http://…`).
+    /// Like [`start`](Self::start), with further settings, such as `("NEIGHBOURS__QUEUE__TARGET", "http://…")`.
     pub async fn start_with<C, B>(
         service: &'static str,
         defaults: &str,
@@ -64,7 +64,7 @@ impl TestService {
         Self::start_on(service, defaults, stores, settings, build).await
     }
 
-    /// The same, on stores that another instance left behind: a restart.
+    /// Like [`start_with`](Self::start_with), on the stores of an earlier instance, as after a restart.
     pub async fn start_on<C, B>(
         service: &'static str,
         defaults: &str,
@@ -79,7 +79,7 @@ impl TestService {
         Self::start_with_clock(service, defaults, stores, settings, Arc::new(SystemClock), build).await
     }
 
-    /// The same, on a machine with a clock of its own; its issuer's tokens count from it too.
+    /// Like [`start_on`](Self::start_on), with a clock for the service and for the tokens of its issuer.
     pub async fn start_with_clock<C, B>(
         service: &'static str,
         defaults: &str,
@@ -109,14 +109,14 @@ impl TestService {
         Ok(Self { server: chassis.start().await?, issuer, database, redis })
     }
 
-    /// A connection to it.
+    /// Connects to the server of the service.
     pub async fn channel(&self) -> Result<Channel, tonic::transport::Error> {
         Endpoint::from_shared(format!("http://{}", self.server.address()))?.connect().await
     }
 }
 
-/// The environment of a server that trusts `issuer`, on free ports and quick to stop, with `settings` besides
-/// (`SERVER__DEADLINE_MAX`, `5s`).
+/// Returns the environment of a server that trusts `issuer`, listens on free ports and drains without a lame-duck phase.
+/// Adds `settings`, such as `("SERVER__DEADLINE_MAX", "5s")`.
 #[must_use]
 pub fn environment(issuer: &TestIssuer, settings: &[(&str, &str)]) -> Environment {
     let (key, jwks) = (issuer.mesh_key(), issuer.mesh_jwks());
@@ -130,11 +130,10 @@ pub fn environment(issuer: &TestIssuer, settings: &[(&str, &str)]) -> Environmen
     basic.iter().chain(settings).map(|(key, value)| (format!("ONSALE__{key}"), (*value).to_owned())).collect()
 }
 
-/// Asserts what every service owes from its first day: it becomes ready on real stores and drains without cutting
-/// anything.
+/// Asserts that a service becomes ready on real stores and drains without cancelling a call.
 ///
 /// # Panics
-/// When it does not.
+/// Panics if the service does not start, is not ready within 60 s, or does not drain cleanly.
 #[expect(clippy::expect_used, reason = "a test fails by panicking")]
 pub async fn assert_starts_and_drains<C, B>(service: &'static str, defaults: &str, build: B)
 where

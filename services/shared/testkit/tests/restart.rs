@@ -1,4 +1,4 @@
-//! Servers that are started again on what they left find it: what a mesh that is stopped and started relies on.
+//! Restarted servers keep their data. A mesh that is stopped and started again relies on this.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -43,7 +43,7 @@ async fn ask(nodes: &[RedisNode], command: &str, arguments: &[&str]) -> Option<S
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_started_again_is_whole_and_has_its_data() {
+async fn restarted_cluster_keeps_its_layout_and_data() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = redis_nodes(directory.path());
     let first = start(&nodes);
@@ -59,9 +59,9 @@ async fn a_cluster_that_is_started_again_is_whole_and_has_its_data() {
 }
 
 #[tokio::test]
-async fn a_postgres_that_was_killed_is_started_again_with_its_data() {
+async fn killed_postgres_restarts_with_its_data() {
     let directory = tempfile::Builder::new()
-        // Another account runs it when we are root.
+        // If we are root, the server runs under another account, which must be able to enter the directory.
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .tempdir()
         .unwrap();
