@@ -1,4 +1,4 @@
-"""Buys two tickets with grpcio, knowing nothing of the contracts but what reflection tells.
+"""Buys two tickets with grpcio, which reads the contracts by reflection only.
 
     python buy.py http://127.0.0.1:8080 EVENT_ID SECTOR_ID
 """
@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 90
 
 
 def post(url, body=None):
-    """Posts JSON and answers JSON."""
+    """Posts JSON and returns the JSON response."""
     data = json.dumps(body or {}).encode()
     headers = {"content-type": "application/json", "accept": "application/json"}
     request = urllib.request.Request(url, data=data, headers=headers, method="POST")
@@ -26,7 +26,7 @@ def post(url, body=None):
 
 
 class Services:
-    """Makes calls by the full name of a method, with messages built from reflected descriptors."""
+    """Calls methods by service and method name, with messages built from reflected descriptors."""
 
     def __init__(self, channel, token):
         self.channel = channel
@@ -54,7 +54,7 @@ def main(front_door, event_id, sector_id):
 
         queue = "onsale.queue.v1.QueueService"
         standing = services.call(queue, "JoinQueue", request_id=request_id(), event_id=event_id).standing
-        print(f"number {standing.entry.seq} in line")
+        print(f"joined the queue as number {standing.entry.seq}")
         turn_token = standing.turn.token
         if not turn_token:
             for response in services.call(queue, "WatchQueue", event_id=event_id):
@@ -87,7 +87,7 @@ def main(front_door, event_id, sector_id):
                 print("2 tickets")
                 return
             time.sleep(0.2)
-    sys.exit("the tickets did not come")
+    sys.exit(f"the tickets were not issued within {TIMEOUT_SECONDS} s")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-//! A client that is not ours: Python's grpcio, which knows the contracts by reflection only.
+//! A third-party client: Python's grpcio, which reads the contracts by reflection only.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use tokio::{process::Command, time::timeout};
 use super::support::{TIMEOUT, mesh, sale};
 
 #[tokio::test]
-async fn a_python_client_buys_by_reflection() {
+async fn python_client_buys_by_reflection() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;

@@ -1,5 +1,5 @@
-//! Claim and Inventory die at each point between the reservation and the claim. Who asks again gets the claim; what nobody
-//! asks for again is free soon after; and the database balance.
+//! Claim and Inventory are killed at each point between the reservation and the claim. Customers who retry get their claim,
+//! units of customers who do not retry are free or claimed within 30 s, and `onsale audit` finds no violation.
 
 use std::{
     cell::Cell,
@@ -25,32 +25,32 @@ use super::support::{
     sale,
 };
 
-/// Within this time every unit is a claim's, or free.
+/// Time within which every unit is free or belongs to a claim.
 const ACCOUNTED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Where a process dies.
+/// Point at which a process is killed.
 struct CrashPoint {
     what: &'static str,
     process: &'static str,
     table: &'static str,
     stop_at: StopAt,
-    /// What the stopped session does when its process is dead.
+    /// Fate of the blocked database session.
     after_kill: AfterKill,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AfterKill {
-    /// It is gone as well.
+    /// The session ends with the process and its transaction rolls back.
     EndSession,
-    /// It belongs to another process, which goes on.
+    /// The session belongs to another process and continues.
     Continue,
-    /// It commits while the process is frozen, and the process dies without having heard of it.
+    /// The session commits while the process is frozen; the process is then killed before it receives the result.
     CommitFirst,
 }
 
 const CRASH_POINTS: [CrashPoint; 6] = [
     CrashPoint {
-        what: "claim, before the attempt is noted",
+        what: "claim, before it records the attempt",
         process: "claim",
         table: "claim.hold",
         stop_at: StopAt::Insert,
@@ -64,14 +64,14 @@ const CRASH_POINTS: [CrashPoint; 6] = [
         after_kill: AfterKill::EndSession,
     },
     CrashPoint {
-        what: "claim, after the note and before the answer of inventory",
+        what: "claim, after it recorded the attempt and before inventory responds",
         process: "claim",
         table: "inventory.hold_unit",
         stop_at: StopAt::Insert,
         after_kill: AfterKill::Continue,
     },
     CrashPoint {
-        what: "inventory, after its commit and before its answer",
+        what: "inventory, after its commit and before its response",
         process: "inventory",
         table: "inventory.hold_unit",
         stop_at: StopAt::Commit,
@@ -85,7 +85,7 @@ const CRASH_POINTS: [CrashPoint; 6] = [
         after_kill: AfterKill::EndSession,
     },
     CrashPoint {
-        what: "claim, after its commit and before its answer",
+        what: "claim, after its commit and before its response",
         process: "claim",
         table: "claim.claim",
         stop_at: StopAt::Commit,
@@ -93,7 +93,7 @@ const CRASH_POINTS: [CrashPoint; 6] = [
     },
 ];
 
-/// Somebody with a turn, and what they want.
+/// A customer with a turn and the claim request of that customer.
 struct Customer {
     person: Person,
     request: CreateClaimRequest,
@@ -107,7 +107,7 @@ impl Customer {
     }
 }
 
-/// Two customers for each point, each with two seats side by side in mind.
+/// Signs in two customers for each crash point, lets them wait for their turn, and gives each a request for two adjacent seats.
 async fn customers(mesh: &Mesh, event: &Event) -> Vec<Customer> {
     let mut arrivals = JoinSet::new();
     for number in 0..u32::try_from(CRASH_POINTS.len() * 2).unwrap() {
@@ -131,13 +131,14 @@ async fn customers(mesh: &Mesh, event: &Event) -> Vec<Customer> {
     arrivals.join_all().await
 }
 
-/// Whether `table` has a row of the customer's.
+/// Returns true if `table` has a row of the customer.
 async fn is_written(database: &Client, table: &str, customer: &Customer) -> bool {
     let sql = format!("SELECT FROM {table} WHERE customer_id = $1::text::uuid");
     database.query_opt(&sql, &[&customer.person.customer_id]).await.unwrap().is_some()
 }
 
-/// Kills the point's process while it serves the first customer there, and the second too or on the way.
+/// Kills the process of the crash point while it handles the request of the first customer at that point. The request of the
+/// second customer is blocked there too, or is still on its way.
 async fn kill_at(mesh: &Mesh, database: &Client, point: &CrashPoint, both: [&Customer; 2]) {
     let restarts = mesh.restarts(point.process);
     let fail_point = FailPoint::set(mesh, point.table, point.stop_at).await;
@@ -149,21 +150,20 @@ async fn kill_at(mesh: &Mesh, database: &Client, point: &CrashPoint, both: [&Cus
             both[1].ask().await
         };
         let answers = tokio::join!(both[0].ask(), second);
-        assert!(is_killed.get(), "{}: answered {answers:?} before it was killed", point.what);
-        // What the front door says of a service that is gone is heard by nobody: as if the customers' devices had lost the
-        // connection.
+        assert!(is_killed.get(), "{}: returned {answers:?} before the kill", point.what);
+        // Ignore the responses of the front door after the kill, as if the customers' devices had lost the connection.
         std::future::pending().await
     };
     let killed = async {
         fail_point.wait_until_reached().await;
         is_reached.notify_one();
-        let standing = fail_point.blocked_after_second().await;
+        let blocked_count = fail_point.blocked_after_second().await;
         if point.after_kill == AfterKill::CommitFirst {
             mesh.freeze(point.process);
             fail_point.release().await;
             let table = if point.process == "claim" { "claim.claim" } else { "inventory.hold" };
             let is_committed = || async { is_written(database, table, both[0]).await };
-            wait_until("it is committed", TIMEOUT, is_committed).await;
+            wait_until("the session has committed", TIMEOUT, is_committed).await;
         }
         mesh.kill(point.process);
         is_killed.set(true);
@@ -171,18 +171,18 @@ async fn kill_at(mesh: &Mesh, database: &Client, point: &CrashPoint, both: [&Cus
             fail_point.end_sessions().await;
         }
         fail_point.remove().await;
-        standing
+        blocked_count
     };
-    let standing = tokio::select! { standing = killed => standing, never = asked => never };
-    println!("killed {}; {standing} stood there", point.what);
-    wait_until("the supervisor starts it again", TIMEOUT, || async {
+    let blocked_count = tokio::select! { count = killed => count, never = asked => never };
+    println!("killed {} with {blocked_count} blocked sessions", point.what);
+    wait_until("the supervisor restarts the process", TIMEOUT, || async {
         mesh.restarts(point.process) > restarts
     })
     .await;
     mesh.wait_for(point.process).await;
 }
 
-/// The customer asks again as before, and has what was asked for: once.
+/// Retries the request and asserts that it returns the requested seats, and the same claim on a further repeat.
 async fn assert_served(point: &CrashPoint, customer: &Customer) -> Claim {
     let claim = patiently(Deadline::after(ACCOUNTED_WITHIN), || customer.ask()).await;
     let claim = claim.unwrap_or_else(|status| panic!("{}: {status:?}", point.what));
@@ -194,7 +194,7 @@ async fn assert_served(point: &CrashPoint, customer: &Customer) -> Claim {
     claim
 }
 
-/// The seats of claims that are open or paid, by the database of Claim.
+/// Returns the seats of open and confirmed claims, from the database of Claim.
 async fn claimed(database: &Client, event: &Event) -> BTreeSet<u32> {
     let sql = "SELECT unnest(units) FROM claim.claim_item JOIN claim.claim USING (claim_id)
         WHERE event_id = $1::text::uuid AND state IN ('CLAIMED', 'CONFIRMED')";
@@ -202,7 +202,7 @@ async fn claimed(database: &Client, event: &Event) -> BTreeSet<u32> {
     rows.iter().map(|row| u32::try_from(row.get::<_, i32>(0)).unwrap()).collect()
 }
 
-/// The seats that are free, as customers see it.
+/// Returns the free seats that Inventory reports to customers.
 async fn free(person: &Person, event: &Event) -> BTreeSet<u32> {
     let map = sale::availability(person, event).await.remove(0).free_map;
     let is_free = |unit: &u32| {
@@ -213,7 +213,7 @@ async fn free(person: &Person, event: &Event) -> BTreeSet<u32> {
 }
 
 #[tokio::test]
-async fn whoever_dies_between_reservation_and_claim_no_unit_is_lost() {
+async fn crashes_between_reservation_and_claim_lose_no_unit() {
     let mesh = mesh::exclusive().lock().await;
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::seated(2, 20)]).await;
@@ -226,7 +226,7 @@ async fn whoever_dies_between_reservation_and_claim_no_unit_is_lost() {
         not_retried.push((point, &pair[1]));
     }
     let last_kill = Instant::now();
-    // What came out of it is as good as any other claim.
+    // The claims are as usable as any other claim.
     for (customer, claim) in &served {
         let buyer = sale::buyer(&door, &customer.person, &event.event_id);
         sale::pay(&buyer, claim).await;
@@ -235,7 +235,7 @@ async fn whoever_dies_between_reservation_and_claim_no_unit_is_lost() {
 
     let all: BTreeSet<u32> = (1..=event.sectors[0].capacity).collect();
     let left = ACCOUNTED_WITHIN.saturating_sub(last_kill.elapsed());
-    wait_until("every seat is free or a claim's", left, || async {
+    wait_until("every seat is free or claimed", left, || async {
         let (claimed, free) = (claimed(&database, &event).await, free(&customers[0].person, &event).await);
         claimed.is_disjoint(&free) && claimed.union(&free).copied().collect::<BTreeSet<_>>() == all
     })
@@ -247,9 +247,9 @@ async fn whoever_dies_between_reservation_and_claim_no_unit_is_lost() {
         let seats = customer.seats.iter().filter(|seat| claimed.contains(seat)).count();
         assert_eq!(seats, if has_claim { 2 } else { 0 }, "{}", point.what);
         println!(
-            "{}: who did not come back {}",
+            "{}: the customer who did not retry {}",
             point.what,
-            if has_claim { "has a claim" } else { "has nothing" }
+            if has_claim { "has a claim" } else { "has no claim" }
         );
     }
     mesh.audit().await;

@@ -1,4 +1,5 @@
-//! A purchase without the line: kept for a group, invited by mail, accepted with the mail's token, paid, ticketed.
+//! A purchase without a queue: an organizer reserves a quota and invites a customer by mail, who accepts with the token from
+//! the mail, claims and pays.
 
 use onsale::{front_door::FrontDoor, patience::reason};
 use onsale_kit::deadline::Deadline;
@@ -39,7 +40,7 @@ async fn invite(organizer: &Person, quota: &Quota, email: &str, unit_count: u32)
     organizer.quotas().invite_to_quota(request).await.unwrap();
 }
 
-/// The token in the newest mail to `email`, as its reader finds it.
+/// Returns the invitation token from the link in the newest mail to `email`.
 async fn token_from_mail(mesh: &Mesh, door: &FrontDoor, email: &str) -> String {
     let deadline = Deadline::after(TIMEOUT);
     let mail = onsale::buy::order::wait_for_mail(door, mesh.mail_url(), email, deadline).await.unwrap();
@@ -65,7 +66,7 @@ async fn claim(person: &Person, event: &Event, token: &str, count: u32) -> Resul
 }
 
 #[tokio::test]
-async fn an_invitee_buys_kept_units_without_a_turn() {
+async fn invitee_buys_quota_units_without_a_turn() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (organizer, event) = sale::on_sale(&door, vec![sale::seated(2, 5)]).await;
@@ -84,7 +85,7 @@ async fn an_invitee_buys_kept_units_without_a_turn() {
     assert_eq!(reason(&refused).as_deref(), Some("INVITATION_ACCEPTED_BY_ANOTHER"), "{refused}");
 
     let claimed = claim(&person, &event, &token, 2).await.unwrap();
-    assert_eq!(claimed.items[0].group_count, 1, "side by side");
+    assert_eq!(claimed.items[0].group_count, 1, "the seats are adjacent");
     let stock = sale::availability(&person, &event).await.remove(0);
     assert_eq!((stock.free_count, stock.held_count), (5, 2));
     let buyer = sale::buyer(&door, &person, &event.event_id);

@@ -1,4 +1,4 @@
-//! The stock: never more than there is, never less, and everyone who goes without hears why.
+//! Stock: exactly the existing units are sold, released units are sold again, and refusals name their reason.
 
 use onsale_kit::deadline::Deadline;
 use onsale_proto::{
@@ -12,7 +12,7 @@ use super::support::{TIMEOUT, mesh, sale};
 use onsale::buy::order::{Order, Step, fulfil};
 
 #[tokio::test]
-async fn fifty_customers_for_ten_tickets_buy_exactly_ten() {
+async fn fifty_customers_buy_exactly_the_ten_tickets() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
@@ -56,7 +56,7 @@ async fn fifty_customers_for_ten_tickets_buy_exactly_ten() {
 }
 
 #[tokio::test]
-async fn a_declined_payment_gives_the_units_back() {
+async fn declined_payment_releases_the_units() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(2)]).await;
@@ -81,7 +81,7 @@ async fn a_declined_payment_gives_the_units_back() {
     })
     .await;
 
-    // The turn goes on: another card, and they are sold after all.
+    // The turn is still valid, so the customer can claim again and pay.
     let claim = buyer.claim(&turn.token, sale::any_units(&event.sectors[0], 2)).await.unwrap();
     sale::pay(&buyer, &claim).await;
     assert_eq!(buyer.tickets(&claim.claim_id, 2).await.unwrap().len(), 2);
@@ -89,7 +89,7 @@ async fn a_declined_payment_gives_the_units_back() {
 }
 
 #[tokio::test]
-async fn an_unpaid_claim_expires_and_its_units_are_sold_to_the_next() {
+async fn units_of_an_expired_claim_are_sold_to_the_next_customer() {
     let mesh = mesh::with_short_claims();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(2)]).await;
@@ -98,7 +98,7 @@ async fn an_unpaid_claim_expires_and_its_units_are_sold_to_the_next() {
 
     let waiting = sale::buyer(&door, &next, &event.event_id);
     let standing = waiting.join().await.unwrap();
-    assert!(standing.turn.is_none(), "nobody is admitted while nothing is free");
+    assert!(standing.turn.is_none(), "no customer is admitted while no unit is free");
     let turn = waiting.turn(|_| ()).await.unwrap();
     let request = GetClaimRequest { claim_id: claim.claim_id.clone() };
     let expired = idler.claims().get_claim(request).await.unwrap().into_inner().claim.unwrap();

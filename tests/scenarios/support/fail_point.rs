@@ -1,5 +1,5 @@
-//! Stops a process in the middle of its work, exactly: a trigger in the test's database makes whoever writes to a table wait
-//! for a lock that the test has, before the row is there or at the commit. No service knows of it.
+//! Blocks a process at an exact point of its work: a trigger in the test's database makes inserts into a table wait for a lock
+//! that the test holds, either before the row is written or at the commit. The services need no change for this.
 
 use std::time::Duration;
 
@@ -8,40 +8,40 @@ use tokio_postgres::{Client, NoTls};
 
 use super::mesh::Mesh;
 
-/// How long it may take until somebody comes by.
+/// Longest time until a session is blocked, or until ended sessions are gone.
 const REACHED_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a second one is waited for. Services wait 3 s for a lock, so whoever was first still stands there then.
+/// Longest wait for a second session. Services wait 3 s for a lock, so the first session is still blocked after this time.
 const SECOND_TIMEOUT: Duration = Duration::from_millis(700);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// When a writer is stopped.
+/// Point at which a writing session is blocked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StopAt {
-    /// Before its first row is written.
+    /// Before it writes its first row.
     Insert,
-    /// When it commits: nothing is left to do but to hear that it is done.
+    /// At its commit, when all rows are written.
     Commit,
 }
 
-/// A point that nobody passes.
+/// A trigger that blocks all sessions that insert into a table.
 pub(crate) struct FailPoint {
     client: Client,
     table: &'static str,
 }
 
-/// A session of the test's own in the mesh's database.
+/// Opens a session in the database of the mesh.
 pub(crate) async fn session(mesh: &Mesh) -> Client {
     let (client, connection) = tokio_postgres::connect(mesh.postgres_url(), NoTls).await.unwrap();
     #[expect(
         clippy::disallowed_methods,
-        reason = "the connection ends with its client, which nobody drains"
+        reason = "the task ends when the client is dropped, so no shutdown has to wait for it"
     )]
     drop(tokio::task::spawn(connection));
     client
 }
 
 impl FailPoint {
-    /// Whoever inserts into `table` is stopped at `stop_at`, until this is lifted.
+    /// Blocks sessions that insert into `table` at `stop_at`, until the release.
     pub(crate) async fn set(mesh: &Mesh, table: &'static str, stop_at: StopAt) -> Self {
         let client = session(mesh).await;
         let trigger = match stop_at {
@@ -62,7 +62,7 @@ impl FailPoint {
         Self { client, table }
     }
 
-    /// Waits until somebody stands here.
+    /// Waits until at least one session is blocked.
     pub(crate) async fn wait_until_reached(&self) {
         wait_until("the fail point is reached", REACHED_TIMEOUT, || async {
             !self.blocked_sessions().await.is_empty()
@@ -70,7 +70,8 @@ impl FailPoint {
         .await;
     }
 
-    /// Gives a second one a stop_at to come here too; says how many stand here. One, when the service serves both together.
+    /// Waits up to 700 ms for a second blocked session and returns the number of blocked sessions. It is 1 if the service
+    /// handles both calls in one batch.
     pub(crate) async fn blocked_after_second(&self) -> usize {
         let second = async {
             while self.blocked_sessions().await.len() < 2 {
@@ -81,7 +82,7 @@ impl FailPoint {
         self.blocked_sessions().await.len()
     }
 
-    /// The sessions that are stopped here.
+    /// Returns the process ids of the blocked sessions.
     async fn blocked_sessions(&self) -> Vec<i32> {
         let sql = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
             AND objid = (hashtext('fail_point')::bigint & x'ffffffff'::bigint)::oid";
@@ -89,22 +90,24 @@ impl FailPoint {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Whoever stands here goes on.
+    /// Lets the blocked sessions continue.
     pub(crate) async fn release(&self) {
         let release = "SELECT pg_advisory_unlock(hashtext('fail_point'))";
         self.client.batch_execute(release).await.unwrap();
     }
 
-    /// Whoever stands here goes no further, as if the network had gone with the process: nothing of it is committed.
+    /// Terminates the blocked sessions, as if their connections had broken with the process. Their transactions roll back.
     pub(crate) async fn end_sessions(&self) {
         for session in self.blocked_sessions().await {
             self.client.execute("SELECT pg_terminate_backend($1)", &[&session]).await.unwrap();
         }
-        wait_until("they are gone", REACHED_TIMEOUT, || async { self.blocked_sessions().await.is_empty() })
-            .await;
+        wait_until("the sessions have ended", REACHED_TIMEOUT, || async {
+            self.blocked_sessions().await.is_empty()
+        })
+        .await;
     }
 
-    /// Takes it away; waits for who is in the middle of writing there.
+    /// Removes the trigger. Waits for transactions that are writing to the table.
     pub(crate) async fn remove(self) {
         self.release().await;
         let remove = format!("DROP TRIGGER fail_point ON {}", self.table);

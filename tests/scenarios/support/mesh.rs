@@ -1,4 +1,4 @@
-//! The whole mesh as `onsale up` starts it, on free ports in a folder of its own, and what a scenario does to it.
+//! The whole mesh as `onsale up` starts it, on free ports in a temporary directory, with the operations of the scenarios.
 
 use std::{
     fs::File,
@@ -19,36 +19,36 @@ use tokio::sync::Mutex;
 
 use super::{TIMEOUT, redis};
 
-/// How long a mesh may take to be ready when several start at once on two cores.
+/// Longest time until a mesh is ready while others start too on two cores.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A running mesh. It ends with this process, however that ends: the kernel sees to it.
+/// A running mesh. The kernel ends it together with this process.
 pub(crate) struct Mesh {
     directory: PathBuf,
     manifest: Manifest,
     _supervisor: Child,
 }
 
-/// The one that all peaceful scenarios share: each has events and people of its own.
+/// Returns the mesh that all scenarios without faults share. Each scenario has its own events and customers.
 pub(crate) fn shared() -> &'static Mesh {
     static MESH: LazyLock<Mesh> = LazyLock::new(|| Mesh::start(&[]));
     &MESH
 }
 
-/// One in which claims do not live long.
+/// Returns a mesh in which claims expire after 8 s.
 pub(crate) fn with_short_claims() -> &'static Mesh {
     static MESH: LazyLock<Mesh> =
         LazyLock::new(|| Mesh::start(&["claim.claims.window=8s", "payment.payments.claim_margin=1s"]));
     &MESH
 }
 
-/// One that is treated roughly, by one scenario at a time.
+/// Returns the mesh for scenarios with faults; the lock admits one scenario at a time.
 pub(crate) fn exclusive() -> &'static Mutex<Mesh> {
     static MESH: LazyLock<Mutex<Mesh>> = LazyLock::new(|| Mutex::new(Mesh::start(&[])));
     &MESH
 }
 
-/// The binary, built beside this test.
+/// Returns the path of the `onsale` binary, which is built beside this test.
 fn binary() -> PathBuf {
     beside("onsale")
 }
@@ -61,7 +61,7 @@ fn beside(program: &str) -> PathBuf {
 impl Mesh {
     fn start(settings: &[&str]) -> Self {
         onsale_kit::tls::install_provider();
-        // Not removed by us, as statics are never dropped: the mesh itself removes it when it has stopped.
+        // Keep the directory: statics are never dropped, and a stopped mesh removes it by itself (`--temporary`).
         let directory = tempfile::Builder::new().prefix("onsale-mesh-").tempdir().unwrap().keep();
         let log = directory.join("up.log");
         let output = File::create(&log).unwrap();
@@ -88,7 +88,7 @@ impl Mesh {
         }
     }
 
-    /// A new connection to the front door.
+    /// Opens a new connection to the front door.
     pub(crate) fn front_door(&self) -> FrontDoor {
         FrontDoor::at(&self.manifest.endpoints.front_door).unwrap()
     }
@@ -97,7 +97,7 @@ impl Mesh {
         &self.manifest.endpoints.mail
     }
 
-    /// How many mails somebody got.
+    /// Returns the number of mails sent to `email`.
     pub(crate) async fn mails_to(&self, email: &str) -> usize {
         let request = self.front_door().http().get(format!("{}/api/mails", self.mail_url()));
         let answer = request.query(&[("to", email)]).send().await.unwrap();
@@ -105,7 +105,7 @@ impl Mesh {
         answer["mails"].as_array().unwrap().len()
     }
 
-    /// What the command line says, when it succeeds.
+    /// Runs an `onsale` command on this mesh, asserts that it succeeds, and returns its output.
     pub(crate) async fn onsale(&self, arguments: &[&str]) -> String {
         let mut command = tokio::process::Command::new(binary());
         let output = command
@@ -125,13 +125,13 @@ impl Mesh {
         stdout
     }
 
-    /// The books balance, once what is under way has ended.
+    /// Asserts that `onsale audit` finds no violation. The audit waits up to 90 s for unfinished work.
     pub(crate) async fn audit(&self) {
         let stdout = self.onsale(&["audit", "--wait", "90"]).await;
         assert!(stdout.contains("rules hold"), "{stdout}");
     }
 
-    /// A token such as services show each other.
+    /// Returns a token with which services authenticate to each other.
     pub(crate) fn service_token(&self) -> String {
         let read = |name: &str| std::fs::read_to_string(self.directory.join("secrets").join(name)).unwrap();
         let key = read("mesh.key");
@@ -151,22 +151,22 @@ impl Mesh {
         manifest.processes.into_iter().find(|process| process.name == name).unwrap()
     }
 
-    /// Its folder.
+    /// Returns the directory of the mesh.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// A program of the mesh.
+    /// Returns the path of a program of the mesh.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         beside(name)
     }
 
-    /// Kills a process with no warning.
+    /// Kills a process without warning and does not wait.
     pub(crate) fn kill(&self, name: &str) {
         self.signal(name, "KILL");
     }
 
-    /// Freezes a process: it keeps its connections and does nothing any more. Only killing it helps.
+    /// Freezes a process: it keeps its connections but makes no progress until it is killed.
     pub(crate) fn freeze(&self, name: &str) {
         self.signal(name, "STOP");
     }
@@ -176,17 +176,17 @@ impl Mesh {
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
     }
 
-    /// How often a process died.
+    /// Returns the number of restarts of a process.
     pub(crate) fn restarts(&self, name: &str) -> u32 {
         self.process(name).restarts
     }
 
-    /// Where the database is.
+    /// Returns the connection string of the database.
     pub(crate) fn postgres_url(&self) -> &str {
         &self.manifest.endpoints.postgres
     }
 
-    /// The nodes of the Redis Cluster.
+    /// Returns the addresses of the Redis nodes.
     pub(crate) fn redis_nodes(&self) -> &[String] {
         &self.manifest.endpoints.redis
     }
@@ -199,11 +199,11 @@ impl Mesh {
         .await;
     }
 
-    /// Kills a process with no warning, and waits until another does its work.
+    /// Kills a process without warning and waits until the supervisor has started a new one.
     pub(crate) async fn kill_and_await_restart(&self, name: &str) {
         let before = self.process(name);
         self.kill(name);
-        wait_until("the supervisor starts it again", TIMEOUT, || async {
+        wait_until("the supervisor restarts the process", TIMEOUT, || async {
             let now = self.process(name);
             now.restarts > before.restarts && now.pid.is_some() && now.pid != before.pid
         })
@@ -219,8 +219,8 @@ impl Mesh {
     }
 }
 
-/// Spawns from a thread that lives as long as the process: the kernel tells a child of the death of the *thread* that
-/// made it, and a test's thread ends with the test.
+/// Spawns a child from a thread that lives as long as this process. The kernel sends the parent-death signal when the
+/// *thread* that forked ends, and the thread of a test ends with the test.
 fn spawn_for_good(mut command: Command) -> Child {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
