@@ -1,8 +1,6 @@
 //! The shape of the repository, checked by machine: what STYLE asks for and a compiler does not see.
 //! Each check names every offender and what to do.
 
-#![cfg(test)]
-
 use onsale_tests::repository::{self, SERVICES, TextFile};
 
 const LINES_MAX: usize = 500;
