@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Directories without files of ours: build output, tools and third-party contracts.
+/// Names without files of ours: build output, tools and third-party contracts. `.git` is a file in a linked worktree.
 const SKIPPED: [&str; 6] = [".git", "target", ".tools", ".onsale", "node_modules", "third_party"];
 
 /// Services of the mesh; each has a directory below `services/`.
@@ -34,10 +34,11 @@ pub fn files(folder: &str, suffix: &str) -> Vec<TextFile> {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if SKIPPED.contains(&name) {
+                continue;
+            }
             if path.is_dir() {
-                if !SKIPPED.contains(&name) {
-                    folders.push(path);
-                }
+                folders.push(path);
             } else if name.ends_with(suffix)
                 && let Ok(text) = fs::read_to_string(&path)
                 && let Ok(relative) = path.strip_prefix(&root)
