@@ -88,8 +88,8 @@ pub(crate) async fn run(callers: usize, measured: Duration, redis: RedisState) -
 
 /// Measures the limit: empty calls, each by another customer.
 async fn measure_empty(testbed: &Testbed, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.mint)).await?;
-    let customers = Arc::new(Customers::prepare(&testbed.mint, Uuid::now_v7(), load, buyer).await?);
+    let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.issuer)).await?;
+    let customers = Arc::new(Customers::prepare(&testbed.issuer, Uuid::now_v7(), load, buyer).await?);
     empty::measure_at(server, load, move || customers.next()).await
 }
 

@@ -12,7 +12,7 @@ use onsale_proto::{
     claim::v1::{CreateClaimRequest, create_claim_request::Right},
     r#type::v1::UnitSelection,
 };
-use onsale_testkit::tokens::{Mint, identity};
+use onsale_testkit::tokens::{TestIssuer, identity};
 use onsale_types::Timestamp;
 use serde_json::json;
 use tonic::{
@@ -59,10 +59,10 @@ impl Crowd {
             }
             let until = testbed.turns(sector.event_id, count).await?;
             let key = SigningKey::parse(&testbed.turns_key).context("failed to read a key")?;
-            let (signer, mint) = (TokenSigner::new(key, ISSUER), Arc::clone(&testbed.mint));
+            let (signer, issuer) = (TokenSigner::new(key, ISSUER), Arc::clone(&testbed.issuer));
             let sector = Arc::new(sector.clone());
             // Numbers in a line start at 1.
-            let make = move |number| person(&mint, &signer, until, &sector, number + 1);
+            let make = move |number| person(&issuer, &signer, until, &sector, number + 1);
             people.extend(build_in_parallel(count, make).await?);
             left -= count;
         }
@@ -92,7 +92,7 @@ impl Crowd {
 }
 
 fn person(
-    mint: &Mint,
+    issuer: &TestIssuer,
     signer: &TokenSigner,
     until: Timestamp,
     sector: &Arc<HotSector>,
@@ -104,7 +104,7 @@ fn person(
     let claims = json!({ "event_id": event_id, "entry_id": entry_id(event_id, seq), "fencing_number": seq });
     let turn_token =
         signer.sign(&facts, &claims).map_err(|_| Status::internal("a turn token cannot be signed"))?;
-    Ok(Person { authorization: buyer(mint, event_id, seq)?, turn_token, sector: Arc::clone(sector) })
+    Ok(Person { authorization: buyer(issuer, event_id, seq)?, turn_token, sector: Arc::clone(sector) })
 }
 
 #[cfg(test)]
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn every_customer_calls_once_with_their_own_tokens() {
-        let (mint, key) = (Mint::new(), SigningKey::generate().unwrap());
+        let (issuer, key) = (TestIssuer::new(), SigningKey::generate().unwrap());
         let signer = TokenSigner::new(SigningKey::parse(&key).unwrap(), ISSUER);
         let sector = HotSector::new(Uuid::now_v7(), "sector".to_owned(), 2);
         let (sector, until) = (Arc::new(sector), Timestamp::from_secs(60));
-        let people = (1..=2).map(|seq| person(&mint, &signer, until, &sector, seq).unwrap()).collect();
+        let people = (1..=2).map(|seq| person(&issuer, &signer, until, &sector, seq).unwrap()).collect();
         let crowd = Crowd { people, next: AtomicU64::new(0) };
         let (first, second) = (crowd.next().unwrap(), crowd.next().unwrap());
         assert!(crowd.next().is_none());

@@ -7,7 +7,7 @@ use std::sync::{
 
 use anyhow::Context;
 use onsale_proto::auth::v1::Role;
-use onsale_testkit::tokens::Mint;
+use onsale_testkit::tokens::TestIssuer;
 use onsale_types::{Clock as _, SystemClock};
 use serde_json::json;
 use tonic::{
@@ -27,11 +27,11 @@ const TOKENS_PER_SECOND: u64 = 20_000;
 const BUYER_SECONDS: i64 = 7_200;
 
 /// Creates the `authorization` header of the customer with this number in the line of an event.
-pub(crate) type Authorization = fn(&Mint, Uuid, u64) -> Result<MetadataValue<Ascii>, Status>;
+pub(crate) type Authorization = fn(&TestIssuer, Uuid, u64) -> Result<MetadataValue<Ascii>, Status>;
 
 /// Customers of one load.
 pub(crate) struct Customers {
-    mint: Arc<Mint>,
+    issuer: Arc<TestIssuer>,
     event_id: Uuid,
     authorization: Authorization,
     tokens: Vec<MetadataValue<Ascii>>,
@@ -42,16 +42,16 @@ pub(crate) struct Customers {
 impl Customers {
     /// Creates tokens for `load` in advance.
     pub(crate) async fn prepare(
-        mint: &Arc<Mint>,
+        issuer: &Arc<TestIssuer>,
         event_id: Uuid,
         load: Load,
         authorization: Authorization,
     ) -> anyhow::Result<Self> {
         let count = load.calls_at(TOKENS_PER_SECOND);
-        let maker = Arc::clone(mint);
+        let maker = Arc::clone(issuer);
         let tokens = build_in_parallel(count, move |number| authorization(&maker, event_id, number)).await?;
         let (next, late) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Ok(Self { mint: Arc::clone(mint), event_id, authorization, tokens, next, late })
+        Ok(Self { issuer: Arc::clone(issuer), event_id, authorization, tokens, next, late })
     }
 
     /// Returns the next customer's header.
@@ -61,7 +61,7 @@ impl Customers {
             return Ok(token.clone());
         }
         self.late.fetch_add(1, Ordering::Relaxed);
-        (self.authorization)(&self.mint, self.event_id, u64::try_from(number).unwrap_or(u64::MAX))
+        (self.authorization)(&self.issuer, self.event_id, u64::try_from(number).unwrap_or(u64::MAX))
     }
 
     /// Returns the number of customers who have called.
@@ -98,20 +98,28 @@ pub(crate) async fn build_in_parallel<T: Send + 'static>(
 }
 
 /// Creates the header of a customer without further claims.
-pub(crate) fn plain(mint: &Mint, event_id: Uuid, number: u64) -> Result<MetadataValue<Ascii>, Status> {
-    header(&bearer(mint, &subject(event_id, number), Role::Customer))
+pub(crate) fn plain(
+    issuer: &TestIssuer,
+    event_id: Uuid,
+    number: u64,
+) -> Result<MetadataValue<Ascii>, Status> {
+    header(&bearer(issuer, &subject(event_id, number), Role::Customer))
 }
 
 /// Creates the header of a customer with a verified email address, which `CreateClaim` requires.
-pub(crate) fn buyer(mint: &Mint, event_id: Uuid, number: u64) -> Result<MetadataValue<Ascii>, Status> {
-    let mut claims = mint.claims(&subject(event_id, number), &[Role::Customer]);
+pub(crate) fn buyer(
+    issuer: &TestIssuer,
+    event_id: Uuid,
+    number: u64,
+) -> Result<MetadataValue<Ascii>, Status> {
+    let mut claims = issuer.claims(&subject(event_id, number), &[Role::Customer]);
     if let Some(claims) = claims.as_object_mut() {
         let expiry = SystemClock.now().to_seconds_and_nanos().0.saturating_add(BUYER_SECONDS);
         claims.insert("exp".to_owned(), json!(expiry));
         claims.insert("email".to_owned(), json!(format!("customer-{number}@example.test")));
         claims.insert("email_verified".to_owned(), json!(true));
     }
-    header(&format!("Bearer {}", mint.sign(&claims)))
+    header(&format!("Bearer {}", issuer.sign(&claims)))
 }
 
 fn header(bearer: &str) -> Result<MetadataValue<Ascii>, Status> {

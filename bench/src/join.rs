@@ -67,8 +67,8 @@ pub(crate) async fn run(measured: Duration) -> anyhow::Result<Report> {
 
 /// Measures the limit: empty calls, each by another customer.
 async fn measure_empty(testbed: &Testbed, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.mint)).await?;
-    let customers = Customers::prepare(&testbed.mint, Uuid::now_v7(), load, customers::plain).await?;
+    let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.issuer)).await?;
+    let customers = Customers::prepare(&testbed.issuer, Uuid::now_v7(), load, customers::plain).await?;
     let customers = Arc::new(customers);
     empty::measure_at(server, load, move || customers.next()).await
 }
@@ -99,7 +99,7 @@ impl Joins {
 
 async fn measure(testbed: &Testbed, load: Load) -> anyhow::Result<Joins> {
     let event = testbed.event(0).await?;
-    let customers = Customers::prepare(&testbed.mint, event.event_id, load, customers::plain).await?;
+    let customers = Customers::prepare(&testbed.issuer, event.event_id, load, customers::plain).await?;
     let customers = Arc::new(customers);
     let pod = Pod::start(testbed, testbed.queue(), &[]).await?;
     let channels = channels(&pod.url(), load.connections).await?;

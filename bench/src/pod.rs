@@ -193,10 +193,10 @@ fn settings_of(
             "issuers": [{
                 "issuer": ISSUER,
                 "audiences": [AUDIENCE],
-                "jwks": testbed.mint.jwks(),
+                "jwks": testbed.issuer.jwks(),
                 "roles_granted": ["CUSTOMER", "ORGANIZER"],
             }],
-            "mesh": { "key": testbed.mint.mesh_key(), "jwks": testbed.mint.mesh_jwks() },
+            "mesh": { "key": testbed.issuer.mesh_key(), "jwks": testbed.issuer.mesh_jwks() },
         },
         "stores": {
             "postgres": service.postgres(&testbed.postgres_url()),

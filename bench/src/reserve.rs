@@ -108,14 +108,14 @@ fn to_json(rejected: &[Rejected], rounds: &[Round]) -> Value {
 
 /// Measures the limit: empty calls by one service.
 async fn measure_empty(testbed: &Testbed, load: Load) -> anyhow::Result<Outcome> {
-    let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.mint)).await?;
+    let server = ServerProcess::start(ServerStack::Kit, Some(&testbed.issuer)).await?;
     let tokens = claim_tokens(testbed);
     empty::measure_at(server, load, move || service_header(&tokens)).await
 }
 
 /// Returns the token source of Claim, the only service that may reserve.
 pub(crate) fn claim_tokens(testbed: &Testbed) -> Arc<ServiceTokens> {
-    Arc::new(testbed.mint.service_tokens("claim"))
+    Arc::new(testbed.issuer.service_tokens("claim"))
 }
 
 /// Result of one round of reservations.

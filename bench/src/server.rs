@@ -12,7 +12,7 @@ use onsale_proto::auth::v1::Role;
 use onsale_testkit::{
     echo::{self, EchoServer, EchoService},
     service::environment,
-    tokens::Mint,
+    tokens::TestIssuer,
 };
 use onsale_types::SystemClock;
 use serde::{Deserialize, Serialize};
@@ -65,14 +65,18 @@ pub(crate) struct ServerProcess {
 impl ServerProcess {
     /// Starts this executable again as a server. With `trusted` the server accepts user and service tokens of that issuer instead
     /// of its own.
-    pub(crate) async fn start(through: ServerStack, trusted: Option<&Mint>) -> anyhow::Result<Self> {
+    pub(crate) async fn start(through: ServerStack, trusted: Option<&TestIssuer>) -> anyhow::Result<Self> {
         let name = match through {
             ServerStack::Bare => "bare",
             ServerStack::Kit => "kit",
         };
-        let trusted = trusted.map(|mint| {
+        let trusted = trusted.map(|issuer| {
             // These keys are valid for one benchmark, so it does no harm that other accounts can see them.
-            [("--jwks", mint.jwks()), ("--mesh-jwks", mint.mesh_jwks()), ("--mesh-key", mint.mesh_key())]
+            [
+                ("--jwks", issuer.jwks()),
+                ("--mesh-jwks", issuer.mesh_jwks()),
+                ("--mesh-key", issuer.mesh_key()),
+            ]
         });
         let mut child = Command::new(std::env::current_exe()?)
             .args(["bench", "serve-empty", "--through", name])
@@ -115,8 +119,8 @@ async fn hello(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<Hell
 
 /// Serves until standard input ends.
 pub(crate) async fn serve(through: ServerStack, trusted: Trusted) -> anyhow::Result<()> {
-    let mint = Mint::new();
-    let authorization = format!("Bearer {}", mint.token(Role::Customer));
+    let issuer = TestIssuer::new();
+    let authorization = format!("Bearer {}", issuer.token(Role::Customer));
     match through {
         ServerStack::Bare => {
             let server =
@@ -126,8 +130,9 @@ pub(crate) async fn serve(through: ServerStack, trusted: Trusted) -> anyhow::Res
             server.stop().await;
         }
         ServerStack::Kit => {
-            let (mut config, NoConfig {}) = config::load::<NoConfig>("bench", "", &environment(&mint, &[]))?;
-            config.auth = mint.auth_config();
+            let (mut config, NoConfig {}) =
+                config::load::<NoConfig>("bench", "", &environment(&issuer, &[]))?;
+            config.auth = issuer.auth_config();
             if let (Some(jwks), Some(issuer)) = (trusted.jwks, config.auth.issuers.first_mut()) {
                 issuer.jwks = Text::from(jwks);
             }

@@ -17,7 +17,7 @@ use onsale_proto::{
 use onsale_storage::{migrate, postgres::PostgresConfig};
 use onsale_testkit::{
     stack::{PostgresServer, PostgresServerConfig, RedisCluster, RedisClusterConfig, process::Scratch},
-    tokens::{Mint, identity},
+    tokens::{TestIssuer, identity},
 };
 use onsale_types::{Clock as _, SystemClock, Timestamp};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -40,7 +40,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Stores, keys and stubs that pods need.
 pub(crate) struct Testbed {
-    pub(crate) mint: Arc<Mint>,
+    pub(crate) issuer: Arc<TestIssuer>,
     /// Private key that signs turn tokens.
     pub(crate) turns_key: String,
     pub(crate) inventory_url: String,
@@ -99,7 +99,7 @@ impl Testbed {
         let inventory_url = serve_inventory(&mut tasks).await?;
         let turns_key = SigningKey::generate().context("failed to create a key")?;
         Ok(Self {
-            mint: Arc::new(Mint::new()),
+            issuer: Arc::new(TestIssuer::new()),
             turns_key,
             inventory_url,
             postgres,
@@ -206,18 +206,18 @@ impl Testbed {
 
     /// Returns the `authorization` header of the customer with this number in the line of an event.
     pub(crate) fn customer(&self, event: Uuid, seq: u64) -> String {
-        bearer(&self.mint, &subject(event, seq), Role::Customer)
+        bearer(&self.issuer, &subject(event, seq), Role::Customer)
     }
 
     /// Returns the `authorization` header of the organizer of all events.
     pub(crate) fn organizer(&self) -> String {
-        bearer(&self.mint, "organizer", Role::Organizer)
+        bearer(&self.issuer, "organizer", Role::Organizer)
     }
 }
 
 /// Returns an `authorization` header.
-pub(crate) fn bearer(mint: &Mint, subject: &str, role: Role) -> String {
-    format!("Bearer {}", mint.token_for(subject, &[role]))
+pub(crate) fn bearer(issuer: &TestIssuer, subject: &str, role: Role) -> String {
+    format!("Bearer {}", issuer.token_for(subject, &[role]))
 }
 
 /// Returns the token subject of the customer with this number in the line of an event.

@@ -53,10 +53,10 @@ impl<'a> WatchedPod<'a> {
 
     /// Returns the options of streams for the first `streams` customers in line.
     pub(crate) fn stream_options(&self, streams: usize, connections: usize) -> StreamOptions {
-        let (mint, event_id) = (Arc::clone(&self.testbed.mint), self.event.event_id);
+        let (issuer, event_id) = (Arc::clone(&self.testbed.issuer), self.event.event_id);
         let authorize: Authorize = Arc::new(move |number| {
             let seq = u64::try_from(number).unwrap_or_default() + 1;
-            bearer(&mint, &subject(event_id, seq), onsale_proto::auth::v1::Role::Customer)
+            bearer(&issuer, &subject(event_id, seq), onsale_proto::auth::v1::Role::Customer)
         });
         StreamOptions {
             address: self.pod.address,

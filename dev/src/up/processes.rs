@@ -106,7 +106,7 @@ impl MeshSetup {
             port: self.ports.address(Port::Redis(number)).port(),
             bus_port: self.ports.address(Port::RedisBus(number)).port(),
             node_timeout: REDIS_NODE_TIMEOUT,
-            kept: true,
+            compacts_log: true,
         };
         (1..=REDIS_NODES).map(node).collect()
     }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
 use onsale::mesh::folder::{Folder, write_private};
-use onsale_testkit::stack::{PreparedPostgres, RedisNode, form, is_settled, process};
+use onsale_testkit::stack::{PreparedPostgres, RedisNode, form_cluster, is_cluster_settled, process};
 use tokio_postgres::NoTls;
 
 use super::{
@@ -103,9 +103,9 @@ pub(crate) async fn open_redis(folder: &Folder, nodes: &[RedisNode]) -> anyhow::
     let addresses: Vec<_> = nodes.iter().map(RedisNode::address).collect();
     let formed = formed_file(folder);
     if !formed.exists() {
-        form(nodes, MASTERS, TIMEOUT).await.context("failed to form the Redis Cluster")?;
+        form_cluster(nodes, MASTERS, TIMEOUT).await.context("failed to form the Redis Cluster")?;
     }
-    wait_for("the Redis Cluster", async || is_settled(&addresses).await.unwrap_or(false)).await?;
+    wait_for("the Redis Cluster", async || is_cluster_settled(&addresses).await.unwrap_or(false)).await?;
     write_private(&formed, &signature(nodes))
 }
 

@@ -40,7 +40,7 @@ async fn every_public_method_is_reachable_through_envoy() {
     for method in public_methods().iter() {
         let outside = [Role::Customer, Role::Organizer, Role::Staff];
         let role = outside.into_iter().find(|role| method.roles.contains(*role)).unwrap_or(Role::Customer);
-        let token = gateway.mint.token(role);
+        let token = gateway.issuer.token(role);
         call(&channel, &method.path, Some(&token))
             .await
             .unwrap_or_else(|status| panic!("{}: {status:?}", method.path));

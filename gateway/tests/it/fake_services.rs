@@ -19,7 +19,7 @@ use onsale_kit::{
     contract::Contract,
     server::{Chassis, Handler, RequestBody, RunningServer},
 };
-use onsale_testkit::tokens::Mint;
+use onsale_testkit::tokens::TestIssuer;
 use onsale_types::SystemClock;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -67,11 +67,11 @@ struct State {
 }
 
 impl FakeServices {
-    /// Serves every service of the contracts and trusts the tokens of `mint`.
-    pub(crate) async fn start(mint: &Mint) -> (Self, RunningServer) {
+    /// Serves every service of the contracts and trusts the tokens of `issuer`.
+    pub(crate) async fn start(issuer: &TestIssuer) -> (Self, RunningServer) {
         let fake = Self::default();
         let mut chassis =
-            Chassis::new("fake", chassis_config(mint, &[]), Arc::new(SystemClock)).expect("good settings");
+            Chassis::new("fake", chassis_config(issuer, &[]), Arc::new(SystemClock)).expect("good settings");
         let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).expect("the contracts are good");
         let mut services: Vec<_> = contract.methods().map(|method| method.service.clone()).collect();
         services.sort();

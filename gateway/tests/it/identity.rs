@@ -21,7 +21,7 @@ async fn every_public_method_is_forwarded_with_its_caller() {
     for method in public_methods().iter() {
         let outside = [Role::Customer, Role::Organizer, Role::Staff];
         let role = outside.into_iter().find(|role| method.roles.contains(*role)).unwrap_or(Role::Customer);
-        let token = gateway.mint.token_for("somebody", &[role]);
+        let token = gateway.issuer.token_for("somebody", &[role]);
         call(&channel, &method.path, Some(&token))
             .await
             .unwrap_or_else(|status| panic!("{}: {status:?}", method.path));
@@ -52,7 +52,7 @@ async fn call_without_a_token_is_forwarded_without_one() {
 #[tokio::test]
 async fn external_call_with_a_service_token_is_refused() {
     let gateway = TestGateway::open().await;
-    let token = gateway.mint.token(Role::Service);
+    let token = gateway.issuer.token(Role::Service);
     // The contract grants the first method to services too and the second to anyone; a mesh token is refused for both.
     for path in [GET_CLAIM, GET_EVENT] {
         let status = call(&gateway.channel().await, path, Some(&token))
@@ -69,7 +69,7 @@ async fn external_call_with_a_service_token_is_refused() {
 #[tokio::test]
 async fn invalid_token_is_refused_for_anonymous_methods_too() {
     let gateway = TestGateway::open().await;
-    for broken in gateway.mint.broken(Role::Customer) {
+    for broken in gateway.issuer.broken(Role::Customer) {
         let status = call(&gateway.channel().await, GET_EVENT, Some(&broken.token)).await;
         let status = status.expect_err(broken.flaw);
         // A token above the header limit fails before it is verified.

@@ -53,7 +53,9 @@ async fn internal_methods_are_unimplemented_over_grpc() {
     let gateway = TestGateway::open().await;
     let channel = gateway.channel().await;
     for path in internal_paths() {
-        for token in [None, Some(gateway.mint.token(Role::Service)), Some(gateway.mint.token(Role::Staff))] {
+        for token in
+            [None, Some(gateway.issuer.token(Role::Service)), Some(gateway.issuer.token(Role::Staff))]
+        {
             let status = call(&channel, &path, token.as_deref()).await.expect_err(&path);
             assert_eq!(status.code(), Code::Unimplemented, "{path}: {status:?}");
         }
@@ -66,7 +68,7 @@ async fn internal_methods_are_unimplemented_over_grpc() {
 async fn no_spelling_of_an_internal_path_is_forwarded() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
-    let bearer = format!("Bearer {}", gateway.mint.token(Role::Service));
+    let bearer = format!("Bearer {}", gateway.issuer.token(Role::Service));
     for address in [gateway.http, envoy.address] {
         for path in internal_paths().iter().flat_map(|path| spellings(path)) {
             for content_type in ["application/grpc-web+proto", "application/grpc", "application/json"] {
@@ -86,7 +88,7 @@ async fn no_spelling_of_an_internal_path_is_forwarded() {
 async fn path_rewriting_headers_are_ignored() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
-    let bearer = format!("Bearer {}", gateway.mint.token(Role::Service));
+    let bearer = format!("Bearer {}", gateway.issuer.token(Role::Service));
     let internal = "/onsale.claim.v1.ClaimInternalService/ConfirmClaim";
     for name in [
         "x-original-url",

@@ -24,7 +24,7 @@ async fn rest_request_becomes_a_message_and_its_response_json() {
     assert_eq!(body["event"]["capacity"], 0, "zero values are included");
     assert_eq!(gateway.services.last_call().message::<GetEventRequest>().event_id, "4711");
 
-    let token = gateway.mint.token_for("somebody", &[Role::Customer]);
+    let token = gateway.issuer.token_for("somebody", &[Role::Customer]);
     let request = http_client()
         .post(envoy.url("/api/v1/queue/4711/join"))
         .header("authorization", format!("Bearer {token}"))
@@ -62,7 +62,7 @@ async fn unknown_paths_and_query_parameters_are_refused() {
 async fn unknown_body_fields_are_ignored() {
     let gateway = TestGateway::open().await;
     let envoy = Envoy::start(&gateway).await;
-    let bearer = format!("Bearer {}", gateway.mint.token(Role::Customer));
+    let bearer = format!("Bearer {}", gateway.issuer.token(Role::Customer));
     let request = http_client().post(envoy.url("/api/v1/queue/4711/join")).header("authorization", bearer);
     let response = request.body(r#"{"surprise": 1}"#).send().await.expect("a response");
     assert_eq!(response.status(), 200);

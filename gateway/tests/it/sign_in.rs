@@ -10,7 +10,7 @@ use onsale_kit::{
     run_in,
 };
 use onsale_proto::auth::v1::Role;
-use onsale_testkit::{service::environment, tokens::Mint};
+use onsale_testkit::{service::environment, tokens::TestIssuer};
 use onsale_types::SystemClock;
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ async fn sign_in(base: &str, body: &Value) -> (u16, Value) {
 /// Returns a verifier that trusts the published keys of the development issuer.
 async fn verifier(base: &str) -> Verifier {
     let jwks = http_client().get(format!("{base}/.well-known/jwks.json")).send().await.expect("keys");
-    let mut config = Mint::new().auth_config();
+    let mut config = TestIssuer::new().auth_config();
     config.issuers = vec![IssuerConfig {
         issuer: "http://localhost:8080".to_owned(),
         audiences: vec!["onsale".to_owned()],
@@ -114,7 +114,7 @@ async fn sign_in_is_not_found_unless_enabled() {
 fn production_refuses_to_start_with_sign_in() {
     let key = SigningKey::generate().expect("randomness");
     let settings = [("DEVELOPMENT__SIGN_IN", "true"), ("DEVELOPMENT__SIGNING_KEY", key.as_str())];
-    let environment = environment(&Mint::new(), &settings);
+    let environment = environment(&TestIssuer::new(), &settings);
     let exit = run_in(SERVICE, DEFAULTS, &environment, onsale_gateway::build);
     assert_eq!((exit, exit.code()), (Exit::BadConfig, 64));
 

@@ -14,7 +14,7 @@ use onsale_kit::{
     contract::Contract,
     server::{Chassis, RunningServer},
 };
-use onsale_testkit::{service::environment, tokens::Mint, wait_until};
+use onsale_testkit::{service::environment, tokens::TestIssuer, wait_until};
 use onsale_types::SystemClock;
 use tokio::process::{Child, Command};
 use tonic::{
@@ -32,7 +32,7 @@ pub(crate) const AREAS: [&str; 6] = ["QUEUE", "INVENTORY", "CLAIM", "PAYMENT", "
 
 /// A running gateway with its fake services.
 pub(crate) struct TestGateway {
-    pub(crate) mint: Mint,
+    pub(crate) issuer: TestIssuer,
     pub(crate) services: FakeServices,
     pub(crate) server: RunningServer,
     /// Address of the HTTP port.
@@ -47,8 +47,8 @@ impl TestGateway {
 
     /// Starts with additional settings, for example (`SERVER__DEADLINE_DEFAULT`, `1s`).
     pub(crate) async fn open_with(settings: &[(&str, &str)]) -> Self {
-        let mint = Mint::new();
-        let (services, fake_server) = FakeServices::start(&mint).await;
+        let issuer = TestIssuer::new();
+        let (services, fake_server) = FakeServices::start(&issuer).await;
         let target = format!("http://{}", fake_server.address());
         let targets: Vec<_> =
             AREAS.iter().map(|area| (format!("NEIGHBOURS__{area}__TARGET"), target.clone())).collect();
@@ -56,13 +56,13 @@ impl TestGateway {
         all.extend(targets.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         all.extend(settings);
         let (mut chassis_config, config) =
-            config::load::<Config>(SERVICE, DEFAULTS, &environment(&mint, &all)).expect("good settings");
-        chassis_config.auth = mint.auth_config();
+            config::load::<Config>(SERVICE, DEFAULTS, &environment(&issuer, &all)).expect("good settings");
+        chassis_config.auth = issuer.auth_config();
         let mut chassis =
             Chassis::new(SERVICE, chassis_config, Arc::new(SystemClock)).expect("good settings");
         let http = onsale_gateway::assemble(config, &mut chassis).await.expect("the gateway is built");
         let server = chassis.start().await.expect("the gateway starts");
-        Self { mint, services, server, http, fake_server }
+        Self { issuer, services, server, http, fake_server }
     }
 
     /// Connects to the gRPC port, without Envoy.
@@ -88,11 +88,11 @@ pub(crate) async fn channel(address: SocketAddr) -> Channel {
     endpoint.connect().await.expect("connections are accepted")
 }
 
-/// Returns the chassis settings for a server that trusts `mint`.
-pub(crate) fn chassis_config(mint: &Mint, settings: &[(&str, &str)]) -> ChassisConfig {
+/// Returns the chassis settings for a server that trusts `issuer`.
+pub(crate) fn chassis_config(issuer: &TestIssuer, settings: &[(&str, &str)]) -> ChassisConfig {
     let (mut config, NoConfig {}) =
-        config::load("fake", "", &environment(mint, settings)).expect("the settings of the test are good");
-    config.auth = mint.auth_config();
+        config::load("fake", "", &environment(issuer, settings)).expect("the settings of the test are good");
+    config.auth = issuer.auth_config();
     config
 }
 

@@ -1,13 +1,12 @@
-//! The shape of the repository, checked by machine: what STYLE asks for and a compiler does not see.
-//! Each check names every offender and what to do.
+//! Layout of services and files, and rules for single lines: file lengths, headers, log messages, paths.
 
-#![cfg(test)]
+use onsale_tests::repository::{self, SERVICES};
 
-use onsale_tests::repository::{self, SERVICES, TextFile};
+use super::{assert_none, rust_files};
 
 const LINES_MAX: usize = 500;
 
-/// What every service has, so that knowing one is knowing six.
+/// Files that every service has, so that all six services look alike.
 const SERVICE_FILES: [&str; 15] = [
     "Cargo.toml",
     "README.md",
@@ -26,19 +25,11 @@ const SERVICE_FILES: [&str; 15] = [
     "tests/it/main.rs",
 ];
 
-/// What else may stand at the top of a service's `src/`; a new kind of part belongs into STYLE first.
-const SERVICE_MODULES: [&str; 12] = [
-    "main", "lib", "config", "grpc", "convert", "app", "domain", "store", "clients", "workers", "error",
-    "metrics",
+/// Modules allowed at the top of a service's `src/`. Describe a new module in STYLE before adding it to this list.
+pub(crate) const SERVICE_MODULES: [&str; 13] = [
+    "main", "lib", "config", "grpc", "convert", "app", "domain", "engine", "store", "clients", "workers",
+    "error", "metrics",
 ];
-
-fn rust_files() -> Vec<TextFile> {
-    repository::files("", ".rs")
-}
-
-fn assert_none(offenders: &[String], what_to_do: &str) {
-    assert!(offenders.is_empty(), "{what_to_do}:\n  {}", offenders.join("\n  "));
-}
 
 #[test]
 fn every_service_has_the_same_files() {
@@ -51,11 +42,11 @@ fn every_service_has_the_same_files() {
             }
         }
     }
-    assert_none(&missing, "every service has these");
+    assert_none(&missing, "every service must have these files");
 }
 
 #[test]
-fn a_service_has_no_part_of_its_own_kind() {
+fn services_have_only_known_modules() {
     let mut offenders = Vec::new();
     for service in SERVICES {
         let source = format!("services/{service}/src/");
@@ -66,18 +57,18 @@ fn a_service_has_no_part_of_its_own_kind() {
             }
         }
     }
-    assert_none(&offenders, "a part of a service is one of the known kinds (STYLE, layout)");
+    assert_none(&offenders, "a file of a service must belong to a known module (STYLE, layout)");
 }
 
 #[test]
-fn a_main_is_a_thin_shell() {
+fn main_files_have_at_most_30_lines() {
     let long: Vec<String> = rust_files()
         .into_iter()
         .filter(|file| file.path.starts_with("services/") && file.path.ends_with("src/main.rs"))
         .filter(|file| file.text.lines().count() > 30)
         .map(|file| file.path)
         .collect();
-    assert_none(&long, "a service's main hands over to kit::run, in under 30 lines");
+    assert_none(&long, "the main function of a service only calls kit::run, in at most 30 lines");
 }
 
 #[test]
@@ -92,64 +83,64 @@ fn the_domain_does_no_io() {
             }
         }
     }
-    assert_none(&offenders, "the domain decides; it does not fetch, wait or translate");
+    assert_none(&offenders, "domain code decides; it must not fetch, wait or convert");
 }
 
 #[test]
-fn files_stay_within_a_readable_length() {
+fn files_have_at_most_500_lines() {
     let long: Vec<String> = rust_files()
         .into_iter()
         .filter(|file| file.text.lines().count() > LINES_MAX)
         .map(|file| format!("{}: {} lines", file.path, file.text.lines().count()))
         .collect();
-    assert_none(&long, "one concept per file; split what is over 500 lines");
+    assert_none(&long, "split files of more than 500 lines");
 }
 
 #[test]
-fn every_module_says_what_it_is() {
-    let silent: Vec<String> = rust_files()
+fn every_file_has_a_header_comment() {
+    let undocumented: Vec<String> = rust_files()
         .into_iter()
         .filter(|file| !file.text.starts_with("//! "))
         .map(|file| file.path)
         .collect();
-    assert_none(&silent, "a file opens with `//!`: what it is, and what it must never do");
+    assert_none(&undocumented, "a file must open with `//! ` and its purpose");
 }
 
 #[test]
-fn no_test_is_switched_off() {
+fn no_test_is_disabled_or_expected_to_panic() {
     let marks = [concat!("#[ig", "nore"), concat!("#[should_", "panic")];
     let offenders: Vec<String> = rust_files()
         .into_iter()
         .filter(|file| marks.iter().any(|mark| file.text.contains(mark)))
         .map(|file| file.path)
         .collect();
-    assert_none(&offenders, "a test runs, and asserts what it expects");
+    assert_none(&offenders, "a test must run and assert its result");
 }
 
 #[test]
-fn no_sleep_stands_in_for_a_condition_in_tests() {
+fn tests_do_not_sleep() {
     let mark = concat!("thread::", "sleep");
     let offenders: Vec<String> = rust_files()
         .into_iter()
         .filter(|file| file.path.contains("/tests/") && file.text.contains(mark))
         .map(|file| file.path)
         .collect();
-    assert_none(&offenders, "wait for a condition with a deadline (testkit::wait_until)");
+    assert_none(&offenders, "use testkit::wait_until to wait for a condition with a deadline");
 }
 
-/// The first string literal in a log macro's call that begins at `start`, if the call has one.
+/// Returns the message of a log macro's call whose arguments begin at `start`, or `None` if the call has no string literal.
 fn log_message(text: &str, start: usize) -> Option<&str> {
     let call = text.get(start..)?;
     let end = call.find(");").unwrap_or(call.len());
     let call = call.get(..end)?;
-    // The message is the last literal: fields come before it.
+    // The message is the last literal, because fields come first.
     let close = call.rfind('"')?;
     let open = call.get(..close)?.rfind('"')?;
     call.get(open + 1..close)
 }
 
 #[test]
-fn log_messages_are_lower_case_facts_without_a_full_stop() {
+fn log_messages_are_lower_case_without_period_and_values() {
     let mut offenders = Vec::new();
     for file in
         rust_files().iter().filter(|file| !file.path.contains("/tests/") && !file.path.starts_with("tests/"))
@@ -164,11 +155,11 @@ fn log_messages_are_lower_case_facts_without_a_full_stop() {
             }
         }
     }
-    assert_none(&offenders, "lower case, no full stop, facts as fields");
+    assert_none(&offenders, "log messages are lower case without a period; values go into fields");
 }
 
 #[test]
-fn nothing_names_the_machine_it_was_written_on() {
+fn no_file_contains_paths_of_a_developer_machine() {
     let homes = [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/")];
     let mut offenders = Vec::new();
     for file in repository::files("", "") {
@@ -178,16 +169,16 @@ fn nothing_names_the_machine_it_was_written_on() {
             }
         }
     }
-    assert_none(&offenders, "paths are relative to the repository, or come from the configuration");
+    assert_none(&offenders, "paths must be relative to the repository or come from the configuration");
 }
 
 #[test]
-fn decisions_are_numbered_without_a_gap() {
+fn adrs_are_numbered_without_gaps() {
     let mut numbers: Vec<String> = repository::files("docs/adr", ".md")
         .into_iter()
         .map(|file| file.path.chars().skip("docs/adr/".len()).take(4).collect())
         .collect();
     numbers.sort();
     let expected: Vec<String> = (1..=numbers.len()).map(|number| format!("{number:04}")).collect();
-    assert_eq!(numbers, expected, "docs/adr/NNNN-title.md, from 0001");
+    assert_eq!(numbers, expected, "ADRs are named docs/adr/NNNN-title.md, starting at 0001");
 }

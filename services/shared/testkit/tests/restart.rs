@@ -1,4 +1,4 @@
-//! Servers that are started again on what they left find it: what a mesh that is stopped and started relies on.
+//! Restarted servers keep their data. A mesh that is stopped and started again relies on this.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onsale_testkit::{
     stack::{
-        PostgresServerConfig, PreparedPostgres, RedisNode, START_TIMEOUT, form, is_settled,
+        PostgresServerConfig, PreparedPostgres, RedisNode, START_TIMEOUT, form_cluster, is_cluster_settled,
         process::{Process, Signal, free_port},
     },
     wait_until,
@@ -18,7 +18,7 @@ fn redis_nodes(directory: &std::path::Path) -> Vec<RedisNode> {
         port: free_port().unwrap(),
         bus_port: free_port().unwrap(),
         node_timeout: Duration::from_secs(2),
-        kept: true,
+        compacts_log: true,
     };
     (1..=6).map(node).collect()
 }
@@ -30,7 +30,7 @@ fn start(nodes: &[RedisNode]) -> Vec<Process> {
 async fn settle(nodes: &[RedisNode]) {
     let addresses: Vec<_> = nodes.iter().map(RedisNode::address).collect();
     wait_until("the cluster settles", START_TIMEOUT, || async {
-        is_settled(&addresses).await.unwrap_or(false)
+        is_cluster_settled(&addresses).await.unwrap_or(false)
     })
     .await;
 }
@@ -43,11 +43,11 @@ async fn ask(nodes: &[RedisNode], command: &str, arguments: &[&str]) -> Option<S
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_started_again_is_whole_and_has_its_data() {
+async fn restarted_cluster_keeps_its_layout_and_data() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = redis_nodes(directory.path());
     let first = start(&nodes);
-    form(&nodes, 3, START_TIMEOUT).await.unwrap();
+    form_cluster(&nodes, 3, START_TIMEOUT).await.unwrap();
     settle(&nodes).await;
     ask(&nodes, "SET", &["{k}", "kept"]).await;
     for process in first {
@@ -59,9 +59,9 @@ async fn a_cluster_that_is_started_again_is_whole_and_has_its_data() {
 }
 
 #[tokio::test]
-async fn a_postgres_that_was_killed_is_started_again_with_its_data() {
+async fn killed_postgres_restarts_with_its_data() {
     let directory = tempfile::Builder::new()
-        // Another account runs it when we are root.
+        // If we are root, the server runs under another account, which must be able to enter the directory.
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .tempdir()
         .unwrap();
