@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{gate::Gate, limits::Places};
+use super::{gate::Gate, limits::ConcurrencyLimit};
 use crate::{health::Readiness, tasks::Tasks};
 
 /// Scrapers and probes are few.
@@ -26,7 +26,7 @@ const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);
 /// What the port shows.
 pub(super) struct Admin {
     pub(super) gate: Arc<Gate>,
-    pub(super) connections: Arc<Places>,
+    pub(super) connections: Arc<ConcurrencyLimit>,
     pub(super) readiness: Readiness,
     pub(super) tasks: Tasks,
     pub(super) recorder: Arc<PrometheusHandle>,
@@ -40,17 +40,17 @@ pub(super) fn serve(listener: TcpListener, admin: Admin) -> CancellationToken {
 }
 
 async fn accept(listener: TcpListener, admin: Arc<Admin>, stop: CancellationToken) {
-    let open = Places::new(CONNECTIONS_MAX);
+    let open = ConcurrencyLimit::new(CONNECTIONS_MAX);
     let tracker = TaskTracker::new();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let Ok((stream, _)) = accepted else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Some(place) = open.take() else { continue };
+        let Some(permit) = open.try_acquire() else { continue };
         let (admin, stop) = (Arc::clone(&admin), stop.clone());
         tracker.spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let connection = tokio::time::timeout(CONNECTION_AGE_MAX, connection(stream, admin));
             // Cancelled, too old or closed by the peer: all the same here.
             let _ = stop.run_until_cancelled(connection).await;
@@ -92,7 +92,7 @@ impl Admin {
         let metrics = self.gate.metrics();
         metrics.in_flight.set(gauge(requests));
         metrics.streams.set(gauge(streams));
-        metrics.connections.set(gauge(self.connections.taken()));
+        metrics.connections.set(gauge(self.connections.in_use()));
         self.tasks.report_worker_ages();
         self.recorder.render()
     }

@@ -22,7 +22,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     ReplyBody, RequestBody,
     gate::Gate,
-    limits::{Place, Places},
+    limits::{ConcurrencyLimit, Permit},
     lingering::Lingering,
 };
 use crate::{backoff::jittered, config::ServerConfig, gathering::Gathering};
@@ -46,7 +46,7 @@ pub(super) struct Connections {
     /// Cancelled when what is left is to be cut.
     cut: CancellationToken,
     tracker: TaskTracker,
-    open: Arc<Places>,
+    open: Arc<ConcurrencyLimit>,
 }
 
 impl Connections {
@@ -61,7 +61,7 @@ impl Connections {
             drain,
             cut: CancellationToken::new(),
             tracker: TaskTracker::new(),
-            open: Places::new(config.connections_max),
+            open: ConcurrencyLimit::new(config.connections_max),
         };
         let acceptor = Acceptor {
             gate,
@@ -76,7 +76,7 @@ impl Connections {
     }
 
     /// The connections that are open.
-    pub(super) fn open(&self) -> Arc<Places> {
+    pub(super) fn open(&self) -> Arc<ConcurrencyLimit> {
         Arc::clone(&self.open)
     }
 
@@ -87,7 +87,7 @@ impl Connections {
         if tokio::time::timeout(bound, self.tracker.wait()).await.is_ok() {
             return 0;
         }
-        let left = self.open.taken();
+        let left = self.open.in_use();
         tracing::warn!(connections = left, ?bound, "connections did not end in time and are cut");
         self.cut.cancel();
         self.tracker.wait().await;
@@ -101,7 +101,7 @@ struct Acceptor {
     drain: CancellationToken,
     cut: CancellationToken,
     tracker: TaskTracker,
-    open: Arc<Places>,
+    open: Arc<ConcurrencyLimit>,
 }
 
 impl Acceptor {
@@ -119,7 +119,7 @@ impl Acceptor {
     }
 
     fn take(&self, stream: TcpStream) {
-        let Some(place) = self.open.take() else {
+        let Some(permit) = self.open.try_acquire() else {
             self.gate.metrics().connections_refused.increment(1);
             return;
         };
@@ -132,7 +132,7 @@ impl Acceptor {
             drain: self.drain.clone(),
             ending: self.drain.child_token(),
             cut: self.cut.clone(),
-            _place: place,
+            _permit: permit,
         };
         self.tracker.spawn(connection.run(stream));
     }
@@ -145,7 +145,7 @@ struct Connection {
     /// Cancelled when this connection's streams are to end: with the drain, or at its age.
     ending: CancellationToken,
     cut: CancellationToken,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl Connection {

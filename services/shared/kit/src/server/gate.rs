@@ -20,7 +20,7 @@ use tracing::{Instrument, Span, field::Empty};
 
 use super::{
     ReplyBody, RequestBody, StreamBody, grpc_timeout,
-    limits::{Place, Places},
+    limits::{ConcurrencyLimit, Permit},
     metrics::ServerMetrics,
     refusal::{Refusal, spread},
     route::{Route, Routes},
@@ -41,15 +41,15 @@ const OVERLOAD_RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Gate {
     routes: Routes,
     verifier: Arc<Verifier>,
-    unary: Arc<Places>,
-    streams: Arc<Places>,
+    unary: Arc<ConcurrencyLimit>,
+    streams: Arc<ConcurrencyLimit>,
     metrics: ServerMetrics,
     config: ServerConfig,
 }
 
 /// What a call was let in with.
 struct Admission {
-    place: Place,
+    permit: Permit,
     /// The end of the handler's work.
     deadline: Deadline,
     /// The end of the stream, when the caller set one.
@@ -81,8 +81,8 @@ impl Gate {
         Self {
             routes,
             verifier,
-            unary: Places::new(config.requests_in_flight_max),
-            streams: Places::new(config.streams_max),
+            unary: ConcurrencyLimit::new(config.requests_in_flight_max),
+            streams: ConcurrencyLimit::new(config.streams_max),
             metrics: ServerMetrics::new(),
             config,
         }
@@ -98,7 +98,7 @@ impl Gate {
 
     /// Unary calls and streams under way.
     pub(super) fn under_way(&self) -> (usize, usize) {
-        (self.unary.taken(), self.streams.taken())
+        (self.unary.in_use(), self.streams.in_use())
     }
 
     /// Answers one call that came over a connection; `ending` is cancelled when that connection ends its streams.
@@ -150,10 +150,10 @@ impl Gate {
         if ending.is_cancelled() {
             return Err(Refusal::Draining { retry_after: spread(self.config.drain.retry_after_max) }.into());
         }
-        let places = if route.method.server_streaming { &self.streams } else { &self.unary };
-        let place = match places.take() {
-            Some(place) => place,
-            None if route.is_exempt => places.take_beyond(),
+        let limit = if route.method.server_streaming { &self.streams } else { &self.unary };
+        let permit = match limit.try_acquire() {
+            Some(permit) => permit,
+            None if route.is_exempt => limit.acquire_exempt(),
             None => return Err(Refusal::Overloaded { retry_after: spread(OVERLOAD_RETRY_AFTER_MAX) }.into()),
         };
         let timeout = grpc_timeout::from_headers(request.headers()).map_err(|_| malformed_timeout())?;
@@ -167,7 +167,7 @@ impl Gate {
         if let Some(identity) = self.verifier.authorize(request.headers(), route.method.roles).await? {
             request.extensions_mut().insert(identity);
         }
-        Ok(Admission { place, deadline: Deadline::after(handler_time), stream_deadline })
+        Ok(Admission { permit, deadline: Deadline::after(handler_time), stream_deadline })
     }
 
     /// Hands the request to the handler. Before the work begins: whatever waits would keep the request beside it.
@@ -212,10 +212,10 @@ impl Gate {
         let code = status::settle(&mut head.headers);
         let is_open_stream = route.method.server_streaming && code == Code::Ok;
         let body = if is_open_stream {
-            let Admission { place, stream_deadline, .. } = admission;
+            let Admission { permit, stream_deadline, .. } = admission;
             let retry_after_max = self.config.drain.retry_after_max;
             let ending = ending.cancelled_owned();
-            let stream = StreamBody::new(body, ending, stream_deadline, route, place, retry_after_max);
+            let stream = StreamBody::new(body, ending, stream_deadline, route, permit, retry_after_max);
             ReplyBody::Stream { stream }
         } else {
             route.metrics.record_code(code);

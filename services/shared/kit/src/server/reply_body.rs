@@ -18,7 +18,7 @@ use tokio::time::Sleep;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Code, Status};
 
-use super::{limits::Place, refusal::Refusal, route::Route, status};
+use super::{limits::Permit, refusal::Refusal, route::Route, status};
 
 pin_project! {
     /// An answer's body.
@@ -51,7 +51,7 @@ struct End {
     /// None until the end is known: a stream dropped before was cancelled by its caller.
     code: Option<Code>,
     retry_after_max: std::time::Duration,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl Drop for End {
@@ -66,11 +66,11 @@ impl StreamBody {
         ending: WaitForCancellationFutureOwned,
         deadline: Option<tokio::time::Instant>,
         route: Arc<Route>,
-        place: Place,
+        permit: Permit,
         retry_after_max: std::time::Duration,
     ) -> Self {
         let deadline = deadline.map(|instant| Box::pin(tokio::time::sleep_until(instant)));
-        Self { source, ending, deadline, end: End { route, code: None, retry_after_max, _place: place } }
+        Self { source, ending, deadline, end: End { route, code: None, retry_after_max, _permit: permit } }
     }
 
     fn poll_source(
