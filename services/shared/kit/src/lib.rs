@@ -18,7 +18,7 @@ pub mod tls;
 pub mod worker;
 
 mod allocator;
-mod gathering;
+mod coalescing_writer;
 mod run;
 
 pub use run::{BuildError, Exit, run, run_in};

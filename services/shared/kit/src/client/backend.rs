@@ -19,7 +19,7 @@ use tokio::{
 };
 use tonic::body::Body;
 
-use crate::gathering::Gathering;
+use crate::coalescing_writer::CoalescingWriter;
 
 pub(super) type Sender = http2::SendRequest<Body>;
 
@@ -196,7 +196,7 @@ pub(super) async fn connect(address: SocketAddr, time_max: Duration) -> Result<S
             .keep_alive_interval(KEEPALIVE_INTERVAL)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(Gathering::new(stream)))
+            .handshake(TokioIo::new(CoalescingWriter::new(stream)))
             .await
             .map_err(ConnectError::Handshake)
     };

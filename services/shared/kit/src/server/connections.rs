@@ -25,7 +25,7 @@ use super::{
     limits::{ConcurrencyLimit, Permit},
     lingering::Lingering,
 };
-use crate::{backoff::jittered, config::ServerConfig, gathering::Gathering};
+use crate::{backoff::jittered, coalescing_writer::CoalescingWriter, config::ServerConfig};
 
 /// After a failed accept (out of file descriptors, most likely) wait a little: it would fail again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -160,7 +160,7 @@ impl Connection {
             return;
         }
         let service = Calls { gate: Arc::clone(&self.gate), ending: self.ending.clone() };
-        let io = TokioIo::new(Gathering::new(Lingering::new(stream)));
+        let io = TokioIo::new(CoalescingWriter::new(Lingering::new(stream)));
         let served = http2_builder(&self.config).serve_connection(io, service);
         let mut served = std::pin::pin!(served);
         let mut old = std::pin::pin!(tokio::time::sleep(jittered(

@@ -15,20 +15,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Gathers what is to be written through `io`.
 #[derive(Debug)]
-pub(crate) struct Gathering<T> {
+pub(crate) struct CoalescingWriter<T> {
     io: T,
     /// The others had their turn since the last flush.
-    has_waited: bool,
+    has_yielded: bool,
 }
 
-impl<T> Gathering<T> {
+impl<T> CoalescingWriter<T> {
     pub(crate) fn new(io: T) -> Self {
-        Self { io, has_waited: false }
+        Self { io, has_yielded: false }
     }
 
     /// Ready when the others had their turn.
-    fn poll_gathered(&mut self, context: &Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.has_waited, true) {
+    fn poll_yielded(&mut self, context: &Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.has_yielded, true) {
             return Poll::Ready(());
         }
         // A task that wakes itself is run after those that are ready.
@@ -37,7 +37,7 @@ impl<T> Gathering<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Gathering<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for CoalescingWriter<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -47,13 +47,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Gathering<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Gathering<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for CoalescingWriter<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_gathered(context));
+        ready!(self.poll_yielded(context));
         Pin::new(&mut self.io).poll_write(context, bytes)
     }
 
@@ -65,7 +65,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gathering<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // What was gathered is written; the next write gathers anew.
-        self.has_waited = false;
+        self.has_yielded = false;
         Pin::new(&mut self.io).poll_flush(context)
     }
 
@@ -83,8 +83,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_written_arrives_whole_in_both_directions() {
         let (near, far) = tokio::io::duplex(64);
-        let mut near = Gathering::new(near);
-        let mut far = Gathering::new(far);
+        let mut near = CoalescingWriter::new(near);
+        let mut far = CoalescingWriter::new(far);
         let sent: Vec<u8> = (0..=255).cycle().take(10_000).collect();
         let send = async {
             near.write_all(&sent).await?;
@@ -101,7 +101,7 @@ mod tests {
     #[tokio::test]
     async fn a_write_lets_those_who_are_ready_go_first_once_until_it_is_flushed() {
         let (near, _far) = tokio::io::duplex(1024);
-        let mut near = Gathering::new(near);
+        let mut near = CoalescingWriter::new(near);
         let mut context = Context::from_waker(std::task::Waker::noop());
         for _ in 0..2 {
             assert!(Pin::new(&mut near).poll_write(&mut context, b"a").is_pending());
