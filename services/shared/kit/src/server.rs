@@ -19,8 +19,8 @@ use tonic::server::NamedService;
 
 use self::{
     admin::Admin,
+    call_pipeline::CallPipeline,
     connections::Connections,
-    gate::Gate,
     reply_body::{ReplyBody, StreamBody},
     route::{Registered, Routes},
 };
@@ -36,9 +36,9 @@ use crate::{
 };
 
 mod admin;
+mod call_pipeline;
 mod connections;
 mod entrance;
-mod gate;
 pub(crate) mod grpc_timeout;
 mod limits;
 mod lingering;
@@ -206,7 +206,7 @@ impl Chassis {
         let routes = Routes::new(&contract, &self.services, &[health, reflection, reflection_alpha])?;
         let verifier = Verifier::new(&self.config.auth, Arc::clone(&self.clock)).map_err(StartError::Keys)?;
         verifier.follow_keys(&self.tasks);
-        let gate = Arc::new(Gate::new(routes, Arc::new(verifier), self.config.server.clone()));
+        let pipeline = Arc::new(CallPipeline::new(routes, Arc::new(verifier), self.config.server.clone()));
 
         let listener = listen(self.config.server.listen).await?;
         let admin_listener = listen(self.config.server.admin_listen).await?;
@@ -214,14 +214,15 @@ impl Chassis {
         let admin_address = local_address(&admin_listener, self.config.server.admin_listen)?;
 
         self.readiness.run_checks().await;
-        standard::report(&reporter, &gate, &self.readiness.verdict()).await;
+        standard::report(&reporter, &pipeline, &self.readiness.verdict()).await;
         self.readiness.watch(&self.tasks);
-        standard::follow(reporter.clone(), Arc::clone(&gate), &self.readiness, &self.tasks);
+        standard::follow(reporter.clone(), Arc::clone(&pipeline), &self.readiness, &self.tasks);
         let drain = self.entrance.drain();
-        let connections = Connections::serve(listener, Arc::clone(&gate), self.config.server.clone(), drain);
-        self.entrance.open(&gate);
+        let connections =
+            Connections::serve(listener, Arc::clone(&pipeline), self.config.server.clone(), drain);
+        self.entrance.open(&pipeline);
         let admin = Admin {
-            gate: Arc::clone(&gate),
+            pipeline: Arc::clone(&pipeline),
             connections: connections.open(),
             readiness: self.readiness.clone(),
             tasks: self.tasks.clone(),
@@ -236,7 +237,7 @@ impl Chassis {
             connections,
             admin,
             reporter,
-            gate,
+            pipeline,
             readiness: self.readiness,
             tasks: self.tasks,
             config: self.config,
@@ -258,7 +259,7 @@ pub struct RunningServer {
     /// Cancelled last, so that operators can watch the drain.
     admin: CancellationToken,
     reporter: tonic_health::server::HealthReporter,
-    gate: Arc<Gate>,
+    pipeline: Arc<CallPipeline>,
     readiness: Readiness,
     tasks: Tasks,
     config: ChassisConfig,
@@ -312,8 +313,8 @@ impl RunningServer {
         let begin = Instant::now();
         let drain = &self.config.server.drain;
         self.readiness.begin_drain();
-        standard::report(&self.reporter, &self.gate, &self.readiness.verdict()).await;
-        let (requests, streams) = self.gate.under_way();
+        standard::report(&self.reporter, &self.pipeline, &self.readiness.verdict()).await;
+        let (requests, streams) = self.pipeline.in_progress();
         tracing::info!(requests, streams, total = ?drain.total, "draining");
         tokio::time::sleep(drain.lame_duck).await;
 

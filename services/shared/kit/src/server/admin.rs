@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{gate::Gate, limits::ConcurrencyLimit};
+use super::{call_pipeline::CallPipeline, limits::ConcurrencyLimit};
 use crate::{health::Readiness, tasks::Tasks};
 
 /// Scrapers and probes are few.
@@ -25,7 +25,7 @@ const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);
 
 /// What the port shows.
 pub(super) struct Admin {
-    pub(super) gate: Arc<Gate>,
+    pub(super) pipeline: Arc<CallPipeline>,
     pub(super) connections: Arc<ConcurrencyLimit>,
     pub(super) readiness: Readiness,
     pub(super) tasks: Tasks,
@@ -87,9 +87,9 @@ impl Admin {
     }
 
     fn metrics(&self) -> String {
-        let (requests, streams) = self.gate.under_way();
+        let (requests, streams) = self.pipeline.in_progress();
         let gauge = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let metrics = self.gate.metrics();
+        let metrics = self.pipeline.metrics();
         metrics.in_flight.set(gauge(requests));
         metrics.streams.set(gauge(streams));
         metrics.connections.set(gauge(self.connections.in_use()));

@@ -21,7 +21,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     ReplyBody, RequestBody,
-    gate::Gate,
+    call_pipeline::CallPipeline,
     limits::{ConcurrencyLimit, Permit},
     lingering::Lingering,
 };
@@ -53,7 +53,7 @@ impl Connections {
     /// Accepts connections from here on.
     pub(super) fn serve(
         listener: TcpListener,
-        gate: Arc<Gate>,
+        pipeline: Arc<CallPipeline>,
         config: ServerConfig,
         drain: CancellationToken,
     ) -> Self {
@@ -64,7 +64,7 @@ impl Connections {
             open: ConcurrencyLimit::new(config.connections_max),
         };
         let acceptor = Acceptor {
-            gate,
+            pipeline,
             config: Arc::new(config),
             drain: connections.drain.clone(),
             cut: connections.cut.clone(),
@@ -96,7 +96,7 @@ impl Connections {
 }
 
 struct Acceptor {
-    gate: Arc<Gate>,
+    pipeline: Arc<CallPipeline>,
     config: Arc<ServerConfig>,
     drain: CancellationToken,
     cut: CancellationToken,
@@ -120,14 +120,14 @@ impl Acceptor {
 
     fn take(&self, stream: TcpStream) {
         let Some(permit) = self.open.try_acquire() else {
-            self.gate.metrics().connections_refused.increment(1);
+            self.pipeline.metrics().connections_refused.increment(1);
             return;
         };
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "failed to set TCP_NODELAY");
         }
         let connection = Connection {
-            gate: Arc::clone(&self.gate),
+            pipeline: Arc::clone(&self.pipeline),
             config: Arc::clone(&self.config),
             drain: self.drain.clone(),
             ending: self.drain.child_token(),
@@ -139,7 +139,7 @@ impl Acceptor {
 }
 
 struct Connection {
-    gate: Arc<Gate>,
+    pipeline: Arc<CallPipeline>,
     config: Arc<ServerConfig>,
     drain: CancellationToken,
     /// Cancelled when this connection's streams are to end: with the drain, or at its age.
@@ -159,7 +159,7 @@ impl Connection {
         if !speaks {
             return;
         }
-        let service = Calls { gate: Arc::clone(&self.gate), ending: self.ending.clone() };
+        let service = Calls { pipeline: Arc::clone(&self.pipeline), ending: self.ending.clone() };
         let io = TokioIo::new(CoalescingWriter::new(Lingering::new(stream)));
         let served = http2_builder(&self.config).serve_connection(io, service);
         let mut served = std::pin::pin!(served);
@@ -224,9 +224,9 @@ fn log_end(ended: hyper::Result<()>) {
     }
 }
 
-/// Hands the calls of one connection to the gate.
+/// Hands the calls of one connection to the pipeline.
 struct Calls {
-    gate: Arc<Gate>,
+    pipeline: Arc<CallPipeline>,
     ending: CancellationToken,
 }
 
@@ -237,7 +237,7 @@ impl Service<Request<Incoming>> for Calls {
 
     fn call(&self, request: Request<Incoming>) -> Answer {
         let request = request.map(RequestBody::from);
-        Answer(Box::pin(Arc::clone(&self.gate).answer(request, self.ending.clone())))
+        Answer(Box::pin(Arc::clone(&self.pipeline).answer(request, self.ending.clone())))
     }
 }
 

@@ -1,5 +1,5 @@
 //! Another way in: calls that reach the process elsewhere than on its gRPC port (as gRPC-Web, for one) go through the same
-//! gate, with the same checks and limits.
+//! pipeline, with the same checks and limits.
 
 use std::{
     fmt,
@@ -10,14 +10,14 @@ use http::{Request, Response};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Status, body::Body};
 
-use super::{gate::Gate, refusal::Refusal};
+use super::{call_pipeline::CallPipeline, refusal::Refusal};
 use crate::server::RequestBody;
 
 /// Answers calls as the gRPC port does. Clones are the same way in.
 #[derive(Clone, Default)]
 pub struct Entrance {
     /// Empty until the server has started.
-    gate: Arc<OnceLock<Arc<Gate>>>,
+    pipeline: Arc<OnceLock<Arc<CallPipeline>>>,
     /// Cancelled when no new calls are to be taken and streams are to end.
     drain: CancellationToken,
 }
@@ -25,12 +25,12 @@ pub struct Entrance {
 impl Entrance {
     /// Answers one call in gRPC's own form.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        let Some(gate) = self.gate.get() else {
+        let Some(pipeline) = self.pipeline.get() else {
             return Status::from(Refusal::Draining { retry_after: std::time::Duration::from_secs(1) })
                 .into_http();
         };
         let request = request.map(RequestBody::from);
-        Arc::clone(gate).answer(request, self.drain.clone()).await.map(Body::new)
+        Arc::clone(pipeline).answer(request, self.drain.clone()).await.map(Body::new)
     }
 
     /// Done when the server takes no new calls any more: whoever listens for them stops then.
@@ -43,9 +43,9 @@ impl Entrance {
         self.drain.clone()
     }
 
-    pub(super) fn open(&self, gate: &Arc<Gate>) {
+    pub(super) fn open(&self, pipeline: &Arc<CallPipeline>) {
         // Set once: the chassis that made this starts once.
-        let _ = self.gate.set(Arc::clone(gate));
+        let _ = self.pipeline.set(Arc::clone(pipeline));
     }
 }
 
@@ -53,7 +53,7 @@ impl fmt::Debug for Entrance {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Entrance")
-            .field("is_open", &self.gate.get().is_some())
+            .field("is_open", &self.pipeline.get().is_some())
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The metrics of answered calls: declared here, counted by the gate.
+//! The metrics of answered calls: declared here, counted by the pipeline.
 //!
 //! The handles of a method are made at start, so that a call only adds to them; a code's counter at its first use, so
 //! that the list shows no codes that never were.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use super::{StartError, gate::Gate, route::Registered};
+use super::{StartError, call_pipeline::CallPipeline, route::Registered};
 use crate::{
     contract::Contract,
     health::{Readiness, Verdict},
@@ -54,21 +54,26 @@ pub(super) fn add_to(contract: &mut Contract) -> Result<(), StartError> {
 }
 
 /// Says the verdict for the instance as a whole (the empty name) and for each service on it.
-pub(super) async fn report(reporter: &HealthReporter, gate: &Gate, verdict: &Verdict) {
+pub(super) async fn report(reporter: &HealthReporter, pipeline: &CallPipeline, verdict: &Verdict) {
     let status = if verdict.is_ready() { ServingStatus::Serving } else { ServingStatus::NotServing };
-    for service in gate.routes().services().into_iter().chain([""]) {
+    for service in pipeline.routes().services().into_iter().chain([""]) {
         reporter.set_service_status(service, status).await;
     }
 }
 
 /// Keeps health in step with readiness until shutdown.
-pub(super) fn follow(reporter: HealthReporter, gate: Arc<Gate>, readiness: &Readiness, tasks: &Tasks) {
+pub(super) fn follow(
+    reporter: HealthReporter,
+    pipeline: Arc<CallPipeline>,
+    readiness: &Readiness,
+    tasks: &Tasks,
+) {
     let mut verdicts = readiness.subscribe();
     let shutdown = tasks.token();
     tasks.spawn("grpc-health", async move {
         while let Some(Ok(())) = shutdown.run_until_cancelled(verdicts.changed()).await {
             let verdict = verdicts.borrow_and_update().clone();
-            report(&reporter, &gate, &verdict).await;
+            report(&reporter, &pipeline, &verdict).await;
         }
     });
 }

@@ -38,7 +38,7 @@ use crate::{
 const OVERLOAD_RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 
 /// Answers calls.
-pub(super) struct Gate {
+pub(super) struct CallPipeline {
     routes: Routes,
     verifier: Arc<Verifier>,
     unary: Arc<ConcurrencyLimit>,
@@ -57,17 +57,17 @@ struct Admission {
 }
 
 /// The handler's work, or what it panicked with instead.
-type Begun = Result<BoxFuture<Response<tonic::body::Body>, Infallible>, Box<dyn Any + Send>>;
+type HandlerStart = Result<BoxFuture<Response<tonic::body::Body>, Infallible>, Box<dyn Any + Send>>;
 
 /// A call in its handler. Dropped without an answer it was given up by its caller, mostly because it took too long: just
 /// the calls that must not be missing from the metrics.
-struct Handling<'a> {
+struct RunningHandler<'a> {
     route: &'a Route,
     started: Instant,
     is_answered: bool,
 }
 
-impl Drop for Handling<'_> {
+impl Drop for RunningHandler<'_> {
     fn drop(&mut self) {
         self.route.metrics.record_duration(self.started.elapsed());
         if !self.is_answered {
@@ -76,7 +76,7 @@ impl Drop for Handling<'_> {
     }
 }
 
-impl Gate {
+impl CallPipeline {
     pub(super) fn new(routes: Routes, verifier: Arc<Verifier>, config: ServerConfig) -> Self {
         Self {
             routes,
@@ -97,7 +97,7 @@ impl Gate {
     }
 
     /// Unary calls and streams under way.
-    pub(super) fn under_way(&self) -> (usize, usize) {
+    pub(super) fn in_progress(&self) -> (usize, usize) {
         (self.unary.in_use(), self.streams.in_use())
     }
 
@@ -130,10 +130,10 @@ impl Gate {
         // From here on, whatever is logged belongs to the call.
         let call = CallContext { trace, name: route.path };
         call.scope(async {
-            let mut handling = Handling { route: &route, started, is_answered: false };
+            let mut running = RunningHandler { route: &route, started, is_answered: false };
             let response = self.handle(begun, admission.deadline).instrument(span).await;
-            handling.is_answered = true;
-            drop(handling);
+            running.is_answered = true;
+            drop(running);
             self.finish(Arc::clone(&route), response, admission, ending)
         })
         .await
@@ -171,7 +171,7 @@ impl Gate {
     }
 
     /// Hands the request to the handler. Before the work begins: whatever waits would keep the request beside it.
-    fn begin(&self, route: &Route, request: Request<RequestBody>) -> Begun {
+    fn begin(&self, route: &Route, request: Request<RequestBody>) -> HandlerStart {
         let request = match route.method.client_streaming {
             true => request,
             false => request.map(|body| body.limited(self.config.request_bytes_max)),
@@ -181,7 +181,7 @@ impl Gate {
     }
 
     /// The handler's answer; or, when it panics or is late, ours.
-    async fn handle(&self, begun: Begun, deadline: Deadline) -> Response<tonic::body::Body> {
+    async fn handle(&self, begun: HandlerStart, deadline: Deadline) -> Response<tonic::body::Body> {
         let work = match begun {
             Ok(work) => AssertUnwindSafe(work).catch_unwind(),
             Err(panic) => return self.panicked(&*panic),
