@@ -48,7 +48,8 @@ pub async fn serve(config: &Config, chassis: &Chassis, payment: Channel) -> Resu
         TcpListener::bind(listen).await.map_err(|error| format!("failed to listen on {listen}: {error}"))?;
     let address = listener.local_addr()?;
     let router = router(config, chassis, payment)?;
-    let connections = Connections { config: config.http.clone(), drain: chassis.entrance().draining() };
+    let connections =
+        Connections { config: config.http.clone(), drain: chassis.secondary_endpoint().draining() };
     chassis.tasks().spawn("http", connections.serve(listener, router));
     tracing::info!(%address, "serving plain http");
     Ok(address)
@@ -70,7 +71,7 @@ fn router(config: &Config, chassis: &Chassis, payment: Channel) -> Result<Router
     };
     let plain =
         plain.layer(middleware::from_fn(move |request, next| answer::within(bounds.clone(), request, next)));
-    let router = plain.fallback_service(calls::service(chassis.entrance()));
+    let router = plain.fallback_service(calls::service(chassis.secondary_endpoint()));
     Ok(match cors(&config.http) {
         Some(cors) => router.layer(cors),
         None => router,

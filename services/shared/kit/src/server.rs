@@ -24,7 +24,7 @@ use self::{
     reply_body::{ReplyBody, StreamBody},
     route::{Registered, Routes},
 };
-pub use self::{entrance::Entrance, request_body::RequestBody, route::Handler};
+pub use self::{request_body::RequestBody, route::Handler, secondary_endpoint::SecondaryEndpoint};
 use crate::{
     auth::{KeyError, ServiceTokens, Verifier},
     client::Neighbours,
@@ -38,7 +38,6 @@ use crate::{
 mod admin;
 mod call_pipeline;
 mod connections;
-mod entrance;
 pub(crate) mod grpc_timeout;
 mod limits;
 mod lingering;
@@ -47,6 +46,7 @@ mod refusal;
 mod reply_body;
 mod request_body;
 mod route;
+mod secondary_endpoint;
 mod standard;
 mod status;
 
@@ -67,7 +67,7 @@ pub struct Chassis {
     descriptor_sets: Vec<&'static [u8]>,
     /// What reflection shows instead of those.
     reflected: Option<&'static [u8]>,
-    entrance: Entrance,
+    secondary_endpoint: SecondaryEndpoint,
 }
 
 /// The server could not be started.
@@ -118,7 +118,7 @@ impl Chassis {
             services: Vec::new(),
             descriptor_sets: vec![onsale_proto::DESCRIPTORS],
             reflected: None,
-            entrance: Entrance::default(),
+            secondary_endpoint: SecondaryEndpoint::default(),
         })
     }
 
@@ -148,8 +148,8 @@ impl Chassis {
 
     /// The way in for calls that arrive elsewhere than on the gRPC port. Open once the server has started.
     #[must_use]
-    pub fn entrance(&self) -> Entrance {
-        self.entrance.clone()
+    pub fn secondary_endpoint(&self) -> SecondaryEndpoint {
+        self.secondary_endpoint.clone()
     }
 
     /// The name of the service.
@@ -217,10 +217,10 @@ impl Chassis {
         standard::report(&reporter, &pipeline, &self.readiness.verdict()).await;
         self.readiness.watch(&self.tasks);
         standard::follow(reporter.clone(), Arc::clone(&pipeline), &self.readiness, &self.tasks);
-        let drain = self.entrance.drain();
+        let drain = self.secondary_endpoint.drain();
         let connections =
             Connections::serve(listener, Arc::clone(&pipeline), self.config.server.clone(), drain);
-        self.entrance.open(&pipeline);
+        self.secondary_endpoint.open(&pipeline);
         let admin = Admin {
             pipeline: Arc::clone(&pipeline),
             connections: connections.open(),

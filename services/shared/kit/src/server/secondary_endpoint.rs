@@ -15,14 +15,14 @@ use crate::server::RequestBody;
 
 /// Answers calls as the gRPC port does. Clones are the same way in.
 #[derive(Clone, Default)]
-pub struct Entrance {
+pub struct SecondaryEndpoint {
     /// Empty until the server has started.
     pipeline: Arc<OnceLock<Arc<CallPipeline>>>,
     /// Cancelled when no new calls are to be taken and streams are to end.
     drain: CancellationToken,
 }
 
-impl Entrance {
+impl SecondaryEndpoint {
     /// Answers one call in gRPC's own form.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let Some(pipeline) = self.pipeline.get() else {
@@ -49,10 +49,10 @@ impl Entrance {
     }
 }
 
-impl fmt::Debug for Entrance {
+impl fmt::Debug for SecondaryEndpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Entrance")
+            .debug_struct("SecondaryEndpoint")
             .field("is_open", &self.pipeline.get().is_some())
             .finish_non_exhaustive()
     }
