@@ -28,7 +28,7 @@ pub(super) fn service(
 + 'static {
     let gate = tower::service_fn(move |request: Request<Body>| {
         let endpoint = endpoint.clone();
-        async move { Ok::<_, Infallible>(endpoint.answer(request).await) }
+        async move { Ok::<_, Infallible>(endpoint.call(request).await) }
     });
     let calls = GrpcWebLayer::new().layer(gate);
     tower::service_fn(move |request: Request<WebBody>| {

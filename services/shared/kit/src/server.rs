@@ -21,8 +21,8 @@ use self::{
     admin::Admin,
     call_pipeline::CallPipeline,
     connections::Connections,
-    reply_body::{ReplyBody, StreamBody},
-    route::{Registered, Routes},
+    response_body::{ResponseBody, StreamBody},
+    route::{RegisteredService, Routes},
 };
 pub use self::{request_body::RequestBody, route::Handler, secondary_endpoint::SecondaryEndpoint};
 use crate::{
@@ -40,11 +40,11 @@ mod call_pipeline;
 mod connections;
 pub(crate) mod grpc_timeout;
 mod limits;
-mod lingering;
+mod lingering_close;
 pub(crate) mod metrics;
 mod refusal;
-mod reply_body;
 mod request_body;
+mod response_body;
 mod route;
 mod secondary_endpoint;
 mod standard;
@@ -63,7 +63,7 @@ pub struct Chassis {
     tasks: Tasks,
     readiness: Readiness,
     tokens: Arc<ServiceTokens>,
-    services: Vec<Registered>,
+    services: Vec<RegisteredService>,
     descriptor_sets: Vec<&'static [u8]>,
     /// What reflection shows instead of those.
     reflected: Option<&'static [u8]>,
@@ -124,13 +124,13 @@ impl Chassis {
 
     /// Adds a generated gRPC service. Its contract must be known and say who may call each method.
     pub fn add_service<S: Handler + NamedService + 'static>(&mut self, service: S) -> &mut Self {
-        self.services.push(Registered::new(service));
+        self.services.push(RegisteredService::new(service));
         self
     }
 
     /// Adds a handler for the service with this full name, for what is not generated: a proxy, or a test.
     pub fn add_handler(&mut self, service: &'static str, handler: impl Handler + 'static) -> &mut Self {
-        self.services.push(Registered { name: service, handler: Arc::new(handler) });
+        self.services.push(RegisteredService { name: service, handler: Arc::new(handler) });
         self
     }
 
@@ -202,7 +202,7 @@ impl Chassis {
         let reflected = self.reflected.map_or_else(|| self.descriptor_sets.clone(), |only| vec![only]);
         let [reflection, reflection_alpha] = standard::reflection(&reflected, &self.services)?;
         let mut contract = Contract::load(&self.descriptor_sets).map_err(StartError::Contract)?;
-        standard::add_to(&mut contract)?;
+        standard::add_contracts(&mut contract)?;
         let routes = Routes::new(&contract, &self.services, &[health, reflection, reflection_alpha])?;
         let verifier = Verifier::new(&self.config.auth, Arc::clone(&self.clock)).map_err(StartError::Keys)?;
         verifier.follow_keys(&self.tasks);
@@ -214,9 +214,9 @@ impl Chassis {
         let admin_address = local_address(&admin_listener, self.config.server.admin_listen)?;
 
         self.readiness.run_checks().await;
-        standard::report(&reporter, &pipeline, &self.readiness.verdict()).await;
+        standard::set_health(&reporter, &pipeline, &self.readiness.verdict()).await;
         self.readiness.watch(&self.tasks);
-        standard::follow(reporter.clone(), Arc::clone(&pipeline), &self.readiness, &self.tasks);
+        standard::keep_health_current(reporter.clone(), Arc::clone(&pipeline), &self.readiness, &self.tasks);
         let drain = self.secondary_endpoint.drain();
         let connections =
             Connections::serve(listener, Arc::clone(&pipeline), self.config.server.clone(), drain);
@@ -267,14 +267,14 @@ pub struct RunningServer {
 
 /// How a drain ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainReport {
     /// Connections that had to be cut, with the calls on them.
     pub connections_cut: usize,
     /// Background tasks that had to be aborted.
     pub tasks_aborted: Vec<&'static str>,
 }
 
-impl Drained {
+impl DrainReport {
     /// Whether everything ended by itself.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -309,11 +309,11 @@ impl RunningServer {
 
     /// Stops within `server.drain.total`: NOT_SERVING at once; after the lame-duck time no new calls, streams end with
     /// a retryable status, calls under way finish; then the background tasks, then the admin port.
-    pub async fn shutdown(self) -> Drained {
+    pub async fn shutdown(self) -> DrainReport {
         let begin = Instant::now();
         let drain = &self.config.server.drain;
         self.readiness.begin_drain();
-        standard::report(&self.reporter, &self.pipeline, &self.readiness.verdict()).await;
+        standard::set_health(&self.reporter, &self.pipeline, &self.readiness.verdict()).await;
         let (requests, streams) = self.pipeline.in_progress();
         tracing::info!(requests, streams, total = ?drain.total, "draining");
         tokio::time::sleep(drain.lame_duck).await;
@@ -322,7 +322,7 @@ impl RunningServer {
         let connections_cut = self.connections.drain(left_of(CALLS_TENTHS)).await;
         let tasks_aborted = self.tasks.shutdown(left_of(TASKS_TENTHS)).await;
         self.admin.cancel();
-        let drained = Drained { connections_cut, tasks_aborted };
+        let drained = DrainReport { connections_cut, tasks_aborted };
         tracing::info!(?drained, elapsed = ?begin.elapsed(), "drained");
         drained
     }

@@ -19,10 +19,10 @@ use tonic::{Code, Status, codegen::BoxFuture};
 use tracing::{Instrument, Span, field::Empty};
 
 use super::{
-    ReplyBody, RequestBody, StreamBody, grpc_timeout,
+    RequestBody, ResponseBody, StreamBody, grpc_timeout,
     limits::{ConcurrencyLimit, Permit},
     metrics::ServerMetrics,
-    refusal::{Refusal, spread},
+    refusal::{Refusal, random_wait},
     route::{Route, Routes},
     status,
 };
@@ -102,11 +102,11 @@ impl CallPipeline {
     }
 
     /// Answers one call that came over a connection; `ending` is cancelled when that connection ends its streams.
-    pub(super) async fn answer(
+    pub(super) async fn call(
         self: Arc<Self>,
         mut request: Request<RequestBody>,
         ending: CancellationToken,
-    ) -> Response<ReplyBody> {
+    ) -> Response<ResponseBody> {
         if !is_grpc(&request) {
             return not_grpc();
         }
@@ -148,13 +148,17 @@ impl CallPipeline {
         ending: &CancellationToken,
     ) -> Result<Admission, Status> {
         if ending.is_cancelled() {
-            return Err(Refusal::Draining { retry_after: spread(self.config.drain.retry_after_max) }.into());
+            return Err(
+                Refusal::Draining { retry_after: random_wait(self.config.drain.retry_after_max) }.into()
+            );
         }
         let limit = if route.method.server_streaming { &self.streams } else { &self.unary };
         let permit = match limit.try_acquire() {
             Some(permit) => permit,
             None if route.is_exempt => limit.acquire_exempt(),
-            None => return Err(Refusal::Overloaded { retry_after: spread(OVERLOAD_RETRY_AFTER_MAX) }.into()),
+            None => {
+                return Err(Refusal::Overloaded { retry_after: random_wait(OVERLOAD_RETRY_AFTER_MAX) }.into());
+            }
         };
         let timeout = grpc_timeout::from_headers(request.headers()).map_err(|_| malformed_timeout())?;
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
@@ -207,19 +211,19 @@ impl CallPipeline {
         response: Response<tonic::body::Body>,
         admission: Admission,
         ending: CancellationToken,
-    ) -> Response<ReplyBody> {
+    ) -> Response<ResponseBody> {
         let (mut head, body) = response.into_parts();
-        let code = status::settle(&mut head.headers);
+        let code = status::normalize(&mut head.headers);
         let is_open_stream = route.method.server_streaming && code == Code::Ok;
         let body = if is_open_stream {
             let Admission { permit, stream_deadline, .. } = admission;
             let retry_after_max = self.config.drain.retry_after_max;
             let ending = ending.cancelled_owned();
             let stream = StreamBody::new(body, ending, stream_deadline, route, permit, retry_after_max);
-            ReplyBody::Stream { stream }
+            ResponseBody::Stream { stream }
         } else {
             route.metrics.record_code(code);
-            ReplyBody::whole(body)
+            ResponseBody::whole(body)
         };
         Response::from_parts(head, body)
     }
@@ -254,14 +258,14 @@ fn is_grpc<B>(request: &Request<B>) -> bool {
 }
 
 /// Something that does not speak gRPC, such as a browser: HTTP's own words are all it understands.
-fn not_grpc() -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::default());
+fn not_grpc() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     response
 }
 
-fn refuse(status: &Status) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::default());
+fn refuse(status: &Status) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::default());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     status::write(status, response.headers_mut());
     response

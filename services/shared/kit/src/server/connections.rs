@@ -20,10 +20,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    ReplyBody, RequestBody,
+    RequestBody, ResponseBody,
     call_pipeline::CallPipeline,
     limits::{ConcurrencyLimit, Permit},
-    lingering::Lingering,
+    lingering_close::LingeringClose,
 };
 use crate::{backoff::jittered, coalescing_writer::CoalescingWriter, config::ServerConfig};
 
@@ -109,7 +109,7 @@ impl Acceptor {
     async fn run(self, listener: TcpListener) {
         while let Some(accepted) = self.drain.run_until_cancelled(listener.accept()).await {
             match accepted {
-                Ok((stream, _)) => self.take(stream),
+                Ok((stream, _)) => self.accept(stream),
                 Err(error) => {
                     tracing::warn!(%error, "failed to accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -118,7 +118,7 @@ impl Acceptor {
         }
     }
 
-    fn take(&self, stream: TcpStream) {
+    fn accept(&self, stream: TcpStream) {
         let Some(permit) = self.open.try_acquire() else {
             self.pipeline.metrics().connections_refused.increment(1);
             return;
@@ -159,8 +159,8 @@ impl Connection {
         if !speaks {
             return;
         }
-        let service = Calls { pipeline: Arc::clone(&self.pipeline), ending: self.ending.clone() };
-        let io = TokioIo::new(CoalescingWriter::new(Lingering::new(stream)));
+        let service = ConnectionService { pipeline: Arc::clone(&self.pipeline), ending: self.ending.clone() };
+        let io = TokioIo::new(CoalescingWriter::new(LingeringClose::new(stream)));
         let served = http2_builder(&self.config).serve_connection(io, service);
         let mut served = std::pin::pin!(served);
         let mut old = std::pin::pin!(tokio::time::sleep(jittered(
@@ -225,27 +225,27 @@ fn log_end(ended: hyper::Result<()>) {
 }
 
 /// Hands the calls of one connection to the pipeline.
-struct Calls {
+struct ConnectionService {
     pipeline: Arc<CallPipeline>,
     ending: CancellationToken,
 }
 
-impl Service<Request<Incoming>> for Calls {
-    type Response = Response<ReplyBody>;
+impl Service<Request<Incoming>> for ConnectionService {
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = CallFuture;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
+    fn call(&self, request: Request<Incoming>) -> CallFuture {
         let request = request.map(RequestBody::from);
-        Answer(Box::pin(Arc::clone(&self.pipeline).answer(request, self.ending.clone())))
+        CallFuture(Box::pin(Arc::clone(&self.pipeline).call(request, self.ending.clone())))
     }
 }
 
 /// A call being answered. Boxed, so that an open stream does not keep the memory of the call that opened it.
-struct Answer(Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send>>);
+struct CallFuture(Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>);
 
-impl Future for Answer {
-    type Output = Result<Response<ReplyBody>, Infallible>;
+impl Future for CallFuture {
+    type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.as_mut().poll(context).map(Ok)

@@ -72,7 +72,7 @@ impl From<Refusal> for Status {
 }
 
 /// A random time from a tenth of `most` up to it, so that those who were sent away do not all return at once.
-pub(crate) fn spread(most: Duration) -> Duration {
+pub(crate) fn random_wait(most: Duration) -> Duration {
     let tenths = rand::random_range(1_000..=10_000_u32);
     most.saturating_mul(tenths) / 10_000
 }

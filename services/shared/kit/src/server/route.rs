@@ -40,12 +40,12 @@ where
 
 /// A service to be served.
 #[derive(Clone)]
-pub(super) struct Registered {
+pub(super) struct RegisteredService {
     pub(super) name: &'static str,
     pub(super) handler: Arc<dyn Handler>,
 }
 
-impl Registered {
+impl RegisteredService {
     pub(super) fn new<S: Handler + NamedService + 'static>(service: S) -> Self {
         Self { name: S::NAME, handler: Arc::new(service) }
     }
@@ -71,8 +71,8 @@ impl Routes {
     /// The methods of `contract` whose services are in `ours` or, without limits, in `foreign`.
     pub(super) fn new(
         contract: &Contract,
-        ours: &[Registered],
-        foreign: &[Registered],
+        ours: &[RegisteredService],
+        foreign: &[RegisteredService],
     ) -> Result<Self, StartError> {
         let mut routes = HashMap::new();
         for (registered, is_exempt) in

@@ -24,13 +24,13 @@ pub struct SecondaryEndpoint {
 
 impl SecondaryEndpoint {
     /// Answers one call in gRPC's own form.
-    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+    pub async fn call(&self, request: Request<Body>) -> Response<Body> {
         let Some(pipeline) = self.pipeline.get() else {
             return Status::from(Refusal::Draining { retry_after: std::time::Duration::from_secs(1) })
                 .into_http();
         };
         let request = request.map(RequestBody::from);
-        Arc::clone(pipeline).answer(request, self.drain.clone()).await.map(Body::new)
+        Arc::clone(pipeline).call(request, self.drain.clone()).await.map(Body::new)
     }
 
     /// Done when the server takes no new calls any more: whoever listens for them stops then.

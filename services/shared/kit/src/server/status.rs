@@ -9,7 +9,7 @@ use crate::error::InvalidFields;
 
 /// How tonic begins its message when the bytes of a request are not the message they should be. It calls that
 /// INTERNAL; it is the caller's mistake, and must not be logged as one of ours: anybody can make as many as they like.
-const UNREADABLE: [&str; 4] = [
+const UNREADABLE_PREFIXES: [&str; 4] = [
     "failed to decode Protobuf message",
     "Missing request message",
     "Unexpected EOF decoding stream",
@@ -17,16 +17,16 @@ const UNREADABLE: [&str; 4] = [
 ];
 
 /// How it begins when a message announces more bytes than it takes.
-const TOO_LARGE: &str = "Error, decoded message length too large";
+const TOO_LARGE_PREFIX: &str = "Error, decoded message length too large";
 
 /// What it takes at most; the generated servers' own setting.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// How it begins when a request is compressed. UNIMPLEMENTED is what gRPC asks for here, and the method does exist.
-const COMPRESSED: &str = "Content is compressed with";
+const COMPRESSED_PREFIX: &str = "Content is compressed with";
 
 /// The code of an answer whose status stands in `headers` (or trailers). A status without a reason gets one.
-pub(super) fn settle(headers: &mut HeaderMap) -> Code {
+pub(super) fn normalize(headers: &mut HeaderMap) -> Code {
     let Some(code) = headers.get(Status::GRPC_STATUS).map(|value| Code::from_bytes(value.as_bytes())) else {
         return Code::Ok;
     };
@@ -53,17 +53,19 @@ pub(super) fn write(status: &Status, headers: &mut HeaderMap) {
 /// The status to send instead of one that has no reason; none to send it as it is.
 fn with_reason(code: Code, message: &str) -> Option<Status> {
     match code {
-        Code::Unimplemented if message.starts_with(COMPRESSED) => None,
+        Code::Unimplemented if message.starts_with(COMPRESSED_PREFIX) => None,
         // The generated default of a method that no one has written yet.
         Code::Unimplemented => Some(Refusal::MethodNotImplemented.into()),
-        Code::Internal | Code::Unknown if UNREADABLE.iter().any(|start| message.starts_with(start)) => {
+        Code::Internal | Code::Unknown
+            if UNREADABLE_PREFIXES.iter().any(|start| message.starts_with(start)) =>
+        {
             Some(InvalidFields::unreadable().into())
         }
         Code::Internal | Code::Unknown => {
             tracing::error!(%code, message, "a handler answered with a status that has no reason");
             Some(Refusal::Internal.into())
         }
-        Code::OutOfRange if message.starts_with(TOO_LARGE) => {
+        Code::OutOfRange if message.starts_with(TOO_LARGE_PREFIX) => {
             Some(Refusal::RequestTooLarge { bytes_max: MESSAGE_BYTES_MAX }.into())
         }
         Code::Ok

@@ -22,9 +22,9 @@ use super::{limits::Permit, refusal::Refusal, route::Route, status};
 
 pin_project! {
     /// An answer's body.
-    #[project = ReplyBodyProjection]
+    #[project = ResponseBodyProjection]
     #[derive(Debug)]
-    pub(crate) enum ReplyBody {
+    pub(crate) enum ResponseBody {
         /// Of a unary call, or an answer that is a status alone.
         Whole { #[pin] body: tonic::body::Body },
         /// Of an open stream.
@@ -41,12 +41,12 @@ pin_project! {
         ending: WaitForCancellationFutureOwned,
         // Only when the caller set a deadline; boxed, because most do not.
         deadline: Option<Pin<Box<Sleep>>>,
-        end: End,
+        end: StreamEnd,
     }
 }
 
 /// Counts the stream out, however it ends.
-struct End {
+struct StreamEnd {
     route: Arc<Route>,
     /// None until the end is known: a stream dropped before was cancelled by its caller.
     code: Option<Code>,
@@ -54,7 +54,7 @@ struct End {
     _permit: Permit,
 }
 
-impl Drop for End {
+impl Drop for StreamEnd {
     fn drop(&mut self) {
         self.route.metrics.record_code(self.code.unwrap_or(Code::Cancelled));
     }
@@ -70,7 +70,12 @@ impl StreamBody {
         retry_after_max: std::time::Duration,
     ) -> Self {
         let deadline = deadline.map(|instant| Box::pin(tokio::time::sleep_until(instant)));
-        Self { source, ending, deadline, end: End { route, code: None, retry_after_max, _permit: permit } }
+        Self {
+            source,
+            ending,
+            deadline,
+            end: StreamEnd { route, code: None, retry_after_max, _permit: permit },
+        }
     }
 
     fn poll_source(
@@ -103,7 +108,7 @@ impl Body for StreamBody {
         // Asked first: a source that always has more would never let the stream end. A poll of a done future is cheap,
         // and one of a waiting future only keeps the waker it has.
         let refusal = if this.ending.as_mut().poll(context).is_ready() {
-            let retry_after = super::refusal::spread(this.end.retry_after_max);
+            let retry_after = super::refusal::random_wait(this.end.retry_after_max);
             Some(Refusal::Draining { retry_after })
         } else if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
             Some(Refusal::DeadlineExceeded)
@@ -118,7 +123,7 @@ impl Body for StreamBody {
         match StreamBody::poll_source(this.source, context, &this.end.route) {
             Poll::Ready(Some(Ok(mut frame))) => {
                 if let Some(headers) = frame.trailers_mut() {
-                    this.end.code = Some(status::settle(headers));
+                    this.end.code = Some(status::normalize(headers));
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -141,7 +146,7 @@ impl std::fmt::Debug for StreamBody {
     }
 }
 
-impl ReplyBody {
+impl ResponseBody {
     /// The body of an answer that is not watched.
     pub(super) fn whole(body: tonic::body::Body) -> Self {
         Self::Whole { body }
@@ -149,13 +154,13 @@ impl ReplyBody {
 }
 
 /// Empty, as for an answer that is a status alone.
-impl Default for ReplyBody {
+impl Default for ResponseBody {
     fn default() -> Self {
         Self::whole(tonic::body::Body::empty())
     }
 }
 
-impl Body for ReplyBody {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -164,8 +169,8 @@ impl Body for ReplyBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match self.project() {
-            ReplyBodyProjection::Whole { body } => body.poll_frame(context),
-            ReplyBodyProjection::Stream { stream } => stream.poll_frame(context),
+            ResponseBodyProjection::Whole { body } => body.poll_frame(context),
+            ResponseBodyProjection::Stream { stream } => stream.poll_frame(context),
         }
     }
 

@@ -25,19 +25,19 @@ const SCRATCH_BYTES: usize = 1024;
 
 /// Closes `io` when its peer has closed, too.
 #[derive(Debug)]
-pub(super) struct Lingering<T> {
+pub(super) struct LingeringClose<T> {
     io: T,
     /// Until when the peer is waited for; none while the connection is open.
     until: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T> Lingering<T> {
+impl<T> LingeringClose<T> {
     pub(super) fn new(io: T) -> Self {
         Self { io, until: None }
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for LingeringClose<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -47,7 +47,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringClose<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -110,7 +110,7 @@ mod tests {
         server.peek(&mut [0]).await.unwrap();
         let is_written = tokio::sync::Notify::new();
         let answer = async {
-            let mut server = Lingering::new(server);
+            let mut server = LingeringClose::new(server);
             server.write_all(&vec![7; ANSWER_BYTES]).await.unwrap();
             is_written.notify_one();
             server.shutdown().await.unwrap();
@@ -131,7 +131,7 @@ mod tests {
     async fn a_peer_that_does_not_close_is_left_in_time() {
         let (server, client) = connection().await;
         let begin = std::time::Instant::now();
-        Lingering::new(server).shutdown().await.unwrap();
+        LingeringClose::new(server).shutdown().await.unwrap();
         assert!(begin.elapsed() >= LINGER_MAX);
         drop(client);
     }
