@@ -35,12 +35,11 @@ use self::{
     balance::Balancer,
     budget::RetryBudget,
     metrics::Methods,
-    resolve::{SystemResolver, follow},
+    resolve::{SystemResolver, keep_resolving},
 };
 
 pub use self::resolve::Resolve;
 
-mod answer;
 mod backend;
 mod balance;
 mod budget;
@@ -48,6 +47,7 @@ mod call;
 mod metrics;
 mod request;
 mod resolve;
+mod response;
 
 /// How to reach one neighbour.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -166,8 +166,9 @@ impl Neighbours {
         resolver: R,
     ) -> Channel {
         let balancer = Arc::new(Balancer::new(name, config.connect_timeout, self.tasks.clone()));
-        let follow = follow(Arc::downgrade(&balancer), resolver, config.resolve_interval, self.tasks.token());
-        self.tasks.spawn("client-resolve", follow);
+        let lookups =
+            keep_resolving(Arc::downgrade(&balancer), resolver, config.resolve_interval, self.tasks.token());
+        self.tasks.spawn("client-resolve", lookups);
         let shared = Shared {
             name,
             origin,

@@ -55,11 +55,11 @@ pub(super) enum ConnectError {
 pub(super) struct Backend {
     address: SocketAddr,
     calls: AtomicUsize,
-    condition: Mutex<Condition>,
+    state: Mutex<BackendState>,
 }
 
 #[derive(Debug)]
-struct Condition {
+struct BackendState {
     connection: Connection,
     /// Failures to connect since the last success.
     failures: u32,
@@ -79,7 +79,7 @@ enum Connection {
 }
 
 /// What an address has to offer at the moment.
-pub(super) enum Offer {
+pub(super) enum Availability {
     /// A connection; `is_preferred` is false while the address is ejected: other addresses come first.
     Open { sender: Sender, is_preferred: bool },
     /// A connection could be opened.
@@ -102,8 +102,8 @@ impl Drop for InFlight {
 
 impl Backend {
     pub(super) fn new(address: SocketAddr) -> Self {
-        let condition = Condition { connection: Connection::Idle, failures: 0, ejection_end: None };
-        Self { address, calls: AtomicUsize::new(0), condition: Mutex::new(condition) }
+        let state = BackendState { connection: Connection::Idle, failures: 0, ejection_end: None };
+        Self { address, calls: AtomicUsize::new(0), state: Mutex::new(state) }
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -120,21 +120,21 @@ impl Backend {
         InFlight(Arc::clone(self))
     }
 
-    /// What there is. `is_last_hope`: every address is down, so the usual pause is cut short.
-    pub(super) fn offer(&self, now: Instant, is_last_hope: bool) -> Offer {
-        let condition = self.lock();
-        match &condition.connection {
-            Connection::Open(sender) if !sender.is_closed() => Offer::Open {
+    /// What there is. `are_all_down`: every address is down, so the usual pause is cut short.
+    pub(super) fn availability(&self, now: Instant, are_all_down: bool) -> Availability {
+        let state = self.lock();
+        match &state.connection {
+            Connection::Open(sender) if !sender.is_closed() => Availability::Open {
                 sender: sender.clone(),
-                is_preferred: condition.ejection_end.is_none_or(|end| end <= now),
+                is_preferred: state.ejection_end.is_none_or(|end| end <= now),
             },
             // Closed by the far side, e.g. because it was old: open another.
-            Connection::Open(_) | Connection::Idle => Offer::Idle,
-            Connection::Connecting => Offer::Connecting,
-            Connection::Down { until, .. } if *until <= now => Offer::Idle,
+            Connection::Open(_) | Connection::Idle => Availability::Idle,
+            Connection::Connecting => Availability::Connecting,
+            Connection::Down { until, .. } if *until <= now => Availability::Idle,
             Connection::Down { since, .. } => {
                 let is_due = now.saturating_duration_since(*since) >= DOWN_MIN;
-                if is_last_hope && is_due { Offer::Idle } else { Offer::Down }
+                if are_all_down && is_due { Availability::Idle } else { Availability::Down }
             }
         }
     }
@@ -146,32 +146,32 @@ impl Backend {
 
     /// Takes on the opening of a connection; false when somebody else already does.
     pub(super) fn begin_connect(&self) -> bool {
-        let mut condition = self.lock();
-        let is_needed = match &condition.connection {
+        let mut state = self.lock();
+        let is_needed = match &state.connection {
             Connection::Open(sender) => sender.is_closed(),
             Connection::Idle | Connection::Down { .. } => true,
             Connection::Connecting => false,
         };
         if is_needed {
-            condition.connection = Connection::Connecting;
+            state.connection = Connection::Connecting;
         }
         is_needed
     }
 
     /// The end of what [`Backend::begin_connect`] began.
     pub(super) fn end_connect(&self, result: Result<Sender, ConnectError>) {
-        let mut condition = self.lock();
+        let mut state = self.lock();
         match result {
             Ok(sender) => {
-                condition.failures = 0;
-                condition.connection = Connection::Open(sender);
+                state.failures = 0;
+                state.connection = Connection::Open(sender);
             }
             Err(_error) => {
-                let doubled = DOWN_FIRST.saturating_mul(2_u32.saturating_pow(condition.failures));
-                condition.failures = condition.failures.saturating_add(1);
+                let doubled = DOWN_FIRST.saturating_mul(2_u32.saturating_pow(state.failures));
+                state.failures = state.failures.saturating_add(1);
                 let since = Instant::now();
                 let until = since.checked_add(doubled.min(DOWN_MAX)).unwrap_or(since);
-                condition.connection = Connection::Down { since, until };
+                state.connection = Connection::Down { since, until };
             }
         }
     }
@@ -181,13 +181,13 @@ impl Backend {
         self.lock().ejection_end = Instant::now().checked_add(EJECTION);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Condition> {
-        self.condition.lock()
+    fn lock(&self) -> MutexGuard<'_, BackendState> {
+        self.state.lock()
     }
 }
 
 /// Opens a connection. It closes when its sender and all its calls are gone.
-pub(super) async fn connect(address: SocketAddr, time_max: Duration) -> Result<Sender, ConnectError> {
+pub(super) async fn connect(address: SocketAddr, connect_timeout: Duration) -> Result<Sender, ConnectError> {
     let connect = async {
         let stream = TcpStream::connect(address).await.map_err(ConnectError::Tcp)?;
         stream.set_nodelay(true).map_err(ConnectError::Tcp)?;
@@ -201,7 +201,7 @@ pub(super) async fn connect(address: SocketAddr, time_max: Duration) -> Result<S
             .map_err(ConnectError::Handshake)
     };
     let (sender, connection) =
-        timeout(time_max, connect).await.map_err(|_elapsed| ConnectError::Timeout(time_max))??;
+        timeout(connect_timeout, connect).await.map_err(|_elapsed| ConnectError::Timeout(connect_timeout))??;
     // Not in the task set: it does no work of its own, and must outlive the tasks that still call at shutdown.
     TokioExecutor::new().execute(async move {
         if let Err(error) = connection.await {

@@ -21,7 +21,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::backend::{Backend, InFlight, Offer, Sender, connect};
+use super::backend::{Availability, Backend, InFlight, Sender, connect};
 use crate::{error::Chain, tasks::Tasks};
 
 /// More addresses than this are ignored: enough to spread load, few enough to keep a connection to each.
@@ -38,23 +38,23 @@ pub(super) enum Unreachable {
 
 pub(super) struct Balancer {
     neighbour: &'static str,
-    connect_time_max: Duration,
+    connect_timeout: Duration,
     tasks: Tasks,
-    backends: Mutex<Known>,
+    addresses: Mutex<Addresses>,
     /// Ticks whenever something changed that a waiting call should look at.
     changed: watch::Sender<()>,
     /// Asks for a lookup before its time.
-    trouble: Arc<Notify>,
+    lookup_wanted: Arc<Notify>,
     is_lookup_failing: AtomicBool,
 }
 
 #[derive(Clone)]
-enum Known {
+enum Addresses {
     /// Not looked up yet.
-    Nothing,
+    Unresolved,
     /// The lookup failed, and none has succeeded so far.
-    Failed(String),
-    Backends(Arc<[Arc<Backend>]>),
+    LookupFailed(String),
+    Resolved(Arc<[Arc<Backend>]>),
 }
 
 /// Where a call goes.
@@ -64,22 +64,22 @@ pub(super) struct Picked {
     pub(super) in_flight: InFlight,
 }
 
-enum Look {
+enum PickResult {
     Found(Picked),
     /// A lookup or a connection is under way.
     Wait,
-    Hopeless(Unreachable),
+    Unreachable(Unreachable),
 }
 
 impl Balancer {
-    pub(super) fn new(neighbour: &'static str, connect_time_max: Duration, tasks: Tasks) -> Self {
+    pub(super) fn new(neighbour: &'static str, connect_timeout: Duration, tasks: Tasks) -> Self {
         Self {
             neighbour,
-            connect_time_max,
+            connect_timeout,
             tasks,
-            backends: Mutex::new(Known::Nothing),
+            addresses: Mutex::new(Addresses::Unresolved),
             changed: watch::Sender::new(()),
-            trouble: Arc::new(Notify::new()),
+            lookup_wanted: Arc::new(Notify::new()),
             is_lookup_failing: AtomicBool::new(false),
         }
     }
@@ -88,16 +88,16 @@ impl Balancer {
     /// under way; the caller bounds it.
     pub(super) async fn pick(self: &Arc<Self>, avoid: Option<SocketAddr>) -> Result<Picked, Unreachable> {
         // The usual case needs no subscription.
-        if let Look::Found(picked) = self.look(avoid) {
+        if let PickResult::Found(picked) = self.try_pick(avoid) {
             return Ok(picked);
         }
         let mut changed = self.changed.subscribe();
         loop {
-            match self.look(avoid) {
-                Look::Found(picked) => return Ok(picked),
-                Look::Hopeless(unreachable) => return Err(unreachable),
+            match self.try_pick(avoid) {
+                PickResult::Found(picked) => return Ok(picked),
+                PickResult::Unreachable(unreachable) => return Err(unreachable),
                 // Cannot fail: the sender is in `self`.
-                Look::Wait => drop(changed.changed().await),
+                PickResult::Wait => drop(changed.changed().await),
             }
         }
     }
@@ -109,10 +109,10 @@ impl Balancer {
         }
         let mut known = self.lock();
         let old: HashMap<SocketAddr, Arc<Backend>> = match &*known {
-            Known::Backends(backends) => {
+            Addresses::Resolved(backends) => {
                 backends.iter().map(|old| (old.address(), Arc::clone(old))).collect()
             }
-            Known::Nothing | Known::Failed(_) => HashMap::new(),
+            Addresses::Unresolved | Addresses::LookupFailed(_) => HashMap::new(),
         };
         let mut wanted = addresses.to_vec();
         wanted.sort_unstable();
@@ -133,7 +133,7 @@ impl Balancer {
         let backend = |address: SocketAddr| {
             old.get(&address).map_or_else(|| Arc::new(Backend::new(address)), Arc::clone)
         };
-        *known = Known::Backends(wanted.into_iter().map(backend).collect());
+        *known = Addresses::Resolved(wanted.into_iter().map(backend).collect());
         drop(known);
         self.changed.send_replace(());
     }
@@ -145,37 +145,41 @@ impl Balancer {
             tracing::warn!(neighbour = self.neighbour, problem, "failed to look up addresses");
         }
         let mut known = self.lock();
-        if !matches!(*known, Known::Backends(_)) {
-            *known = Known::Failed(problem.to_owned());
+        if !matches!(*known, Addresses::Resolved(_)) {
+            *known = Addresses::LookupFailed(problem.to_owned());
             drop(known);
             self.changed.send_replace(());
         }
         false
     }
 
-    pub(super) fn trouble(&self) -> Arc<Notify> {
-        Arc::clone(&self.trouble)
+    pub(super) fn lookup_wanted(&self) -> Arc<Notify> {
+        Arc::clone(&self.lookup_wanted)
     }
 
     /// Whether a call could go to another address right now.
     pub(super) fn has_other(&self, address: SocketAddr) -> bool {
-        let Known::Backends(backends) = self.lock().clone() else { return false };
+        let Addresses::Resolved(backends) = self.lock().clone() else { return false };
         let now = Instant::now();
-        let is_fit = |offer: Offer| matches!(offer, Offer::Open { is_preferred: true, .. });
-        backends.iter().any(|backend| backend.address() != address && is_fit(backend.offer(now, false)))
+        let is_fit = |availability: Availability| {
+            matches!(availability, Availability::Open { is_preferred: true, .. })
+        };
+        backends
+            .iter()
+            .any(|backend| backend.address() != address && is_fit(backend.availability(now, false)))
     }
 
-    fn look(self: &Arc<Self>, avoid: Option<SocketAddr>) -> Look {
+    fn try_pick(self: &Arc<Self>, avoid: Option<SocketAddr>) -> PickResult {
         let known = self.lock().clone();
         match known {
-            Known::Nothing => Look::Wait,
-            Known::Failed(problem) => {
-                Look::Hopeless(Unreachable::Unknown { neighbour: self.neighbour, problem })
+            Addresses::Unresolved => PickResult::Wait,
+            Addresses::LookupFailed(problem) => {
+                PickResult::Unreachable(Unreachable::Unknown { neighbour: self.neighbour, problem })
             }
-            Known::Backends(backends) => {
+            Addresses::Resolved(backends) => {
                 let now = Instant::now();
                 self.sample(&backends, now, avoid)
-                    .map_or_else(|| self.scan(&backends, now, avoid), Look::Found)
+                    .map_or_else(|| self.scan(&backends, now, avoid), PickResult::Found)
             }
         }
     }
@@ -199,49 +203,55 @@ impl Balancer {
         let pair = [Some(first), second].into_iter().flatten().filter_map(|index| backends.get(index));
         let mut best: Option<(&Arc<Backend>, Sender)> = None;
         for backend in pair {
-            match backend.offer(now, false) {
-                Offer::Open { sender, is_preferred: true } if avoid != Some(backend.address()) => {
+            match backend.availability(now, false) {
+                Availability::Open { sender, is_preferred: true } if avoid != Some(backend.address()) => {
                     let is_better = best.as_ref().is_none_or(|(best, _)| backend.calls() < best.calls());
                     if is_better {
                         best = Some((backend, sender));
                     }
                 }
                 // So that it is there for later calls.
-                Offer::Idle => self.open(backend),
-                Offer::Open { .. } | Offer::Connecting | Offer::Down => {}
+                Availability::Idle => self.open(backend),
+                Availability::Open { .. } | Availability::Connecting | Availability::Down => {}
             }
         }
         best.map(|(backend, sender)| picked(backend, sender))
     }
 
     /// Looks at every address: fit ones before unfit ones, the less busy before the busier.
-    fn scan(self: &Arc<Self>, backends: &[Arc<Backend>], now: Instant, avoid: Option<SocketAddr>) -> Look {
-        let is_last_hope = backends.iter().all(|backend| backend.is_down());
+    fn scan(
+        self: &Arc<Self>,
+        backends: &[Arc<Backend>],
+        now: Instant,
+        avoid: Option<SocketAddr>,
+    ) -> PickResult {
+        let are_all_down = backends.iter().all(|backend| backend.is_down());
         let mut best: Option<(bool, usize, &Arc<Backend>, Sender)> = None;
         let mut is_connecting = false;
         for backend in backends {
-            match backend.offer(now, is_last_hope) {
-                Offer::Open { sender, is_preferred } => {
+            match backend.availability(now, are_all_down) {
+                Availability::Open { sender, is_preferred } => {
                     let is_unfit = !is_preferred || avoid == Some(backend.address());
                     let rank = (is_unfit, backend.calls());
                     if best.as_ref().is_none_or(|(unfit, calls, ..)| rank < (*unfit, *calls)) {
                         best = Some((rank.0, rank.1, backend, sender));
                     }
                 }
-                Offer::Idle => {
+                Availability::Idle => {
                     self.open(backend);
                     is_connecting = true;
                 }
-                Offer::Connecting => is_connecting = true,
-                Offer::Down => {}
+                Availability::Connecting => is_connecting = true,
+                Availability::Down => {}
             }
         }
         match best {
-            Some((_, _, backend, sender)) => Look::Found(picked(backend, sender)),
-            None if is_connecting => Look::Wait,
-            None => {
-                Look::Hopeless(Unreachable::Down { neighbour: self.neighbour, addresses: backends.len() })
-            }
+            Some((_, _, backend, sender)) => PickResult::Found(picked(backend, sender)),
+            None if is_connecting => PickResult::Wait,
+            None => PickResult::Unreachable(Unreachable::Down {
+                neighbour: self.neighbour,
+                addresses: backends.len(),
+            }),
         }
     }
 
@@ -253,19 +263,19 @@ impl Balancer {
         let (balancer, backend) = (Arc::clone(self), Arc::clone(backend));
         self.tasks.spawn("client-connect", async move {
             let address = backend.address();
-            let result = connect(address, balancer.connect_time_max).await;
+            let result = connect(address, balancer.connect_timeout).await;
             if let Err(error) = &result {
                 tracing::info!(neighbour = balancer.neighbour, %address, error = %Chain(error), "address is down");
                 // It may have moved.
-                balancer.trouble.notify_one();
+                balancer.lookup_wanted.notify_one();
             }
             backend.end_connect(result);
             balancer.changed.send_replace(());
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.backends.lock()
+    fn lock(&self) -> MutexGuard<'_, Addresses> {
+        self.addresses.lock()
     }
 }
 

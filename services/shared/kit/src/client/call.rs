@@ -13,22 +13,22 @@ use tonic::{Code, Status, body::Body};
 
 use super::{
     Shared,
-    answer::{self, Pushback, broken, deadline_exceeded, local_status},
     backend::InFlight,
     balance::Picked,
     metrics::{CallCount, MethodInfo},
     request::Outgoing,
+    response::{self, Pushback, connection_broken, deadline_exceeded, local_status},
 };
 use crate::{backoff::Backoff, deadline::Deadline, server::grpc_timeout};
 
 /// How often one attempt looks for another connection because the one it had closed before it could be used.
-const UNSENT_MAX: usize = 8;
+const CONNECTIONS_TRIED_MAX: usize = 8;
 
 const OWN_USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("onsale-kit/", env!("CARGO_PKG_VERSION")));
 
 /// An answer that has begun.
-struct Answer {
+struct StartedResponse {
     response: Response<Incoming>,
     in_flight: InFlight,
 }
@@ -43,7 +43,7 @@ struct Failure {
 
 impl Failure {
     fn local(status: Status, address: Option<SocketAddr>) -> Self {
-        Self { status, pushback: Pushback::Unsaid, address }
+        Self { status, pushback: Pushback::Unspecified, address }
     }
 }
 
@@ -72,7 +72,7 @@ impl Shared {
         };
         match answered.await {
             Ok((answer, deadline)) => {
-                Ok(answer::response(answer.response, deadline, answer.in_flight, count))
+                Ok(response::started(answer.response, deadline, answer.in_flight, count))
             }
             Err(status) => {
                 let status: Status = status;
@@ -144,7 +144,7 @@ impl Shared {
         mut outgoing: Outgoing,
         deadline: Deadline,
         begin_by: Deadline,
-    ) -> Result<Answer, Status> {
+    ) -> Result<StartedResponse, Status> {
         self.budget.deposit();
         let mut backoff = None;
         let mut avoid = None;
@@ -153,12 +153,12 @@ impl Shared {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            let is_worth_it = failure.status.code() == Code::Unavailable && method.is_idempotent;
-            if !is_worth_it || !method.is_request_single {
+            let may_help = failure.status.code() == Code::Unavailable && method.is_idempotent;
+            if !may_help || !method.is_request_single {
                 return Err(failure.status);
             }
             let backoff = backoff.get_or_insert_with(|| Backoff::new(self.config.retry.backoff));
-            let (Some(delay), Some(asked)) = (backoff.next_delay(), self.wait_asked(&failure)) else {
+            let (Some(delay), Some(asked)) = (backoff.next_delay(), self.requested_wait(&failure)) else {
                 return Err(failure.status);
             };
             let delay = delay.max(asked);
@@ -178,15 +178,15 @@ impl Shared {
     }
 
     /// How long the neighbour wants us to wait; `None` when it wants no retry at all.
-    fn wait_asked(&self, failure: &Failure) -> Option<std::time::Duration> {
+    fn requested_wait(&self, failure: &Failure) -> Option<std::time::Duration> {
         match failure.pushback {
             Pushback::Never => None,
-            Pushback::Unsaid => Some(std::time::Duration::ZERO),
+            Pushback::Unspecified => Some(std::time::Duration::ZERO),
             Pushback::After(wait) => {
                 // An instance that stops speaks for itself only; another may answer at once.
                 let has_other = failure.address.is_some_and(|address| self.balancer.has_other(address));
-                let is_elsewhere_open = has_other && answer::is_draining(&failure.status);
-                Some(if is_elsewhere_open { std::time::Duration::ZERO } else { wait })
+                let other_may_answer = has_other && response::is_draining(&failure.status);
+                Some(if other_may_answer { std::time::Duration::ZERO } else { wait })
             }
         }
     }
@@ -198,8 +198,8 @@ impl Shared {
         outgoing: &mut Outgoing,
         deadline: Deadline,
         avoid: Option<SocketAddr>,
-    ) -> Result<Answer, Failure> {
-        for _ in 0..UNSENT_MAX {
+    ) -> Result<StartedResponse, Failure> {
+        for _ in 0..CONNECTIONS_TRIED_MAX {
             let picked = self.balancer.pick(avoid).await;
             let Picked { backend, mut sender, in_flight } =
                 picked.map_err(|unreachable| Failure::local(unavailable(unreachable.to_string()), None))?;
@@ -207,22 +207,22 @@ impl Shared {
             let Some(request) = outgoing.attempt(deadline) else { break };
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
-                    let Some(status) = answer::status(&response) else {
-                        return Ok(Answer { response, in_flight });
+                    let Some(status) = response::failure_status(&response) else {
+                        return Ok(StartedResponse { response, in_flight });
                     };
                     if status.code() != Code::Unavailable {
-                        return Ok(Answer { response, in_flight });
+                        return Ok(StartedResponse { response, in_flight });
                     }
                     backend.eject();
-                    let pushback = answer::pushback(response.headers(), &status);
+                    let pushback = response::pushback(response.headers(), &status);
                     return Err(Failure { status, pushback, address });
                 }
                 Err(error) => error,
             };
             match error.take_message() {
                 Some(unsent) => outgoing.restore(unsent),
-                None if answer::is_unread(error.error()) && outgoing.is_kept() => {}
-                None => return Err(Failure::local(broken(error.error()), address)),
+                None if response::is_unprocessed(error.error()) && outgoing.is_kept() => {}
+                None => return Err(Failure::local(connection_broken(error.error()), address)),
             }
         }
         Err(Failure::local(

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use onsale_proto::r#type::v1::ErrorReason;
 use tonic::{Code, Status, body::Body};
 
-use super::answer::local_status;
+use super::response::local_status;
 use crate::deadline::Deadline;
 
 pub(super) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");

@@ -8,10 +8,10 @@ use super::balance::Balancer;
 use crate::backoff::jittered;
 
 /// One lookup may take this long.
-const LOOKUP_TIME_MAX: Duration = Duration::from_secs(5);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// After a failed lookup, and when an address stops answering, the next lookup comes this soon instead of at its time.
-const HURRY: Duration = Duration::from_millis(500);
+const EARLY_LOOKUP_DELAY: Duration = Duration::from_millis(500);
 
 /// A shorter interval counts as this: zero would look up without a pause.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -56,7 +56,7 @@ impl Resolve for SystemResolver {
 /// Keeps the balancer's addresses up to date until the process shuts down or the channel is gone. When lookups fail,
 /// the last known addresses stay: an outage of the name service must not become one of ours. Not a `Worker`: a failed
 /// lookup is repeated sooner than a good one.
-pub(super) async fn follow<R: Resolve>(
+pub(super) async fn keep_resolving<R: Resolve>(
     balancer: Weak<Balancer>,
     resolver: R,
     interval: Duration,
@@ -66,7 +66,7 @@ pub(super) async fn follow<R: Resolve>(
     loop {
         let found = tokio::select! {
             () = shutdown.cancelled() => return,
-            found = tokio::time::timeout(LOOKUP_TIME_MAX, resolver.resolve()) => found,
+            found = tokio::time::timeout(LOOKUP_TIMEOUT, resolver.resolve()) => found,
         };
         let Some(balancer) = balancer.upgrade() else { return };
         let is_found = match found {
@@ -78,19 +78,19 @@ pub(super) async fn follow<R: Resolve>(
             Ok(Err(error)) => balancer.set_lookup_failed(&error.to_string()),
             Err(_elapsed) => balancer.set_lookup_failed("the lookup took too long"),
         };
-        let pause = if is_found { jittered(interval, 75..=125) } else { HURRY.min(interval) };
-        let trouble = balancer.trouble();
+        let pause = if is_found { jittered(interval, 75..=125) } else { EARLY_LOOKUP_DELAY.min(interval) };
+        let lookup_wanted = balancer.lookup_wanted();
         // Not kept through the pause: the last clone of the channel must be able to end this.
         drop(balancer);
-        let hurry = async {
-            trouble.notified().await;
+        let early = async {
+            lookup_wanted.notified().await;
             // Many addresses fail together: one lookup serves them all.
-            tokio::time::sleep(HURRY.min(interval)).await;
+            tokio::time::sleep(EARLY_LOOKUP_DELAY.min(interval)).await;
         };
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
-            () = hurry => {}
+            () = early => {}
         }
     }
 }

@@ -38,14 +38,14 @@ pub(super) fn deadline_exceeded() -> Status {
 }
 
 /// The transport broke, whatever it calls it: the neighbour cannot be reached.
-pub(super) fn broken(error: &hyper::Error) -> Status {
+pub(super) fn connection_broken(error: &hyper::Error) -> Status {
     let message = format!("the connection broke: {}", Chain(error));
     local_status(Code::Unavailable, ErrorReason::DependencyUnavailable, message)
 }
 
 /// Whether the neighbour closed the connection in good order (it is old, or stopping) before it had the request: GOAWAY
 /// without an error ends only the streams it will not answer, and those whose message we had not begun to send.
-pub(super) fn is_unread(error: &hyper::Error) -> bool {
+pub(super) fn is_unprocessed(error: &hyper::Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
     source.is_some_and(|error| {
         error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
@@ -53,7 +53,7 @@ pub(super) fn is_unread(error: &hyper::Error) -> bool {
 }
 
 /// The status of an answer that has no more than that; `None` when it may have a message.
-pub(super) fn status<B>(response: &Response<B>) -> Option<Status> {
+pub(super) fn failure_status<B>(response: &Response<B>) -> Option<Status> {
     Status::from_header_map(response.headers()).or_else(|| match response.status() {
         // What proxies on the way answer; the codes are those of gRPC's mapping.
         StatusCode::TOO_MANY_REQUESTS
@@ -70,7 +70,7 @@ pub(super) fn status<B>(response: &Response<B>) -> Option<Status> {
 /// What the neighbour says about coming back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushback {
-    Unsaid,
+    Unspecified,
     After(Duration),
     Never,
 }
@@ -83,7 +83,7 @@ pub(super) fn pushback(headers: &HeaderMap, status: &Status) -> Pushback {
         return millis.map_or(Pushback::Never, |millis| Pushback::After(Duration::from_millis(millis)));
     }
     let delay = status.get_details_retry_info().and_then(|info| info.retry_delay);
-    delay.map_or(Pushback::Unsaid, Pushback::After)
+    delay.map_or(Pushback::Unspecified, Pushback::After)
 }
 
 /// Whether only this instance refuses, because it is stopping.
@@ -93,21 +93,21 @@ pub(super) fn is_draining(status: &Status) -> bool {
 }
 
 /// The answer for the caller: its body ends at the deadline, and is counted when it ends.
-pub(super) fn response(
+pub(super) fn started(
     response: Response<Incoming>,
     deadline: Deadline,
     in_flight: InFlight,
     mut count: CallCount,
 ) -> Response<Body> {
-    if let Some(status) = status(&response) {
+    if let Some(status) = failure_status(&response) {
         count.end(status.code());
     }
     let timer = tokio::time::sleep_until(deadline.instant());
-    response.map(|inner| Body::new(AnswerBody { inner, timer, count, in_flight: Some(in_flight) }))
+    response.map(|inner| Body::new(StartedBody { inner, timer, count, in_flight: Some(in_flight) }))
 }
 
 pin_project! {
-    struct AnswerBody {
+    struct StartedBody {
         #[pin]
         inner: Incoming,
         #[pin]
@@ -118,7 +118,7 @@ pin_project! {
     }
 }
 
-impl http_body::Body for AnswerBody {
+impl http_body::Body for StartedBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -150,7 +150,7 @@ impl http_body::Body for AnswerBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
-                let status = broken(&error);
+                let status = connection_broken(&error);
                 this.count.end(status.code());
                 *this.in_flight = None;
                 Poll::Ready(Some(Err(status)))
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(pushback(&headers("250"), &status), Pushback::After(Duration::from_millis(250)));
         assert_eq!(pushback(&headers("-1"), &status), Pushback::Never);
         assert_eq!(pushback(&headers("soon"), &status), Pushback::Never);
-        assert_eq!(pushback(&HeaderMap::new(), &status), Pushback::Unsaid);
+        assert_eq!(pushback(&HeaderMap::new(), &status), Pushback::Unspecified);
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
             [(503, Some(Code::Unavailable)), (502, Some(Code::Unavailable)), (200, None)]
         {
             let response = Response::builder().status(http_status).body(()).unwrap();
-            assert_eq!(status(&response).map(|status| status.code()), code);
+            assert_eq!(failure_status(&response).map(|status| status.code()), code);
         }
     }
 
