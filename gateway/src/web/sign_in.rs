@@ -15,7 +15,7 @@ use http::{
 };
 use onsale_kit::{
     BuildError,
-    auth::{Identity, SigningKey, TokenFacts, TokenSigner},
+    auth::{Identity, SigningKey, TokenFields, TokenSigner},
     contract::RoleSet,
 };
 use onsale_types::Clock;
@@ -126,7 +126,7 @@ impl SignIn {
             roles: &asked.roles,
             iat: now.to_seconds_and_nanos().0,
         };
-        let facts = TokenFacts { audience: &self.audience, subject: &subject, expiry };
+        let facts = TokenFields { audience: &self.audience, subject: &subject, expiry };
         let token = self.signer.sign(&facts, &claims)?;
         // As every service will see them, so that the ids below are theirs.
         let identity = Identity {

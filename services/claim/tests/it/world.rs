@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onsale_kit::{
-    auth::{SigningKey, TokenFacts, TokenSigner},
+    auth::{SigningKey, TokenFields, TokenSigner},
     error::DOMAIN,
     tasks::Tasks,
 };
@@ -170,7 +170,7 @@ impl World {
         let claims = json!({
             "event_id": event, "entry_id": Uuid::now_v7().to_string(), "fencing_number": fencing_number,
         });
-        let facts = TokenFacts { audience: "onsale-turn", subject: customer, expiry };
+        let facts = TokenFields { audience: "onsale-turn", subject: customer, expiry };
         self.signer.sign(&facts, &claims).unwrap()
     }
 

@@ -21,7 +21,7 @@ pub use self::{
     jwt::TokenFault,
     keys::{KeyError, KeySet, SigningKey},
     service_tokens::{MESH, ServiceTokens},
-    signed::{SignError, SignedToken, TokenFacts, TokenReader, TokenSigner},
+    signed::{SignError, SignedToken, TokenFields, TokenReader, TokenSigner},
     verifier::Verifier,
 };
 

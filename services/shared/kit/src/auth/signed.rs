@@ -15,7 +15,7 @@ use super::{
 
 /// What every signed token says.
 #[derive(Clone, Copy, Debug)]
-pub struct TokenFacts<'a> {
+pub struct TokenFields<'a> {
     /// What the token is for.
     pub audience: &'a str,
     /// Whose it is.
@@ -49,17 +49,17 @@ impl TokenSigner {
         Self { key_id: key.key_id(), key, issuer: issuer.to_owned() }
     }
 
-    /// A token that says `facts`, and the fields of `claims` beside them.
-    pub fn sign<C: Serialize>(&self, facts: &TokenFacts<'_>, claims: &C) -> Result<String, SignError> {
+    /// A token that says `fields`, and the fields of `claims` beside them.
+    pub fn sign<C: Serialize>(&self, fields: &TokenFields<'_>, claims: &C) -> Result<String, SignError> {
         let mut all = match serde_json::to_value(claims).map_err(SignError::Write)? {
-            serde_json::Value::Object(fields) => fields,
+            serde_json::Value::Object(all) => all,
             _ => return Err(SignError::NotAnObject),
         };
-        let seconds = facts.expiry.as_micros().div_euclid(1_000_000);
+        let seconds = fields.expiry.as_micros().div_euclid(1_000_000);
         for (name, value) in [
             ("iss", self.issuer.as_str().into()),
-            ("aud", facts.audience.into()),
-            ("sub", facts.subject.into()),
+            ("aud", fields.audience.into()),
+            ("sub", fields.subject.into()),
             ("exp", seconds.into()),
         ] {
             all.insert(name.to_owned(), value);
@@ -133,8 +133,8 @@ mod tests {
         fencing_number: u64,
     }
 
-    const FACTS: TokenFacts<'_> =
-        TokenFacts { audience: "turn", subject: "somebody", expiry: Timestamp::from_secs(60) };
+    const FIELDS: TokenFields<'_> =
+        TokenFields { audience: "turn", subject: "somebody", expiry: Timestamp::from_secs(60) };
 
     fn signer() -> TokenSigner {
         TokenSigner::new(SigningKey::parse(&SigningKey::generate().unwrap()).unwrap(), "queue")
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn what_was_signed_is_read() {
         let signer = signer();
-        let token = signer.sign(&FACTS, &Turn { fencing_number: 7 }).unwrap();
+        let token = signer.sign(&FIELDS, &Turn { fencing_number: 7 }).unwrap();
         let read = reader(&signer, "queue", "turn").read::<Turn>(&token).unwrap();
         assert_eq!(
             read,
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_token_for_another_purpose_of_another_issuer_or_key_is_refused() {
         let signer = signer();
-        let token = signer.sign(&FACTS, &Turn { fencing_number: 7 }).unwrap();
+        let token = signer.sign(&FIELDS, &Turn { fencing_number: 7 }).unwrap();
         let refused = |reader: TokenReader| reader.read::<Turn>(&token).unwrap_err();
         assert_eq!(refused(reader(&signer, "queue", "place")), TokenFault::WrongAudience);
         assert_eq!(refused(reader(&signer, "inventory", "turn")), TokenFault::UnknownIssuer);
@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn a_changed_token_is_refused() {
         let signer = signer();
-        let token = signer.sign(&FACTS, &Turn { fencing_number: 7 }).unwrap();
-        let other = signer.sign(&FACTS, &Turn { fencing_number: 8 }).unwrap();
+        let token = signer.sign(&FIELDS, &Turn { fencing_number: 7 }).unwrap();
+        let other = signer.sign(&FIELDS, &Turn { fencing_number: 8 }).unwrap();
         let (signed, _) = other.rsplit_once('.').unwrap();
         let (_, signature) = token.rsplit_once('.').unwrap();
         let forged = format!("{signed}.{signature}");
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn claims_cannot_override_the_facts() {
+    fn claims_cannot_override_the_token_fields() {
         #[derive(Serialize)]
         struct Sly {
             sub: &'static str,
             fencing_number: u64,
         }
         let signer = signer();
-        let token = signer.sign(&FACTS, &Sly { sub: "somebody else", fencing_number: 1 }).unwrap();
+        let token = signer.sign(&FIELDS, &Sly { sub: "somebody else", fencing_number: 1 }).unwrap();
         assert_eq!(reader(&signer, "queue", "turn").read::<Turn>(&token).unwrap().subject, "somebody");
     }
 }

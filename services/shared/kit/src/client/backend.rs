@@ -200,8 +200,9 @@ pub(super) async fn connect(address: SocketAddr, connect_timeout: Duration) -> R
             .await
             .map_err(ConnectError::Handshake)
     };
-    let (sender, connection) =
-        timeout(connect_timeout, connect).await.map_err(|_elapsed| ConnectError::Timeout(connect_timeout))??;
+    let (sender, connection) = timeout(connect_timeout, connect)
+        .await
+        .map_err(|_elapsed| ConnectError::Timeout(connect_timeout))??;
     // Not in the task set: it does no work of its own, and must outlive the tasks that still call at shutdown.
     TokioExecutor::new().execute(async move {
         if let Err(error) = connection.await {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use onsale_kit::{
-    auth::{KeyFetchConfig, SigningKey, TokenFacts, TokenSigner},
+    auth::{KeyFetchConfig, SigningKey, TokenFields, TokenSigner},
     config::Text,
     server::{Chassis, RunningServer},
     tasks::Tasks,
@@ -94,7 +94,7 @@ fn signer() -> TokenSigner {
 
 fn token(signer: &TokenSigner) -> String {
     let expiry = SystemClock.now().checked_add(Duration::from_secs(60)).expect("a minute is no eternity");
-    let facts = TokenFacts { audience: AUDIENCE, subject: "somebody", expiry };
+    let facts = TokenFields { audience: AUDIENCE, subject: "somebody", expiry };
     signer.sign(&facts, &json!({ "roles": ["CUSTOMER"] })).expect("claims are an object")
 }
 
