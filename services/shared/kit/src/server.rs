@@ -205,7 +205,7 @@ impl Chassis {
         standard::add_contracts(&mut contract)?;
         let routes = Routes::new(&contract, &self.services, &[health, reflection, reflection_alpha])?;
         let verifier = Verifier::new(&self.config.auth, Arc::clone(&self.clock)).map_err(StartError::Keys)?;
-        verifier.follow_keys(&self.tasks);
+        verifier.start_key_fetch(&self.tasks);
         let pipeline = Arc::new(CallPipeline::new(routes, Arc::new(verifier), self.config.server.clone()));
 
         let listener = listen(self.config.server.listen).await?;

@@ -52,7 +52,7 @@ pub enum TokenFault {
 }
 
 /// A token taken apart; nothing in it is proven yet.
-pub(super) struct Unverified<'a> {
+pub(super) struct UnverifiedToken<'a> {
     algorithm: String,
     key_id: String,
     claims: serde_json::Value,
@@ -68,7 +68,7 @@ struct Header {
     crit: Option<serde_json::Value>,
 }
 
-impl<'a> Unverified<'a> {
+impl<'a> UnverifiedToken<'a> {
     pub(super) fn parse(token: &'a str) -> Result<Self, TokenFault> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenFault::Malformed)?;
         let (header, claims) = signed.split_once('.').ok_or(TokenFault::Malformed)?;
@@ -88,7 +88,7 @@ impl<'a> Unverified<'a> {
         })
     }
 
-    /// Whose keys to try it with. Only a claim until [`Unverified::verify`] has been.
+    /// Whose keys to try it with. Only a claim until [`UnverifiedToken::verify`] has been.
     pub(super) fn issuer(&self) -> Result<&str, TokenFault> {
         self.claims.get("iss").and_then(serde_json::Value::as_str).ok_or(TokenFault::UnknownIssuer)
     }

@@ -102,7 +102,7 @@ impl KeySet {
         }
         let document: Document = serde_json::from_str(json).map_err(|_| KeyError::NotAKeySet)?;
         let mut keys = HashMap::new();
-        for (id, public_key) in document.keys.into_iter().filter_map(usable) {
+        for (id, public_key) in document.keys.into_iter().filter_map(signature_key) {
             if keys.insert(id, public_key).is_some() {
                 return Err(KeyError::DuplicateKeyId);
             }
@@ -147,7 +147,7 @@ struct Jwk {
     alg: Option<String>,
 }
 
-fn usable(key: serde_json::Value) -> Option<(String, PublicKey)> {
+fn signature_key(key: serde_json::Value) -> Option<(String, PublicKey)> {
     let key: Jwk = serde_json::from_value(key).ok()?;
     if key.r#use.as_deref().is_some_and(|r#use| r#use != "sig") {
         return None;

@@ -20,7 +20,7 @@ use crate::{
 
 /// Calls that may wait for one fetch. Anybody can name a key, and an issuer may be slow: were there no bound, strangers could
 /// take all places of the server by waiting.
-const WAITING_MAX: usize = 256;
+const WAITING_CALLS_MAX: usize = 256;
 
 /// The published keys of one issuer.
 pub(super) struct PublishedKeys {
@@ -29,9 +29,9 @@ pub(super) struct PublishedKeys {
     config: KeyFetchConfig,
     state: watch::Sender<State>,
     /// Asks the task to fetch now.
-    wanted: Notify,
+    fetch_wanted: Notify,
     /// A permit for each call that may still wait.
-    waiting: Semaphore,
+    waiting_calls: Semaphore,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -60,8 +60,8 @@ impl PublishedKeys {
             url: url.to_owned(),
             config: config.clone(),
             state: watch::Sender::new(State::default()),
-            wanted: Notify::new(),
-            waiting: Semaphore::new(WAITING_MAX),
+            fetch_wanted: Notify::new(),
+            waiting_calls: Semaphore::new(WAITING_CALLS_MAX),
         }
     }
 
@@ -72,20 +72,20 @@ impl PublishedKeys {
 
     /// Has the keys fetched and waits for that, unless they were asked for a moment ago or too many wait already. Whether there
     /// was an attempt.
-    pub(super) async fn renew(&self) -> bool {
-        let Ok(_permit) = self.waiting.try_acquire() else { return false };
+    pub(super) async fn refresh(&self) -> bool {
+        let Ok(_permit) = self.waiting_calls.try_acquire() else { return false };
         let mut state = self.state.subscribe();
         if self.is_too_soon(state.borrow_and_update().attempt_end) {
             return false;
         }
-        self.wanted.notify_one();
+        self.fetch_wanted.notify_one();
         let attempted = tokio::time::timeout(self.config.timeout, state.changed()).await;
         matches!(attempted, Ok(Ok(())))
     }
 
     /// Fetches until `shutdown`; `changed` is called whenever the keys are other ones. Not a `Worker`: a failed fetch is
     /// repeated sooner than a good one, and hints are limited to one per `interval_min`.
-    pub(super) async fn follow(self: Arc<Self>, shutdown: CancellationToken, changed: impl Fn()) {
+    pub(super) async fn run(self: Arc<Self>, shutdown: CancellationToken, changed: impl Fn()) {
         let mut client = None;
         let mut failures = Backoff::new(self.failures());
         loop {
@@ -94,7 +94,7 @@ impl PublishedKeys {
             let next = match fetched {
                 Ok(keys) => {
                     failures.reset();
-                    if self.take(keys) {
+                    if self.store(keys) {
                         changed();
                     }
                     jittered(self.config.interval, 90..=100)
@@ -118,7 +118,7 @@ impl PublishedKeys {
     }
 
     /// Takes the set; whether it differs from the one before.
-    fn take(&self, keys: KeySet) -> bool {
+    fn store(&self, keys: KeySet) -> bool {
         if self.current().is_some_and(|current| *current == keys) {
             return false;
         }
@@ -136,7 +136,7 @@ impl PublishedKeys {
     async fn pause(&self, next: Duration) {
         let wanted = async {
             loop {
-                self.wanted.notified().await;
+                self.fetch_wanted.notified().await;
                 // A permit may be left over from callers who came while the last attempt was running.
                 if !self.is_too_soon(self.state.borrow().attempt_end) {
                     return;
@@ -217,12 +217,12 @@ mod tests {
         };
         // Nobody follows them, as with an issuer that does not answer.
         let keys = PublishedKeys::new("issuer".into(), "http://127.0.0.1:1", &config);
-        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(keys.renew())).collect();
+        let mut waiting: Vec<_> = (0..WAITING_CALLS_MAX).map(|_| Box::pin(keys.refresh())).collect();
         for call in &mut waiting {
             assert_eq!(poll!(call), Poll::Pending);
         }
-        assert_eq!(poll!(Box::pin(keys.renew())), Poll::Ready(false), "one too many is answered at once");
+        assert_eq!(poll!(Box::pin(keys.refresh())), Poll::Ready(false), "one too many is answered at once");
         waiting.pop();
-        assert_eq!(poll!(Box::pin(keys.renew())), Poll::Pending, "a place is free again");
+        assert_eq!(poll!(Box::pin(keys.refresh())), Poll::Pending, "a place is free again");
     }
 }

@@ -21,14 +21,14 @@ pub struct ServiceTokens {
     key_id: String,
     lifetime: Duration,
     clock: Arc<dyn Clock>,
-    newest: Mutex<Option<Minted>>,
+    cached: Mutex<Option<CachedToken>>,
 }
 
-struct Minted {
+struct CachedToken {
     bearer: HeaderValue,
-    minted: Timestamp,
+    issue_time: Timestamp,
     /// From here on a new one is made.
-    stale: Timestamp,
+    renew_time: Timestamp,
 }
 
 impl ServiceTokens {
@@ -42,27 +42,27 @@ impl ServiceTokens {
             key_id,
             lifetime: config.token_lifetime,
             clock,
-            newest: Mutex::new(None),
+            cached: Mutex::new(None),
         })
     }
 
     /// The value of the `authorization` header for a call to a neighbour.
     pub fn bearer(&self) -> HeaderValue {
         let now = self.clock.now();
-        let mut newest = self.newest.lock();
-        match newest.as_ref() {
+        let mut cached = self.cached.lock();
+        match cached.as_ref() {
             // A clock that was set back makes a new one too: the old one would not be valid yet.
-            Some(token) if (token.minted..token.stale).contains(&now) => token.bearer.clone(),
+            Some(token) if (token.issue_time..token.renew_time).contains(&now) => token.bearer.clone(),
             Some(_) | None => {
-                let token = self.mint(now);
+                let token = self.sign(now);
                 let bearer = token.bearer.clone();
-                *newest = Some(token);
+                *cached = Some(token);
                 bearer
             }
         }
     }
 
-    fn mint(&self, now: Timestamp) -> Minted {
+    fn sign(&self, now: Timestamp) -> CachedToken {
         let expiry = now.checked_add(self.lifetime).unwrap_or(now);
         let (issued_at, _) = now.to_seconds_and_nanos();
         let (expires_at, _) = expiry.to_seconds_and_nanos();
@@ -79,7 +79,7 @@ impl ServiceTokens {
         let mut bearer =
             HeaderValue::try_from(format!("Bearer {token}")).unwrap_or(HeaderValue::from_static(""));
         bearer.set_sensitive(true);
-        Minted { bearer, minted: now, stale: now.checked_add(self.lifetime / 2).unwrap_or(now) }
+        CachedToken { bearer, issue_time: now, renew_time: now.checked_add(self.lifetime / 2).unwrap_or(now) }
     }
 }
 

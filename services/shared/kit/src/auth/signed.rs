@@ -10,7 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     KeySet, SigningKey, TokenFault,
-    jwt::{self, TOKEN_BYTES_MAX, Unverified},
+    jwt::{self, TOKEN_BYTES_MAX, UnverifiedToken},
 };
 
 /// What every signed token says.
@@ -112,7 +112,7 @@ impl TokenReader {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(TokenFault::TooLong);
         }
-        let unverified = Unverified::parse(token)?;
+        let unverified = UnverifiedToken::parse(token)?;
         if unverified.issuer()? != self.issuer {
             return Err(TokenFault::UnknownIssuer);
         }

@@ -9,7 +9,7 @@ use quick_cache::{Weighter, sync::Cache};
 
 use super::{
     AuthConfig, AuthError, GrantedRole, Identity, IssuerConfig, KeyError, MESH, TokenFault,
-    jwt::{Claims, TOKEN_BYTES_MAX, Unverified},
+    jwt::{Claims, TOKEN_BYTES_MAX, UnverifiedToken},
     keys::KeySet,
     published_keys::PublishedKeys,
 };
@@ -26,7 +26,7 @@ pub struct Verifier {
 struct Issuer {
     name: Arc<str>,
     audiences: Vec<String>,
-    keys: Keys,
+    keys: IssuerKeys,
     roles_claim: String,
     roles_mapping: HashMap<String, Role>,
     roles_always: RoleSet,
@@ -35,14 +35,14 @@ struct Issuer {
 }
 
 /// Where an issuer's keys come from.
-enum Keys {
+enum IssuerKeys {
     /// The settings.
     Fixed(Arc<KeySet>),
     /// The issuer itself.
     Published(Arc<PublishedKeys>),
 }
 
-impl Keys {
+impl IssuerKeys {
     /// The keys; none when they could not be fetched yet.
     fn current(&self) -> Option<Arc<KeySet>> {
         match self {
@@ -67,11 +67,11 @@ impl Verifier {
 
     /// Keeps the keys of issuers that publish them fresh, until shutdown. What was verified with other keys is forgotten:
     /// an issuer may have taken a key back.
-    pub(crate) fn follow_keys(&self, tasks: &Tasks) {
+    pub(crate) fn start_key_fetch(&self, tasks: &Tasks) {
         for issuer in self.issuers.values() {
-            let Keys::Published(keys) = &issuer.keys else { continue };
+            let IssuerKeys::Published(keys) = &issuer.keys else { continue };
             let verified = Arc::clone(&self.verified);
-            tasks.spawn("issuer-keys", Arc::clone(keys).follow(tasks.token(), move || verified.clear()));
+            tasks.spawn("issuer-keys", Arc::clone(keys).run(tasks.token(), move || verified.clear()));
         }
     }
 
@@ -91,7 +91,7 @@ impl Verifier {
                 let identity = match self.verify(token) {
                     Err(
                         AuthError::TokenInvalid(TokenFault::UnknownKey) | AuthError::KeysUnavailable { .. },
-                    ) if self.renew_keys(token).await => self.verify(token)?,
+                    ) if self.refresh_keys(token).await => self.verify(token)?,
                     verdict => verdict?,
                 };
                 if is_open || allowed.intersects(identity.roles) {
@@ -110,7 +110,7 @@ impl Verifier {
             self.check_expiry(&identity, now)?;
             return Ok(identity);
         }
-        let unverified = Unverified::parse(token)?;
+        let unverified = UnverifiedToken::parse(token)?;
         let issuer = self.issuers.get(unverified.issuer()?).ok_or(TokenFault::UnknownIssuer)?;
         let keys = issuer.keys.current();
         let keys = keys.ok_or_else(|| AuthError::KeysUnavailable { issuer: Arc::clone(&issuer.name) })?;
@@ -128,12 +128,12 @@ impl Verifier {
     }
 
     /// Has the keys of the token's issuer fetched, if it publishes them and it is time. Whether they may be other ones now.
-    async fn renew_keys(&self, token: &str) -> bool {
-        let unverified = Unverified::parse(token).ok();
+    async fn refresh_keys(&self, token: &str) -> bool {
+        let unverified = UnverifiedToken::parse(token).ok();
         let issuer = unverified.and_then(|token| self.issuers.get(token.issuer().ok()?));
         match issuer.map(|issuer| &issuer.keys) {
-            Some(Keys::Published(keys)) => keys.renew().await,
-            Some(Keys::Fixed(_)) | None => false,
+            Some(IssuerKeys::Published(keys)) => keys.refresh().await,
+            Some(IssuerKeys::Fixed(_)) | None => false,
         }
     }
 
@@ -155,9 +155,9 @@ impl Issuer {
         let name: Arc<str> = config.issuer.as_str().into();
         let keys = match &config.jwks_url {
             Some(url) => {
-                Keys::Published(Arc::new(PublishedKeys::new(Arc::clone(&name), url, &auth.key_fetch)))
+                IssuerKeys::Published(Arc::new(PublishedKeys::new(Arc::clone(&name), url, &auth.key_fetch)))
             }
-            None => Keys::Fixed(Arc::new(KeySet::parse(config.jwks.as_str())?)),
+            None => IssuerKeys::Fixed(Arc::new(KeySet::parse(config.jwks.as_str())?)),
         };
         let mapping = config.roles_mapping.iter().map(|(value, role)| (value.clone(), Role::from(*role)));
         let service = RoleSet::of(&[Role::Service]);
@@ -179,7 +179,7 @@ impl Issuer {
         Ok(Self {
             name: MESH.into(),
             audiences: vec![MESH.to_owned()],
-            keys: Keys::Fixed(Arc::new(config.mesh.keys()?)),
+            keys: IssuerKeys::Fixed(Arc::new(config.mesh.keys()?)),
             roles_claim: "roles".to_owned(),
             roles_mapping: HashMap::new(),
             roles_always: RoleSet::EMPTY,
