@@ -34,7 +34,7 @@ use crate::{
 
 use self::{
     queue::{Queued, Reply},
-    worker::Worker,
+    worker::BatchWorker,
 };
 
 mod queue;
@@ -158,7 +158,7 @@ where
     {
         let (sender, receiver) = mpsc::channel(config.queue_max.max(1));
         let shutdown = tasks.token().child_token();
-        let worker = Arc::new(Worker::new(name, config, processor, receiver, shutdown.clone()));
+        let worker = Arc::new(BatchWorker::new(name, config, processor, receiver, shutdown.clone()));
         for _ in 0..config.concurrency.max(1) {
             let worker = Arc::clone(&worker);
             tasks.spawn("batcher", async move { worker.run().await });

@@ -27,7 +27,7 @@ pub const CALL_MARGIN_MIN: Duration = Duration::from_millis(5);
 const CALL_MARGIN_SHARE: u32 = 20;
 
 /// Stands for "no end in sight" where a span is too long to add to the clock: about 30 years, as tokio does.
-const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 tokio::task_local! {
     static CURRENT: Deadline;
@@ -57,7 +57,7 @@ impl Deadline {
     #[must_use]
     pub fn after(span: Duration) -> Self {
         let now = Instant::now();
-        Self(now.checked_add(span.min(FAR)).unwrap_or(now))
+        Self(now.checked_add(span.min(FAR_FUTURE)).unwrap_or(now))
     }
 
     /// The deadline at `instant`.

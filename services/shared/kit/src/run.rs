@@ -85,32 +85,32 @@ where
     crate::tls::install_provider();
     let (chassis, own) = match config::load::<C>(service, defaults, environment) {
         Ok(loaded) => loaded,
-        Err(error) => return complain(service, &error, Exit::BadConfig),
+        Err(error) => return report_failure(service, &error, Exit::BadConfig),
     };
     let runtime = match Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return complain(service, &error, Exit::Failed),
+        Err(error) => return report_failure(service, &error, Exit::Failed),
     };
-    let exit = runtime.block_on(live(service, chassis, own, build));
+    let exit = runtime.block_on(run_with_telemetry(service, chassis, own, build));
     // Whatever still runs by now was asked to end and did not.
     runtime.shutdown_background();
     exit
 }
 
-async fn live<C, B>(service: &'static str, config: ChassisConfig, own: C, build: B) -> Exit
+async fn run_with_telemetry<C, B>(service: &'static str, config: ChassisConfig, own: C, build: B) -> Exit
 where
     B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
 {
     let telemetry = match Telemetry::init(service, &config.telemetry) {
         Ok(telemetry) => telemetry,
-        Err(error) => return complain(service, &error, Exit::Failed),
+        Err(error) => return report_failure(service, &error, Exit::Failed),
     };
     let flush_time_max = config.server.drain.total / FLUSH_SHARE;
     let exit = match serve(service, config, own, build).await {
         Ok(exit) => exit,
         Err(error) => {
             tracing::error!(error = %Chain(&*error), "failed to start");
-            complain(service, &*error, Exit::Failed)
+            report_failure(service, &*error, Exit::Failed)
         }
     };
     // Blocks while it sends, so not on a thread that the sending may need.
@@ -167,7 +167,7 @@ impl Signals {
 
 /// Says why the process ends, where someone who started it by hand will look.
 #[expect(clippy::print_stderr, reason = "there may be no log yet, and a refused start must be seen")]
-fn complain(service: &str, error: &(dyn Error + 'static), exit: Exit) -> Exit {
+fn report_failure(service: &str, error: &(dyn Error + 'static), exit: Exit) -> Exit {
     eprintln!("{service}: {}", Chain(error));
     exit
 }

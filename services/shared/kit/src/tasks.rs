@@ -23,11 +23,11 @@ use tokio_util::{
 /// Background tasks that are asked to end together. Clones share one set.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
-    set: Arc<Set>,
+    set: Arc<TaskSet>,
 }
 
 #[derive(Debug, Default)]
-struct Set {
+struct TaskSet {
     tracker: TaskTracker,
     /// Cancelled once, at the begin of shutdown; tasks end their loops on it.
     shutdown: CancellationToken,
@@ -72,11 +72,11 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let id = self.set.enter(name);
-        let leave = Leave { set: Arc::clone(&self.set), id };
+        let id = self.set.register(name);
+        let guard = RunningGuard { set: Arc::clone(&self.set), id };
         let handle = self.set.tracker.spawn(async move {
             // Moved in, so that it is dropped with the task however the task ends: done, panicked or aborted.
-            let _leave = leave;
+            let _guard = guard;
             if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
                 metrics::counter!("task_panics_total", "task" => name).increment(1);
                 tracing::error!(task = name, panic = panic_text(&*panic), "task panicked");
@@ -150,8 +150,8 @@ impl Tasks {
     }
 }
 
-impl Set {
-    fn enter(&self, name: &'static str) -> u64 {
+impl TaskSet {
+    fn register(&self, name: &'static str) -> u64 {
         metrics::gauge!("tasks_running", "task" => name).increment(1.0);
         let mut running = self.lock();
         let id = running.next_id;
@@ -194,12 +194,12 @@ impl Drop for WorkerProgress {
 }
 
 /// Takes a task off the list when it is dropped.
-struct Leave {
-    set: Arc<Set>,
+struct RunningGuard {
+    set: Arc<TaskSet>,
     id: u64,
 }
 
-impl Drop for Leave {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         let left = self.set.lock().tasks.remove(&self.id);
         if let Some(task) = left {

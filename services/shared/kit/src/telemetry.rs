@@ -87,12 +87,12 @@ impl Telemetry {
 }
 
 /// Marks the running call's span and log lines with the request's id.
-pub fn note_request_id(id: impl fmt::Display) {
+pub fn record_request_id(id: impl fmt::Display) {
     tracing::Span::current().record("request_id", tracing::field::display(id));
 }
 
 /// Marks the running call's span and log lines with the id of what it is about.
-pub fn note_resource_id(id: impl fmt::Display) {
+pub fn record_resource_id(id: impl fmt::Display) {
     tracing::Span::current().record("resource_id", tracing::field::display(id));
 }
 

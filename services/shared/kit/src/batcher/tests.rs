@@ -26,16 +26,16 @@ type Answer = Result<u32, SubmitError<Refused>>;
 
 /// Answers each number with its tenfold, takes `work` for a batch, and writes down what it was given.
 #[derive(Clone, Default)]
-struct Tenfold {
+struct TimesTen {
     batches: Arc<Mutex<Vec<Vec<u32>>>>,
     work: Duration,
     in_work: Arc<AtomicUsize>,
-    in_work_most: Arc<AtomicUsize>,
+    in_work_max: Arc<AtomicUsize>,
     /// The deadline each batch was processed under.
     deadlines: Arc<Mutex<Vec<Option<Deadline>>>>,
 }
 
-impl Tenfold {
+impl TimesTen {
     fn taking(work: Duration) -> Self {
         Self { work, ..Self::default() }
     }
@@ -45,7 +45,7 @@ impl Tenfold {
     }
 }
 
-impl Processor<u32> for Tenfold {
+impl Processor<u32> for TimesTen {
     type Output = u32;
     type Error = Refused;
 
@@ -53,7 +53,7 @@ impl Processor<u32> for Tenfold {
         self.batches.lock().unwrap().push(items.to_vec());
         self.deadlines.lock().unwrap().push(Deadline::current());
         let in_work = self.in_work.fetch_add(1, Ordering::SeqCst) + 1;
-        self.in_work_most.fetch_max(in_work, Ordering::SeqCst);
+        self.in_work_max.fetch_max(in_work, Ordering::SeqCst);
         if !self.work.is_zero() {
             tokio::time::sleep(self.work).await;
         }

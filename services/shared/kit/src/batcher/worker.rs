@@ -22,7 +22,7 @@ use crate::{deadline::Deadline, tasks::panic_text};
 type Queue<T, R, E> = mpsc::Receiver<Queued<T, R, E>>;
 type BatchOf<T, P> = Batch<T, <P as Processor<T>>::Output, <P as Processor<T>>::Error>;
 
-pub(super) struct Worker<T, P: Processor<T>> {
+pub(super) struct BatchWorker<T, P: Processor<T>> {
     name: &'static str,
     config: BatcherConfig,
     processor: P,
@@ -33,7 +33,7 @@ pub(super) struct Worker<T, P: Processor<T>> {
     flush_end: OnceLock<Instant>,
 }
 
-impl<T, P> Worker<T, P>
+impl<T, P> BatchWorker<T, P>
 where
     T: Send + Sync + 'static,
     P: Processor<T>,
@@ -54,7 +54,7 @@ where
             let batch = {
                 let mut queue = self.queue.lock().await;
                 let batch = collect(&mut queue, &self.config, &self.shutdown).await;
-                metrics::gauge!("batcher_queue_depth", "batcher" => self.name).set(number(queue.len()));
+                metrics::gauge!("batcher_queue_depth", "batcher" => self.name).set(gauge_value(queue.len()));
                 batch
             };
             let Some(batch) = batch else { return };
@@ -94,7 +94,7 @@ where
 
     /// What the processor says; `None` when it did not come to an end. Then the callers learn it from their replies.
     async fn process_one(&self, part: &mut BatchOf<T, P>) -> Option<BatchOutcome<P::Output, P::Error>> {
-        metrics::histogram!("batcher_batch_size", "batcher" => self.name).record(number(part.len()));
+        metrics::histogram!("batcher_batch_size", "batcher" => self.name).record(gauge_value(part.len()));
         for caller in &mut part.callers {
             caller.reply.start();
         }
@@ -157,6 +157,6 @@ where
 }
 
 /// For metrics, which are floats; no queue is longer than `u32` counts.
-fn number(count: usize) -> f64 {
+fn gauge_value(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -94,9 +94,9 @@ impl Source {
 
     fn variable(name: &str, key: &str, text: &str, known: &Dict) -> Self {
         let path: Vec<_> = key.split("__").map(str::to_lowercase).collect();
-        let value = match default_of(known, &path) {
-            Default::Text => Value::from(text),
-            Default::Other | Default::Unknown => {
+        let value = match default_type(known, &path) {
+            DefaultType::Text => Value::from(text),
+            DefaultType::Other | DefaultType::Unknown => {
                 text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {})
             }
         };
@@ -139,7 +139,7 @@ impl Provider for Source {
 }
 
 /// What the defaults say about a key.
-enum Default {
+enum DefaultType {
     /// It is a text, or lies inside of one (`key.file` where `key` is a text).
     Text,
     /// It is of another type.
@@ -148,13 +148,13 @@ enum Default {
     Unknown,
 }
 
-fn default_of(known: &Dict, path: &[String]) -> Default {
-    let Some((first, rest)) = path.split_first() else { return Default::Unknown };
+fn default_type(known: &Dict, path: &[String]) -> DefaultType {
+    let Some((first, rest)) = path.split_first() else { return DefaultType::Unknown };
     match known.get(first) {
-        Some(Value::String(..)) => Default::Text,
-        Some(Value::Dict(_, inner)) => default_of(inner, rest),
-        Some(_) => Default::Other,
-        None => Default::Unknown,
+        Some(Value::String(..)) => DefaultType::Text,
+        Some(Value::Dict(_, inner)) => default_type(inner, rest),
+        Some(_) => DefaultType::Other,
+        None => DefaultType::Unknown,
     }
 }
 

@@ -18,7 +18,7 @@ const BYTES_MAX: usize = 4 * 1024;
 const TEXT_BYTES_MAX: usize = 256;
 
 /// So many are named in the message too; the details have them all.
-const NAMED_MAX: usize = 3;
+const SUMMARY_MAX: usize = 3;
 
 /// What is wrong with one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,8 @@ impl Violations {
 
     /// Notes a violation.
     pub fn push(&mut self, field: impl Display, description: impl Into<String>) {
-        let violation = Violation { field: cut(field.to_string()), description: cut(description.into()) };
+        let violation =
+            Violation { field: truncated(field.to_string()), description: truncated(description.into()) };
         // A little for each besides its texts.
         self.bytes += violation.field.len() + violation.description.len() + 8;
         if self.bytes <= BYTES_MAX {
@@ -176,16 +177,16 @@ impl From<InvalidFields> for Status {
 }
 
 /// The text, shortened where it is too long.
-fn cut(mut text: String) -> String {
+fn truncated(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
     text
 }
 
 fn summary(violations: &[Violation]) -> String {
-    let named = violations.iter().take(NAMED_MAX);
+    let named = violations.iter().take(SUMMARY_MAX);
     let mut each: Vec<_> =
         named.map(|violation| format!("{} {}", violation.field, violation.description)).collect();
-    if violations.len() > NAMED_MAX {
+    if violations.len() > SUMMARY_MAX {
         each.push("and more".to_owned());
     }
     each.join(", ")

@@ -125,7 +125,7 @@ impl CallPipeline {
         let span = span(&route);
         let parent =
             if self.config.join_callers_trace { propagation::extract(request.headers()) } else { None };
-        let trace = propagation::adopt(&span, parent);
+        let trace = propagation::join_trace(&span, parent);
         let begun = self.begin(&route, request);
         // From here on, whatever is logged belongs to the call.
         let call = CallContext { trace, name: route.path };

@@ -148,7 +148,7 @@ pub fn current() -> Option<TraceContext> {
 }
 
 /// Makes `span` a part of the trace the caller is in, and answers where in the trace it is.
-pub fn adopt(span: &tracing::Span, parent: Option<TraceContext>) -> TraceContext {
+pub fn join_trace(span: &tracing::Span, parent: Option<TraceContext>) -> TraceContext {
     if is_exporting() {
         if let Some(parent) = parent
             && let Err(error) = span.set_parent(parent.to_remote())

@@ -18,7 +18,9 @@ use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-use crate::support::{Harness, PATIENCE, Raw, background, config, echo_request, http_get, watch_request};
+use crate::support::{
+    Harness, RawChannel, TIMEOUT, background, config, echo_request, http_get, watch_request,
+};
 
 #[tokio::test]
 async fn metrics_count_calls_by_method_and_code() {
@@ -47,13 +49,13 @@ async fn metrics_count_calls_by_method_and_code() {
     for gauge in
         ["rpc_server_streams_open 1", "rpc_server_connections_open 2", "rpc_server_requests_in_flight 0"]
     {
-        wait_until(gauge, PATIENCE, || async { harness.admin("/metrics").await.1.contains(gauge) }).await;
+        wait_until(gauge, TIMEOUT, || async { harness.admin("/metrics").await.1.contains(gauge) }).await;
     }
 
     // Gone from the list when the stream ends, and counted.
     drop(open);
     let cancelled = "method=\"Watch\",code=\"CANCELLED\"";
-    wait_until("the stream is counted out", PATIENCE, || async {
+    wait_until("the stream is counted out", TIMEOUT, || async {
         harness.admin("/metrics").await.1.contains(cancelled)
     })
     .await;
@@ -80,17 +82,17 @@ async fn a_call_whose_caller_gave_up_is_counted() {
     // A method that no other test cancels: the metrics are the process's.
     chassis.add_handler("onsale.claim.v1.ClaimService", Endless(Arc::clone(&is_reached)));
     let server = chassis.start().await.expect("the server starts");
-    let mut raw = Raw::connect(server.address()).await;
+    let mut raw = RawChannel::connect(server.address()).await;
     let request = http::Request::post("/onsale.claim.v1.ClaimService/GetClaim")
         .header("content-type", "application/grpc")
         .header("authorization", format!("Bearer {}", mint.token(Role::Customer)))
         .body(tonic::body::Body::empty())
         .expect("a request");
     let call = background(tower::Service::call(&mut raw, request));
-    wait_until("the handler runs", PATIENCE, || async { is_reached.load(Ordering::SeqCst) }).await;
+    wait_until("the handler runs", TIMEOUT, || async { is_reached.load(Ordering::SeqCst) }).await;
     call.abort();
     let counted = "method=\"GetClaim\",code=\"CANCELLED\"} 1";
-    wait_until("the call is counted", PATIENCE, || async {
+    wait_until("the call is counted", TIMEOUT, || async {
         http_get(server.admin_address(), "/metrics").await.1.contains(counted)
     })
     .await;
@@ -111,7 +113,7 @@ async fn a_failing_check_takes_the_instance_out_and_says_why_and_a_healed_one_br
         async move { if broken { Err("no connection".into()) } else { Ok(()) } }
     });
     harness.server.readiness().add_check("redis", std::future::pending);
-    wait_until("readiness follows", PATIENCE, || async { harness.admin("/readyz").await.0.contains("503") })
+    wait_until("readiness follows", TIMEOUT, || async { harness.admin("/readyz").await.0.contains("503") })
         .await;
     let (_, body) = harness.admin("/readyz").await;
     assert!(
@@ -127,7 +129,7 @@ async fn a_failing_check_takes_the_instance_out_and_says_why_and_a_healed_one_br
             health.check(request).await.is_ok_and(|answer| answer.into_inner().status() == expected)
         }
     };
-    wait_until("health follows", PATIENCE, || serving(ServingStatus::NotServing)).await;
+    wait_until("health follows", TIMEOUT, || serving(ServingStatus::NotServing)).await;
     harness.server.shutdown().await;
 
     let harness = Harness::start(&[]).await;
@@ -136,10 +138,10 @@ async fn a_failing_check_takes_the_instance_out_and_says_why_and_a_healed_one_br
         let broken = check.load(Ordering::SeqCst);
         async move { if broken { Err("no connection".into()) } else { Ok(()) } }
     });
-    wait_until("readiness follows", PATIENCE, || async { harness.admin("/readyz").await.0.contains("503") })
+    wait_until("readiness follows", TIMEOUT, || async { harness.admin("/readyz").await.0.contains("503") })
         .await;
     broken.store(false, Ordering::SeqCst);
-    wait_until("readiness heals", PATIENCE, || async { harness.admin("/readyz").await.0.contains("200") })
+    wait_until("readiness heals", TIMEOUT, || async { harness.admin("/readyz").await.0.contains("200") })
         .await;
     harness.server.shutdown().await;
 }

@@ -29,7 +29,7 @@ use crate::{
         Addresses, Client, client, config, dead_address, echo, echo_once, neighbours, start, start_at,
         swallowing_address, wait_for,
     },
-    support::{PATIENCE, assert_status, background},
+    support::{TIMEOUT, assert_status, background},
 };
 
 /// Passes one connection on to `server`, and cuts it when aborted, as when a host dies.
@@ -66,7 +66,7 @@ async fn calls_are_spread_over_all_addresses() {
     let servers = [start("a", 11).await, start("b", 12).await, start("c", 13).await];
     let mut client = client(&config(), &Addresses::of(&servers.each_ref()));
     // Until all three are connected the first ones get more.
-    wait_until("all servers are called", PATIENCE, async || spread(&mut client.clone(), 10).await.len() == 3)
+    wait_until("all servers are called", TIMEOUT, async || spread(&mut client.clone(), 10).await.len() == 3)
         .await;
     let answered = spread(&mut client, 300).await;
     assert!(answered.values().all(|calls| *calls > 50), "{answered:?}");
@@ -76,14 +76,14 @@ async fn calls_are_spread_over_all_addresses() {
 async fn of_two_addresses_the_less_busy_is_called() {
     let (first, second) = (start("first", 14).await, start("second", 15).await);
     let client = client(&config(), &Addresses::of(&[&first, &second]));
-    wait_until("both are called", PATIENCE, async || spread(&mut client.clone(), 10).await.len() == 2).await;
+    wait_until("both are called", TIMEOUT, async || spread(&mut client.clone(), 10).await.len() == 2).await;
     let started = |server: &EchoServer| server.service().calls().wait.started();
     let mut waiting = Vec::new();
     for number in 1..=20 {
         let mut client = client.clone();
         waiting.push(background(async move { client.wait(wait_for(Duration::from_secs(60))).await }));
         let all_begun = async || started(&first) + started(&second) == number;
-        wait_until("the call is under way", PATIENCE, all_begun).await;
+        wait_until("the call is under way", TIMEOUT, all_begun).await;
     }
     assert_eq!((started(&first), started(&second)), (10, 10), "of two the less busy is taken");
     waiting.iter().for_each(JoinHandle::abort);
@@ -107,20 +107,20 @@ async fn an_address_that_swallows_everything_delays_no_call_while_another_lives(
     let addresses = Addresses::default();
     let (swallowing, _queued, _listener) = swallowing_address().await;
     addresses.set(vec![swallowing, server.address()]);
-    let config = ClientConfig { connect_timeout: PATIENCE, ..config() };
+    let config = ClientConfig { connect_timeout: TIMEOUT, ..config() };
     let mut client = client(&config, &addresses);
     let begin = Instant::now();
     for _ in 0..50 {
         assert_eq!(echo_once(&mut client).await.unwrap().instance, "alive");
     }
-    assert!(begin.elapsed() < PATIENCE / 2, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT / 2, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
 async fn a_server_that_stops_fails_no_call_that_can_go_elsewhere() {
     let (first, second) = (start("first", 20).await, start("second", 21).await);
     let mut client = client(&config(), &Addresses::of(&[&first, &second]));
-    wait_until("both are called", PATIENCE, async || spread(&mut client.clone(), 10).await.len() == 2).await;
+    wait_until("both are called", TIMEOUT, async || spread(&mut client.clone(), 10).await.len() == 2).await;
     let calls = background(async move {
         for _ in 0..500 {
             echo(&mut client).await.unwrap();
@@ -140,7 +140,7 @@ async fn a_server_that_comes_back_is_called_again() {
     first.stop().await;
     assert_eq!(spread(&mut client, 20).await.len(), 1);
     let _back = start_at("back", address).await;
-    wait_until("it is called again", PATIENCE, async || {
+    wait_until("it is called again", TIMEOUT, async || {
         spread(&mut client.clone(), 10).await.contains_key("back")
     })
     .await;
@@ -153,7 +153,7 @@ async fn a_change_of_addresses_is_followed() {
     let mut client = client(&config(), &addresses);
     assert_eq!(echo(&mut client).await.unwrap().instance, "old");
     addresses.set(vec![new.address()]);
-    wait_until("calls go to the new address", PATIENCE, async || {
+    wait_until("calls go to the new address", TIMEOUT, async || {
         echo(&mut client.clone()).await.unwrap().instance == "new"
     })
     .await;
@@ -168,9 +168,9 @@ async fn a_call_under_way_survives_that_its_address_is_removed() {
     let mut waiting = client.clone();
     let waiting = background(async move { waiting.wait(wait_for(Duration::from_millis(300))).await });
     let calls = &old.service().calls().wait;
-    wait_until("the call is under way", PATIENCE, async || calls.started() == 1).await;
+    wait_until("the call is under way", TIMEOUT, async || calls.started() == 1).await;
     addresses.set(vec![new.address()]);
-    wait_until("calls go to the new address", PATIENCE, async || {
+    wait_until("calls go to the new address", TIMEOUT, async || {
         echo(&mut client.clone()).await.unwrap().instance == "new"
     })
     .await;
@@ -197,14 +197,14 @@ async fn a_channel_made_before_its_server_connects_when_it_comes() {
     let status = echo(&mut client).await.unwrap_err();
     assert_status(&status, Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
     addresses.set(vec![address]);
-    wait_until("the name is known", PATIENCE, async || {
+    wait_until("the name is known", TIMEOUT, async || {
         let status = echo_once(&mut client.clone()).await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         status.message().contains("failed to connect")
     })
     .await;
     let _server = start_at("late", address).await;
-    wait_until("the call succeeds", PATIENCE, async || echo(&mut client.clone()).await.is_ok()).await;
+    wait_until("the call succeeds", TIMEOUT, async || echo(&mut client.clone()).await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn a_channel_connects_only_when_it_is_called() {
     let accepted = futures_util::FutureExt::now_or_never(listener.accept());
     assert!(accepted.is_none(), "somebody connected without a call");
     let call = background(async move { echo(&mut client).await });
-    tokio::time::timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+    tokio::time::timeout(TIMEOUT, listener.accept()).await.unwrap().unwrap();
     // Accepted, but never answered: the deadline ends the call.
     assert_status(&call.await.unwrap().unwrap_err(), Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
 }
@@ -286,9 +286,9 @@ async fn a_call_that_takes_too_long_ends_in_deadline_exceeded_and_is_cancelled_t
     let call = client.wait(wait_for(Duration::from_secs(60)));
     let status = Deadline::after(Duration::from_millis(200)).scope(call).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
     let calls = &server.service().calls().wait;
-    wait_until("the server sees the end", PATIENCE, async || calls.cancelled() + calls.finished() == 1).await;
+    wait_until("the server sees the end", TIMEOUT, async || calls.cancelled() + calls.finished() == 1).await;
     assert_eq!(calls.finished(), 0);
 }
 
@@ -329,7 +329,7 @@ async fn a_stream_that_never_pauses_ends_at_its_deadline_too() {
         }
         unreachable!("the stream has no end")
     };
-    let status = tokio::time::timeout(PATIENCE, read).await.expect("the stream ends");
+    let status = tokio::time::timeout(TIMEOUT, read).await.expect("the stream ends");
     assert_status(&status, Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
 }
 
@@ -343,7 +343,7 @@ async fn a_request_that_never_ends_ends_at_the_deadline() {
     let body = tonic::body::Body::new(http_body_util::StreamBody::new(endless));
     let request = http::Request::post("/onsale.testkit.v1.EchoService/Echo").body(body).unwrap();
     let call = tower::Service::call(&mut channel, request);
-    let answer = tokio::time::timeout(PATIENCE, call).await.expect("the call ends");
+    let answer = tokio::time::timeout(TIMEOUT, call).await.expect("the call ends");
     assert_status(&answer.unwrap_err(), Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
 }
 
@@ -429,9 +429,9 @@ async fn a_dropped_call_is_cancelled_at_the_server() {
     let mut client = client(&config(), &Addresses::of(&[&server]));
     let calls = &server.service().calls().wait;
     let call = background(async move { client.wait(wait_for(Duration::from_secs(60))).await });
-    wait_until("the call is under way", PATIENCE, async || calls.started() == 1).await;
+    wait_until("the call is under way", TIMEOUT, async || calls.started() == 1).await;
     call.abort();
-    wait_until("the server sees it", PATIENCE, async || calls.cancelled() == 1).await;
+    wait_until("the server sees it", TIMEOUT, async || calls.cancelled() == 1).await;
 }
 
 #[tokio::test]
@@ -443,7 +443,7 @@ async fn what_the_channel_started_ends_with_the_task_set() {
     let channel = neighbours.channel_with("echo", &config(), Addresses::of(&[&server]).resolver()).unwrap();
     let mut client = EchoServiceClient::new(channel);
     echo(&mut client).await.unwrap();
-    assert!(tasks.shutdown(PATIENCE).await.is_empty());
+    assert!(tasks.shutdown(TIMEOUT).await.is_empty());
     // Last calls of a draining service still get through.
     echo(&mut client).await.unwrap();
 }

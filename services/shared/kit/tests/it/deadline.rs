@@ -7,13 +7,13 @@ use onsale_testkit::{echo::v1::echo_service_client::EchoServiceClient, wait_unti
 use tonic::{Code, metadata::MetadataValue, service::interceptor::InterceptedService};
 
 use crate::support::{
-    Bearer, Harness, PATIENCE, Raw, assert_status, echo_request, wait_request, watch_request,
+    Bearer, Harness, RawChannel, TIMEOUT, assert_status, echo_request, wait_request, watch_request,
 };
 
 /// A customer whose own side does not watch the time, so that what is seen is the server's doing.
-async fn raw_customer(harness: &Harness) -> EchoServiceClient<InterceptedService<Raw, Bearer>> {
+async fn raw_customer(harness: &Harness) -> EchoServiceClient<InterceptedService<RawChannel, Bearer>> {
     let bearer = Bearer::new(Some(&harness.mint.token(Role::Customer)));
-    EchoServiceClient::with_interceptor(Raw::connect(harness.server.address()).await, bearer)
+    EchoServiceClient::with_interceptor(RawChannel::connect(harness.server.address()).await, bearer)
 }
 
 #[tokio::test]
@@ -26,12 +26,12 @@ async fn a_call_with_fifty_milliseconds_left_is_cancelled_then() {
     let status = client.wait(request).await.expect_err("too late");
     assert_status(&status, Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
     assert!(
-        begin.elapsed() >= Duration::from_millis(50) && begin.elapsed() < PATIENCE,
+        begin.elapsed() >= Duration::from_millis(50) && begin.elapsed() < TIMEOUT,
         "{:?}",
         begin.elapsed()
     );
     let waits = &harness.echo.calls().wait;
-    wait_until("the handler is cancelled", PATIENCE, || async { waits.cancelled() == 1 }).await;
+    wait_until("the handler is cancelled", TIMEOUT, || async { waits.cancelled() == 1 }).await;
     assert_eq!(waits.finished(), 0);
     harness.server.shutdown().await;
 }

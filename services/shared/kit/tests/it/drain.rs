@@ -21,7 +21,7 @@ use tonic_health::pb::{
 };
 
 use crate::support::{
-    Harness, PATIENCE, assert_status, background, echo_request, http_get, retry_delay, wait_request,
+    Harness, TIMEOUT, assert_status, background, echo_request, http_get, retry_delay, wait_request,
     watch_request,
 };
 
@@ -31,11 +31,11 @@ async fn a_call_under_way_finishes_and_no_new_one_comes_in() {
     let client = harness.customer().await;
     let mut slow = client.clone();
     let call = background(async move { slow.wait(wait_request(Duration::from_millis(500))).await });
-    wait_until("the call runs", PATIENCE, || async { harness.echo.calls().wait.started() == 1 }).await;
+    wait_until("the call runs", TIMEOUT, || async { harness.echo.calls().wait.started() == 1 }).await;
 
     let (address, echo) = (harness.server.address(), harness.echo.clone());
     let shutdown = background(harness.server.shutdown());
-    wait_until("the port is closed", PATIENCE, || async {
+    wait_until("the port is closed", TIMEOUT, || async {
         tokio::net::TcpStream::connect(address).await.is_err()
     })
     .await;
@@ -87,7 +87,7 @@ async fn streams_end_with_a_retryable_status_at_spread_times() {
     delays.dedup();
     assert!(delays.len() > 10, "the delays are spread: {delays:?}");
     assert!(shutdown.await.expect("no panic").is_clean());
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
@@ -95,28 +95,28 @@ async fn a_handler_that_hangs_does_not_hold_up_the_stop() {
     let harness = Harness::start(&[("SERVER__DRAIN__TOTAL", "500ms")]).await;
     let mut client = harness.customer().await;
     let call = background(async move { client.wait(wait_request(Duration::from_secs(3600))).await });
-    wait_until("the call runs", PATIENCE, || async { harness.echo.calls().wait.started() == 1 }).await;
+    wait_until("the call runs", TIMEOUT, || async { harness.echo.calls().wait.started() == 1 }).await;
     let echo = harness.echo.clone();
     let begin = Instant::now();
     let drained = harness.server.shutdown().await;
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
     assert_eq!(drained.connections_cut, 1);
     assert!(!drained.is_clean());
     call.await.expect("no panic").expect_err("the call was cut");
-    wait_until("the handler is cancelled", PATIENCE, || async { echo.calls().wait.cancelled() == 1 }).await;
+    wait_until("the handler is cancelled", TIMEOUT, || async { echo.calls().wait.cancelled() == 1 }).await;
 }
 
 #[tokio::test]
 async fn a_peer_that_never_speaks_does_not_hold_up_the_stop() {
     let harness = Harness::start(&[]).await;
     let _silent = tokio::net::TcpStream::connect(harness.server.address()).await.expect("the port is open");
-    wait_until("the connection is accepted", PATIENCE, || async {
+    wait_until("the connection is accepted", TIMEOUT, || async {
         harness.admin("/metrics").await.1.contains("rpc_server_connections_open 1")
     })
     .await;
     let begin = Instant::now();
     assert!(harness.server.shutdown().await.is_clean());
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn a_task_that_does_not_listen_does_not_hold_up_the_stop() {
     let begin = Instant::now();
     let drained = harness.server.shutdown().await;
     assert_eq!(drained.tasks_aborted, ["deaf"]);
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn an_old_connection_ends_its_streams_and_the_server_lives_on() {
     let status = stream.message().await.expect_err("the connection is old");
     assert_status(&status, Code::Unavailable, "DRAINING");
     assert!(
-        begin.elapsed() >= Duration::from_millis(450 + 500) && begin.elapsed() < PATIENCE,
+        begin.elapsed() >= Duration::from_millis(450 + 500) && begin.elapsed() < TIMEOUT,
         "{:?}",
         begin.elapsed()
     );

@@ -6,7 +6,7 @@ use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 
 use crate::support::{
-    Harness, PANIC_MESSAGES, Raw, assert_status, echo_request, reason, retry_delay, watch_request,
+    Harness, PANIC_MESSAGES, RawChannel, assert_status, echo_request, reason, retry_delay, watch_request,
 };
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn echo_bytes(
         request = request.header("grpc-encoding", encoding);
     }
     let body = tonic::body::Body::new(http_body_util::Full::new(bytes::Bytes::from_static(bytes)));
-    let mut raw = Raw::connect(harness.server.address()).await;
+    let mut raw = RawChannel::connect(harness.server.address()).await;
     let response = tower::Service::call(&mut raw, request.body(body).expect("a request")).await;
     tonic::Status::from_header_map(response.expect("an answer").headers()).expect("a status alone")
 }

@@ -32,7 +32,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::support::{PATIENCE, assert_status, config, retry_delay};
+use crate::support::{TIMEOUT, assert_status, config, retry_delay};
 
 const METHOD: &str = "/onsale.testkit.v1.EchoService/CallAsCustomer";
 
@@ -142,7 +142,7 @@ async fn a_new_key_is_fetched_when_a_token_names_it_and_a_dropped_one_is_not_acc
     call_with(&channel, &old_token).await.expect("a good token");
     issuer.publish(new.jwks());
     // Sooner than the interval allows, a call with an unknown key is refused at once.
-    wait_until("the new key is accepted", PATIENCE, || async {
+    wait_until("the new key is accepted", TIMEOUT, || async {
         call_with(&channel, &token(&new)).await.is_ok()
     })
     .await;
@@ -161,7 +161,7 @@ async fn keys_are_looked_for_at_intervals() {
     call_with(&channel, &token(&old)).await.expect("a good token");
     issuer.publish(new.jwks());
     let old_token = token(&old);
-    wait_until("the old key is forgotten", PATIENCE, || async {
+    wait_until("the old key is forgotten", TIMEOUT, || async {
         call_with(&channel, &old_token).await.is_err()
     })
     .await;
@@ -179,10 +179,10 @@ async fn while_the_issuer_is_away_or_talks_nonsense_its_last_keys_stay() {
     for nonsense in ["", "<html>", "{\"keys\":[]}", &" ".repeat(100_000)] {
         issuer.publish(nonsense.to_owned());
         let before = issuer.asked();
-        wait_until("the issuer was asked again", PATIENCE, || async { issuer.asked() > before + 1 }).await;
+        wait_until("the issuer was asked again", TIMEOUT, || async { issuer.asked() > before + 1 }).await;
         call_with(&channel, &token(&signer)).await.expect("its keys stay");
     }
-    issuer.tasks.shutdown(PATIENCE).await;
+    issuer.tasks.shutdown(TIMEOUT).await;
     call_with(&channel, &token(&signer)).await.expect("its keys stay");
     drop(channel);
     server.shutdown().await;
@@ -198,7 +198,7 @@ async fn without_any_keys_yet_a_token_is_not_judged_and_the_caller_comes_back() 
     assert!(retry_delay(&status).is_some());
     call(&channel, "/onsale.testkit.v1.EchoService/CallAsAnyone", None).await.expect("needs no token");
     issuer.publish(signer.jwks());
-    wait_until("the token is accepted", PATIENCE, || async {
+    wait_until("the token is accepted", TIMEOUT, || async {
         call_with(&channel, &token(&signer)).await.is_ok()
     })
     .await;

@@ -7,7 +7,7 @@ use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::support::{
-    Harness, PATIENCE, assert_status, background, echo_request, retry_delay, wait_request, watch_request,
+    Harness, TIMEOUT, assert_status, background, echo_request, retry_delay, wait_request, watch_request,
 };
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn calls_beyond_the_limit_are_shed_but_health_and_streams_are_not() {
             background(async move { client.wait(wait_request(Duration::from_secs(60))).await })
         })
         .collect();
-    wait_until("both slow calls run", PATIENCE, || async { harness.echo.calls().wait.started() == 2 }).await;
+    wait_until("both slow calls run", TIMEOUT, || async { harness.echo.calls().wait.started() == 2 }).await;
 
     let mut client = client;
     let status = client.echo(echo_request("one more")).await.expect_err("shed");
@@ -60,10 +60,8 @@ async fn calls_beyond_the_limit_are_shed_but_health_and_streams_are_not() {
         call.abort();
     }
     drop(client);
-    wait_until("the places are free again", PATIENCE, || async {
-        harness.echo.calls().wait.cancelled() == 2
-    })
-    .await;
+    wait_until("the places are free again", TIMEOUT, || async { harness.echo.calls().wait.cancelled() == 2 })
+        .await;
     let mut client = harness.customer().await;
     client.echo(echo_request("now")).await.expect("there is a place");
     harness.server.shutdown().await;
@@ -80,7 +78,7 @@ async fn streams_beyond_the_limit_are_shed_and_a_closed_one_makes_room() {
     assert_status(&status, Code::ResourceExhausted, "OVERLOADED");
     client.echo(echo_request("unary")).await.expect("unary calls have places of their own");
     drop(open);
-    wait_until("the place is free again", PATIENCE, || {
+    wait_until("the place is free again", TIMEOUT, || {
         let mut client = client.clone();
         async move { client.watch(watch_request(1, Duration::ZERO)).await.is_ok() }
     })

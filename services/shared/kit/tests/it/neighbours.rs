@@ -29,7 +29,7 @@ use onsale_testkit::{
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tonic::{Code, Status};
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 pub(crate) type Client = EchoServiceClient<Channel>;
 
@@ -54,7 +54,7 @@ impl Addresses {
     /// Waits until the list has been looked up twice more: the first of them may have begun before.
     pub(crate) async fn looked_up_again(&self) {
         let before = self.lookups.load(Ordering::SeqCst);
-        wait_until("the list is looked up", PATIENCE, async || {
+        wait_until("the list is looked up", TIMEOUT, async || {
             self.lookups.load(Ordering::SeqCst) >= before + 2
         })
         .await;

@@ -26,7 +26,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, metadata::MetadataValue, transport::Endpoint};
 
 use crate::support::{
-    Bearer, Client, PATIENCE, Probe, background, echo_request, http_get, wait_request, watch_request,
+    Bearer, Client, Probe, TIMEOUT, background, echo_request, http_get, wait_request, watch_request,
 };
 
 const CHILD: &str = "ONSALE_TEST_CHILD";
@@ -77,7 +77,7 @@ impl Service {
             let log = self.log.lock().expect("no panic");
             log.iter().find(|line| parts.iter().all(|part| line.contains(part))).cloned()
         };
-        wait_until(&format!("a log line with {parts:?}"), PATIENCE, || async { find().is_some() }).await;
+        wait_until(&format!("a log line with {parts:?}"), TIMEOUT, || async { find().is_some() }).await;
         find().unwrap_or_default()
     }
 
@@ -101,7 +101,7 @@ impl Service {
             if let Some(status) = self.child.try_wait().expect("the process can be waited for") {
                 return status.code();
             }
-            assert!(begin.elapsed() < 2 * PATIENCE, "the process does not end: {:?}", self.log);
+            assert!(begin.elapsed() < 2 * TIMEOUT, "the process does not end: {:?}", self.log);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -162,7 +162,7 @@ async fn sigterm_lets_calls_finish_and_ends_with_code_0() {
         stream.message().await.expect("the first message");
         let mut slow = client.clone();
         let call = background(async move { slow.wait(wait_request(Duration::from_millis(300))).await });
-        wait_until("the call runs", PATIENCE, || async {
+        wait_until("the call runs", TIMEOUT, || async {
             http_get(admin, "/metrics").await.1.contains("rpc_server_requests_in_flight 1")
         })
         .await;
@@ -181,7 +181,7 @@ async fn a_drain_that_is_cut_ends_with_code_75() {
     let (address, admin) = service.addresses().await;
     let mut client = client(&mint, address).await;
     let call = background(async move { client.wait(wait_request(Duration::from_secs(3600))).await });
-    wait_until("the call runs", PATIENCE, || async {
+    wait_until("the call runs", TIMEOUT, || async {
         http_get(admin, "/metrics").await.1.contains("rpc_server_requests_in_flight 1")
     })
     .await;
@@ -200,7 +200,7 @@ async fn a_second_signal_ends_it_at_once() {
     let begin = Instant::now();
     service.signal("-INT");
     assert_eq!(service.exit_code().await, Some(130));
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]

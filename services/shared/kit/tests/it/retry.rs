@@ -11,7 +11,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::{
     neighbours::{Addresses, client, config, dead_address, echo, echo_once, fail_with, start},
-    support::{PATIENCE, assert_status, background},
+    support::{TIMEOUT, assert_status, background},
 };
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_wait_beyond_the_deadline_is_not_begun() {
         FailRequest { retry_delay: Some(wait.try_into().unwrap()), ..fail_with(Code::Unavailable, 1) };
     let begin = Instant::now();
     assert_eq!(client.fail(request).await.unwrap_err().code(), Code::Unavailable);
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
     assert_eq!(server.service().calls().fail.started(), 1);
 }
 
@@ -139,7 +139,7 @@ async fn a_wait_beyond_the_deadline_is_not_begun() {
 async fn a_draining_instance_does_not_make_the_others_wait() {
     let (draining, other) = (start("draining", 61).await, start("other", 62).await);
     let mut client = client(&config(), &Addresses::of(&[&draining, &other]));
-    wait_until("both are called", PATIENCE, async || {
+    wait_until("both are called", TIMEOUT, async || {
         echo(&mut client.clone()).await.unwrap();
         draining.service().calls().echo.started() > 0 && other.service().calls().echo.started() > 0
     })
@@ -167,7 +167,7 @@ async fn attempts_end_with_the_deadline_of_the_call() {
     let begin = Instant::now();
     let status = Deadline::after(Duration::from_millis(400)).scope(echo(&mut client)).await.unwrap_err();
     assert!(matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded), "{status:?}");
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
 }
 
 /// Accepts connections, reads what comes and hangs up, counting the connections.

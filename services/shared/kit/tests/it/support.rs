@@ -31,7 +31,7 @@ use tonic::{
 use tonic_types::StatusExt;
 
 /// Long enough for a slow machine; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) type Client = EchoServiceClient<InterceptedService<Channel, Bearer>>;
 
@@ -300,11 +300,11 @@ where
 
 /// A connection without a client's own ideas: tonic's channel reads `grpc-timeout` itself, and gives up by itself.
 #[derive(Clone)]
-pub(crate) struct Raw {
+pub(crate) struct RawChannel {
     sender: hyper::client::conn::http2::SendRequest<tonic::body::Body>,
 }
 
-impl Raw {
+impl RawChannel {
     pub(crate) async fn connect(address: std::net::SocketAddr) -> Self {
         use hyper_util::rt::{TokioExecutor, TokioIo};
         let stream = tokio::net::TcpStream::connect(address).await.expect("the port is open");
@@ -315,7 +315,7 @@ impl Raw {
     }
 }
 
-impl tower::Service<http::Request<tonic::body::Body>> for Raw {
+impl tower::Service<http::Request<tonic::body::Body>> for RawChannel {
     type Response = http::Response<tonic::body::Body>;
     type Error = hyper::Error;
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;

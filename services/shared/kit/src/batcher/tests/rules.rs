@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_lone_item_without_linger_waits_for_nobody() {
-    let batcher = Batcher::new("test", config(), Tenfold::default(), &Tasks::new());
+    let batcher = Batcher::new("test", config(), TimesTen::default(), &Tasks::new());
     let begin = Instant::now();
     assert_eq!(batcher.submit(4).await.unwrap(), 40);
     assert_eq!(begin.elapsed(), Duration::ZERO);
@@ -12,7 +12,7 @@ async fn a_lone_item_without_linger_waits_for_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn items_that_arrive_while_a_batch_is_in_work_share_the_next() {
-    let processor = Tenfold::taking(SECOND);
+    let processor = TimesTen::taking(SECOND);
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     let first = submit(&batcher, 100);
     settle().await;
@@ -25,7 +25,7 @@ async fn items_that_arrive_while_a_batch_is_in_work_share_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_lingers_for_company_from_its_first_item_on() {
-    let processor = Tenfold::default();
+    let processor = TimesTen::default();
     let config = BatcherConfig { linger_max: SECOND, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &Tasks::new());
     let begin = Instant::now();
@@ -40,7 +40,7 @@ async fn a_batch_lingers_for_company_from_its_first_item_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_batch_does_not_linger() {
-    let processor = Tenfold::default();
+    let processor = TimesTen::default();
     let config = BatcherConfig { linger_max: SECOND, batch_max: 3, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &Tasks::new());
     let begin = Instant::now();
@@ -51,18 +51,18 @@ async fn a_full_batch_does_not_linger() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_batches_are_in_work_than_allowed() {
-    let processor = Tenfold::taking(SECOND);
+    let processor = TimesTen::taking(SECOND);
     let config = BatcherConfig { batch_max: 2, concurrency: 3, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &Tasks::new());
     let begin = Instant::now();
     answers(submit_many(&batcher, 12)).await;
-    assert_eq!(processor.in_work_most.load(Ordering::SeqCst), 3);
+    assert_eq!(processor.in_work_max.load(Ordering::SeqCst), 3);
     assert_eq!(begin.elapsed(), 2 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_at_once() {
-    let processor = Tenfold::taking(SECOND);
+    let processor = TimesTen::taking(SECOND);
     let config = BatcherConfig { queue_max: 2, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &Tasks::new());
     let in_work = submit(&batcher, 1);
@@ -81,7 +81,7 @@ async fn a_full_queue_refuses_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_item_whose_caller_left_the_queue_is_not_processed() {
-    let processor = Tenfold::taking(SECOND);
+    let processor = TimesTen::taking(SECOND);
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     let in_work = submit(&batcher, 1);
     settle().await;
@@ -95,7 +95,7 @@ async fn an_item_whose_caller_left_the_queue_is_not_processed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_item_in_work_is_finished_when_its_caller_leaves() {
-    let processor = Tenfold::taking(SECOND);
+    let processor = TimesTen::taking(SECOND);
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     let caller = submit(&batcher, 1);
     settle().await;
@@ -107,7 +107,7 @@ async fn an_item_in_work_is_finished_when_its_caller_leaves() {
 
 #[tokio::test(start_paused = true)]
 async fn an_item_whose_deadline_passed_in_the_queue_is_not_processed() {
-    let processor = Tenfold::taking(SECOND);
+    let processor = TimesTen::taking(SECOND);
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     let in_work = submit(&batcher, 1);
     settle().await;
@@ -122,7 +122,7 @@ async fn an_item_whose_deadline_passed_in_the_queue_is_not_processed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_item_whose_deadline_has_passed_is_not_even_queued() {
-    let processor = Tenfold::default();
+    let processor = TimesTen::default();
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     let answer = Deadline::after(Duration::ZERO).scope(batcher.submit(1)).await;
     assert!(matches!(answer, Err(SubmitError::Timeout)));
@@ -131,7 +131,7 @@ async fn an_item_whose_deadline_has_passed_is_not_even_queued() {
 
 #[tokio::test(start_paused = true)]
 async fn the_processor_works_under_the_latest_deadline_of_its_callers() {
-    let processor = Tenfold::default();
+    let processor = TimesTen::default();
     let config = BatcherConfig { process_max: 10 * SECOND, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &Tasks::new());
     let (near, far) = (Deadline::after(SECOND), Deadline::after(2 * SECOND));
@@ -221,7 +221,7 @@ async fn answers_that_do_not_match_the_items_are_nobodys() {
 
 #[tokio::test(start_paused = true)]
 async fn a_processor_that_hangs_is_cut_off() {
-    let processor = Tenfold::taking(1_000 * SECOND);
+    let processor = TimesTen::taking(1_000 * SECOND);
     let batcher = Batcher::new("test", config(), processor, &Tasks::new());
     let begin = Instant::now();
     assert!(matches!(batcher.submit(1).await, Err(SubmitError::Lost)));
@@ -230,7 +230,7 @@ async fn a_processor_that_hangs_is_cut_off() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_flushes_the_queue_and_refuses_what_comes_later() {
-    let processor = Tenfold::taking(SECOND);
+    let processor = TimesTen::taking(SECOND);
     let tasks = Tasks::new();
     let config = BatcherConfig { linger_max: 60 * SECOND, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &tasks);
@@ -246,7 +246,7 @@ async fn shutdown_flushes_the_queue_and_refuses_what_comes_later() {
 
 #[tokio::test(start_paused = true)]
 async fn what_shutdown_cannot_flush_in_time_is_refused() {
-    let processor = Tenfold::taking(SECOND);
+    let processor = TimesTen::taking(SECOND);
     let tasks = Tasks::new();
     let config = BatcherConfig { batch_max: 1, flush_max: SECOND * 3 / 2, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &tasks);
@@ -264,7 +264,7 @@ async fn what_shutdown_cannot_flush_in_time_is_refused() {
 async fn an_aborted_batcher_answers_everybody() {
     let tasks = Tasks::new();
     let config = BatcherConfig { batch_max: 1, ..config() };
-    let batcher = Batcher::new("test", config, Tenfold::taking(9 * SECOND), &tasks);
+    let batcher = Batcher::new("test", config, TimesTen::taking(9 * SECOND), &tasks);
     let callers = submit_many(&batcher, 3);
     settle().await;
     assert_eq!(tasks.shutdown(SECOND).await, ["batcher"]);
@@ -277,7 +277,7 @@ async fn an_aborted_batcher_answers_everybody() {
 #[tokio::test(start_paused = true)]
 async fn a_batcher_ends_with_its_last_clone() {
     let tasks = Tasks::new();
-    let batcher = Batcher::new("test", config(), Tenfold::default(), &tasks);
+    let batcher = Batcher::new("test", config(), TimesTen::default(), &tasks);
     let clone = batcher.clone();
     drop(batcher);
     assert_eq!(clone.submit(1).await.unwrap(), 10);
@@ -289,13 +289,13 @@ async fn a_batcher_ends_with_its_last_clone() {
 #[tokio::test(start_paused = true)]
 async fn zero_in_the_settings_counts_as_one() {
     let config = BatcherConfig { queue_max: 0, batch_max: 0, concurrency: 0, ..config() };
-    let batcher = Batcher::new("test", config, Tenfold::default(), &Tasks::new());
+    let batcher = Batcher::new("test", config, TimesTen::default(), &Tasks::new());
     assert_eq!(batcher.submit(1).await.unwrap(), 10);
 }
 
 #[tokio::test]
 async fn a_submission_dropped_before_it_was_polled_queues_nothing() {
-    let processor = Tenfold::default();
+    let processor = TimesTen::default();
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     drop(batcher.submit(1));
     let mut polled = Box::pin(batcher.submit(2));
