@@ -1,4 +1,4 @@
-//! The tokens this service shows to its neighbours: short-lived, so a leaked one is soon worthless.
+//! Tokens that this service presents to other services. They live for `auth.mesh.token_lifetime`, 60 s by default.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,10 +11,10 @@ use super::{
     keys::{KeyError, SigningKey},
 };
 
-/// Issuer and audience of tokens between services.
+/// Issuer and audience of the tokens between services.
 pub const MESH: &str = "onsale-mesh";
 
-/// Makes this service's tokens, and remembers the newest until half of its life has passed.
+/// Signs this service's tokens and caches the newest one for half of its lifetime.
 pub struct ServiceTokens {
     service: String,
     key: SigningKey,
@@ -27,12 +27,12 @@ pub struct ServiceTokens {
 struct CachedToken {
     bearer: HeaderValue,
     issue_time: Timestamp,
-    /// From here on a new one is made.
+    /// Time from which a new token is signed.
     renew_time: Timestamp,
 }
 
 impl ServiceTokens {
-    /// Tokens of `service`, signed with the mesh's key.
+    /// Creates the tokens of `service`, signed with the mesh's key.
     pub fn new(service: &str, config: &MeshConfig, clock: Arc<dyn Clock>) -> Result<Self, KeyError> {
         let key = config.signing_key()?;
         let key_id = config.keys()?.id_of(key.public_key()).ok_or(KeyError::NotInKeySet)?.to_owned();
@@ -46,12 +46,12 @@ impl ServiceTokens {
         })
     }
 
-    /// The value of the `authorization` header for a call to a neighbour.
+    /// Returns the value of the `authorization` header for a call to another service.
     pub fn bearer(&self) -> HeaderValue {
         let now = self.clock.now();
         let mut cached = self.cached.lock();
         match cached.as_ref() {
-            // A clock that was set back makes a new one too: the old one would not be valid yet.
+            // A clock that was set back also makes a new token: the cached one would not be valid yet.
             Some(token) if (token.issue_time..token.renew_time).contains(&now) => token.bearer.clone(),
             Some(_) | None => {
                 let token = self.sign(now);
@@ -75,7 +75,7 @@ impl ServiceTokens {
             "exp": expires_at,
         });
         let token = jwt::sign(&self.key, &self.key_id, &claims);
-        // A token is base64url and dots, which is always a valid header; an empty one would be refused by the far side.
+        // Base64url and dots always form a valid header. An empty one would be refused by the callee.
         let mut bearer =
             HeaderValue::try_from(format!("Bearer {token}")).unwrap_or(HeaderValue::from_static(""));
         bearer.set_sensitive(true);

@@ -1,4 +1,4 @@
-//! One address of a neighbour: its connection, how busy it is, and whether it is worth trying.
+//! One address of a neighbor: its connection, its running calls, and its failures.
 
 use std::{
     io,
@@ -23,29 +23,28 @@ use crate::coalescing_writer::CoalescingWriter;
 
 pub(super) type Sender = http2::SendRequest<Body>;
 
-/// How often a connection is asked whether it still lives, and how long the answer may take. A host that vanished
-/// without a word is noticed after both.
+/// Interval of HTTP/2 pings, and the time limit of an answer. A host that vanished silently is noticed after both.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pause before an address that could not be reached is tried again; it doubles with each failure in a row. Not a `Breaker`:
-/// the pause grows, and the balancer shortens it while every address is down.
+/// Pause before another attempt to reach an address, and its maximum; the pause doubles with each failure in a row. Not a
+/// `Breaker`: the pause grows, and the balancer shortens it while every address is down.
 const DOWN_FIRST: Duration = Duration::from_millis(250);
 const DOWN_MAX: Duration = Duration::from_secs(10);
 
-/// With every address down there is nothing to lose; but even then no address is tried more often than this.
+/// Shortest pause between two attempts on one address, used while every address is down.
 const DOWN_MIN: Duration = Duration::from_millis(50);
 
 /// Outlier ejection: time for which an address that answered UNAVAILABLE gets no calls while there are others. Not a
 /// `Breaker`: with no other address, calls still go to it.
 const EJECTION: Duration = Duration::from_secs(1);
 
-/// An address could not be reached.
+/// The cause of a failed connect.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
     #[error("failed to connect")]
     Tcp(#[source] io::Error),
-    #[error("failed to shake hands")]
+    #[error("failed to complete the HTTP/2 handshake")]
     Handshake(#[source] hyper::Error),
     #[error("failed to connect within {0:?}")]
     Timeout(Duration),
@@ -61,14 +60,14 @@ pub(super) struct Backend {
 #[derive(Debug)]
 struct BackendState {
     connection: Connection,
-    /// Failures to connect since the last success.
+    /// Failed connects since the last success.
     failures: u32,
     ejection_end: Option<Instant>,
 }
 
 #[derive(Debug)]
 enum Connection {
-    /// Nobody has needed it yet, or it was closed.
+    /// Not opened yet, or closed.
     Idle,
     Connecting,
     Open(Sender),
@@ -78,19 +77,19 @@ enum Connection {
     },
 }
 
-/// What an address has to offer at the moment.
+/// The state of an address from a call's point of view.
 pub(super) enum Availability {
-    /// A connection; `is_preferred` is false while the address is ejected: other addresses come first.
+    /// The connection is open. `is_preferred` is false while the address is ejected: calls prefer others.
     Open { sender: Sender, is_preferred: bool },
-    /// A connection could be opened.
+    /// A connection may be opened.
     Idle,
-    /// One is being opened.
+    /// A connection is being opened.
     Connecting,
-    /// It could not be reached a moment ago.
+    /// The last connect failed, and the pause after it is not over.
     Down,
 }
 
-/// A running call; ends the count when dropped.
+/// Counts a running call until it is dropped.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Backend>);
 
@@ -110,7 +109,7 @@ impl Backend {
         self.address
     }
 
-    /// Calls running now.
+    /// The number of running calls.
     pub(super) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
@@ -120,7 +119,7 @@ impl Backend {
         InFlight(Arc::clone(self))
     }
 
-    /// What there is. `are_all_down`: every address is down, so the usual pause is cut short.
+    /// Returns the state at `now`. `are_all_down` shortens the pause after a failed connect to `DOWN_MIN`.
     pub(super) fn availability(&self, now: Instant, are_all_down: bool) -> Availability {
         let state = self.lock();
         match &state.connection {
@@ -128,7 +127,7 @@ impl Backend {
                 sender: sender.clone(),
                 is_preferred: state.ejection_end.is_none_or(|end| end <= now),
             },
-            // Closed by the far side, e.g. because it was old: open another.
+            // Closed by the neighbor, for example because of its age: open another.
             Connection::Open(_) | Connection::Idle => Availability::Idle,
             Connection::Connecting => Availability::Connecting,
             Connection::Down { until, .. } if *until <= now => Availability::Idle,
@@ -139,12 +138,12 @@ impl Backend {
         }
     }
 
-    /// Whether it is down, whatever is done about it.
+    /// Returns true from a failed connect until the next one starts.
     pub(super) fn is_down(&self) -> bool {
         matches!(self.lock().connection, Connection::Down { .. })
     }
 
-    /// Takes on the opening of a connection; false when somebody else already does.
+    /// Claims the task of opening a connection. Returns false if none is needed or another caller has claimed it.
     pub(super) fn begin_connect(&self) -> bool {
         let mut state = self.lock();
         let is_needed = match &state.connection {
@@ -158,7 +157,7 @@ impl Backend {
         is_needed
     }
 
-    /// The end of what [`Backend::begin_connect`] began.
+    /// Records the result of the connect that [`Backend::begin_connect`] claimed.
     pub(super) fn end_connect(&self, result: Result<Sender, ConnectError>) {
         let mut state = self.lock();
         match result {
@@ -176,7 +175,7 @@ impl Backend {
         }
     }
 
-    /// Prefers other addresses for the next second.
+    /// Ejects the address for `EJECTION`: calls prefer other addresses.
     pub(super) fn eject(&self) {
         self.lock().ejection_end = Instant::now().checked_add(EJECTION);
     }
@@ -203,10 +202,10 @@ pub(super) async fn connect(address: SocketAddr, connect_timeout: Duration) -> R
     let (sender, connection) = timeout(connect_timeout, connect)
         .await
         .map_err(|_elapsed| ConnectError::Timeout(connect_timeout))??;
-    // Not in the task set: it does no work of its own, and must outlive the tasks that still call at shutdown.
+    // Not in the task set: it does no work of its own, and must outlive the tasks that still make calls at shutdown.
     TokioExecutor::new().execute(async move {
         if let Err(error) = connection.await {
-            tracing::debug!(%address, %error, "connection broke");
+            tracing::debug!(%address, %error, "connection failed");
         }
     });
     Ok(sender)

@@ -1,8 +1,8 @@
-//! Spreads calls over a neighbour's addresses: of two random ones the less busy.
+//! Load balancer over a neighbor's addresses: takes the less busy of two random ones.
 //!
-//! Instead of tonic's balancer, which counts an address that cannot be reached as ready and lets a call find out. Here
-//! connections are opened in the background as soon as there are calls, and a call goes only to an open one: as long as
-//! any address lives, no call waits for a dead one.
+//! Replaces tonic's balancer, which treats an unreachable address as ready and lets a call discover it. Here connections
+//! are opened in the background once there are calls, and a call uses only an open one: while any address is up, no call
+//! waits for one that is down.
 
 use std::{
     collections::HashMap,
@@ -24,10 +24,10 @@ use tokio::{
 use super::backend::{Availability, Backend, InFlight, Sender, connect};
 use crate::{error::Chain, tasks::Tasks};
 
-/// More addresses than this are ignored: enough to spread load, few enough to keep a connection to each.
+/// Maximum number of addresses; further ones are ignored. Enough to spread load, few enough for one connection each.
 const ADDRESSES_MAX: usize = 64;
 
-/// No address of the neighbour can be reached.
+/// The cause of a call without a connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreachable {
     #[error("failed to look up the address of {neighbour}: {problem}")]
@@ -41,23 +41,23 @@ pub(super) struct Balancer {
     connect_timeout: Duration,
     tasks: Tasks,
     addresses: Mutex<Addresses>,
-    /// Ticks whenever something changed that a waiting call should look at.
+    /// Notifies waiting calls of every change of addresses or connections.
     changed: watch::Sender<()>,
-    /// Asks for a lookup before its time.
+    /// Requests a lookup before its time.
     lookup_wanted: Arc<Notify>,
     is_lookup_failing: AtomicBool,
 }
 
 #[derive(Clone)]
 enum Addresses {
-    /// Not looked up yet.
+    /// No lookup has finished yet.
     Unresolved,
-    /// The lookup failed, and none has succeeded so far.
+    /// Error of the last lookup; none has succeeded so far.
     LookupFailed(String),
     Resolved(Arc<[Arc<Backend>]>),
 }
 
-/// Where a call goes.
+/// A connection for one call.
 pub(super) struct Picked {
     pub(super) backend: Arc<Backend>,
     pub(super) sender: Sender,
@@ -66,7 +66,7 @@ pub(super) struct Picked {
 
 enum PickResult {
     Found(Picked),
-    /// A lookup or a connection is under way.
+    /// A lookup or a connect is running.
     Wait,
     Unreachable(Unreachable),
 }
@@ -84,10 +84,10 @@ impl Balancer {
         }
     }
 
-    /// An address with an open connection, `avoid` only when there is no other. Waits while a lookup or a connection is
-    /// under way; the caller bounds it.
+    /// Returns an open connection, to `avoid` only if there is no other. Waits while a lookup or a connect is running; the
+    /// caller bounds the wait.
     pub(super) async fn pick(self: &Arc<Self>, avoid: Option<SocketAddr>) -> Result<Picked, Unreachable> {
-        // The usual case needs no subscription.
+        // Without a subscription in the common case.
         if let PickResult::Found(picked) = self.try_pick(avoid) {
             return Ok(picked);
         }
@@ -102,10 +102,10 @@ impl Balancer {
         }
     }
 
-    /// Takes over a new list; addresses that stay keep their connections, those that left let their calls end.
+    /// Replaces the addresses. Addresses that stay keep their connections; running calls on removed ones finish.
     pub(super) fn set_addresses(&self, addresses: &[SocketAddr]) {
         if self.is_lookup_failing.swap(false, Ordering::Relaxed) {
-            tracing::info!(neighbour = self.neighbour, "addresses are found again");
+            tracing::info!(neighbour = self.neighbour, "address lookup succeeds again");
         }
         let mut known = self.lock();
         let old: HashMap<SocketAddr, Arc<Backend>> = match &*known {
@@ -121,7 +121,7 @@ impl Balancer {
             tracing::warn!(
                 neighbour = self.neighbour,
                 addresses = wanted.len(),
-                "too many addresses, using some"
+                "too many addresses, ignoring those above the maximum"
             );
             wanted.truncate(ADDRESSES_MAX);
         }
@@ -129,7 +129,7 @@ impl Balancer {
         if is_same {
             return;
         }
-        tracing::info!(neighbour = self.neighbour, addresses = ?wanted, "addresses changed");
+        tracing::info!(neighbour = self.neighbour, addresses = ?wanted, "neighbor's addresses changed");
         let backend = |address: SocketAddr| {
             old.get(&address).map_or_else(|| Arc::new(Backend::new(address)), Arc::clone)
         };
@@ -138,11 +138,15 @@ impl Balancer {
         self.changed.send_replace(());
     }
 
-    /// Keeps the known addresses. Answers false, for the caller's convenience.
+    /// Records a failed lookup and keeps the known addresses. Always returns false, the caller's `is_found`.
     pub(super) fn set_lookup_failed(&self, problem: &str) -> bool {
-        // Said once, not twice a second for as long as it lasts.
+        // Logged once per outage: failed lookups repeat every 500 ms.
         if !self.is_lookup_failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(neighbour = self.neighbour, problem, "failed to look up addresses");
+            tracing::warn!(
+                neighbour = self.neighbour,
+                problem,
+                "address lookup failed, keeping known addresses"
+            );
         }
         let mut known = self.lock();
         if !matches!(*known, Addresses::Resolved(_)) {
@@ -157,7 +161,7 @@ impl Balancer {
         Arc::clone(&self.lookup_wanted)
     }
 
-    /// Whether a call could go to another address right now.
+    /// Returns true if another address has an open connection and is not ejected.
     pub(super) fn has_other(&self, address: SocketAddr) -> bool {
         let Addresses::Resolved(backends) = self.lock().clone() else { return false };
         let now = Instant::now();
@@ -184,7 +188,7 @@ impl Balancer {
         }
     }
 
-    /// Two random addresses, the less busy of them that is fit. Looks at no others, so that its cost does not grow.
+    /// Picks the less busy of two random addresses, if one is usable. Its cost does not grow with their number.
     fn sample(
         self: &Arc<Self>,
         backends: &[Arc<Backend>],
@@ -195,7 +199,7 @@ impl Balancer {
         let first = random.random_range(0..backends.len().max(1));
         let second = match backends.len() {
             0 | 1 => None,
-            // Any but the first: an index among the others, moved past it.
+            // A random index among the others, shifted past the first.
             several => {
                 Some(random.random_range(0..several - 1)).map(|other| other + usize::from(other >= first))
             }
@@ -210,7 +214,7 @@ impl Balancer {
                         best = Some((backend, sender));
                     }
                 }
-                // So that it is there for later calls.
+                // Opened for later calls.
                 Availability::Idle => self.open(backend),
                 Availability::Open { .. } | Availability::Connecting | Availability::Down => {}
             }
@@ -218,7 +222,7 @@ impl Balancer {
         best.map(|(backend, sender)| picked(backend, sender))
     }
 
-    /// Looks at every address: fit ones before unfit ones, the less busy before the busier.
+    /// Checks every address and prefers usable ones, then less busy ones.
     fn scan(
         self: &Arc<Self>,
         backends: &[Arc<Backend>],
@@ -255,7 +259,7 @@ impl Balancer {
         }
     }
 
-    /// Opens a connection in the background, unless somebody does already.
+    /// Opens a connection in the background, unless another call does so already.
     fn open(self: &Arc<Self>, backend: &Arc<Backend>) {
         if !backend.begin_connect() {
             return;
@@ -265,8 +269,8 @@ impl Balancer {
             let address = backend.address();
             let result = connect(address, balancer.connect_timeout).await;
             if let Err(error) = &result {
-                tracing::info!(neighbour = balancer.neighbour, %address, error = %Chain(error), "address is down");
-                // It may have moved.
+                tracing::info!(neighbour = balancer.neighbour, %address, error = %Chain(error), "failed to connect to a neighbor, retrying");
+                // The instance may have a new address.
                 balancer.lookup_wanted.notify_one();
             }
             backend.end_connect(result);

@@ -1,4 +1,4 @@
-//! The operators' port: `/metrics`, `/livez`, `/readyz`. Never reachable from outside, and never in the way of calls.
+//! The operators' port: `/metrics`, `/livez`, `/readyz`. It is not reachable from outside and shares no limit with calls.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -14,16 +14,16 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{call_pipeline::CallPipeline, limits::ConcurrencyLimit};
 use crate::{health::Readiness, tasks::Tasks};
 
-/// Scrapers and probes are few.
+/// Only scrapers and probes connect; further connections are closed immediately.
 const CONNECTIONS_MAX: usize = 64;
 
-/// A connection that sends no request for this long is closed.
+/// Longest wait for a request; the connection is closed after it.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// No connection lives longer: a probe or a scrape is over in a moment, and keep-alive saves little.
+/// Longest life of a connection. Probes and scrapes are short, and keep-alive saves them little.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);
 
-/// What the port shows.
+/// The state that the port reports.
 pub(super) struct Admin {
     pub(super) pipeline: Arc<CallPipeline>,
     pub(super) connections: Arc<ConcurrencyLimit>,
@@ -32,7 +32,7 @@ pub(super) struct Admin {
     pub(super) recorder: Arc<PrometheusHandle>,
 }
 
-/// Serves the port until the token is cancelled.
+/// Serves the port in the background until the returned token is cancelled.
 pub(super) fn serve(listener: TcpListener, admin: Admin) -> CancellationToken {
     let stop = CancellationToken::new();
     TaskTracker::new().spawn(accept(listener, Arc::new(admin), stop.clone()));
@@ -52,7 +52,7 @@ async fn accept(listener: TcpListener, admin: Arc<Admin>, stop: CancellationToke
         tracker.spawn(async move {
             let _permit = permit;
             let connection = tokio::time::timeout(CONNECTION_AGE_MAX, connection(stream, admin));
-            // Cancelled, too old or closed by the peer: all the same here.
+            // Cancellation, age and an end by the peer need no different handling.
             let _ = stop.run_until_cancelled(connection).await;
         });
     }
@@ -68,7 +68,7 @@ async fn connection(stream: TcpStream, admin: Arc<Admin>) {
         .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = served.await {
-        tracing::debug!(%error, "an admin connection ended early");
+        tracing::debug!(%error, "admin connection failed");
     }
 }
 
@@ -79,7 +79,7 @@ impl Admin {
         }
         match request.uri().path() {
             "/metrics" => text(StatusCode::OK, "text/plain; version=0.0.4", self.metrics()),
-            // Alive is who answers. What a restart would not heal has no place here.
+            // Liveness is the answer itself. Failures that a restart would not fix belong in /readyz.
             "/livez" => text(StatusCode::OK, "text/plain", "ok\n"),
             "/readyz" => self.ready(),
             _ => text(StatusCode::NOT_FOUND, "text/plain", "there is /metrics, /livez, /readyz\n"),

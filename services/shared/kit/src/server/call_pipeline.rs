@@ -1,7 +1,8 @@
-//! The way of every call: which method, may it come in, may the caller, by when; then the handler; then the count.
+//! Every call passes through this pipeline: route, drain check, concurrency limit, deadline, authorization, handler,
+//! metrics.
 //!
-//! One function in one place instead of a stack of layers: each step sees the others, and an empty call pays for one
-//! allocation and not for ten. Nothing here knows what a method does.
+//! It is one function instead of a stack of layers: each step sees the others' results, and an empty call costs one
+//! allocation instead of ten. It knows nothing about any particular method.
 
 use std::{
     any::Any,
@@ -34,10 +35,10 @@ use crate::{
     telemetry::propagation::{self, CallContext},
 };
 
-/// Clients that were turned away for load come back after a random time up to this.
+/// Upper bound of the random retry delay of calls that were shed for load.
 const OVERLOAD_RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// Answers calls.
+/// Serves the calls of all connections.
 pub(super) struct CallPipeline {
     routes: Routes,
     verifier: Arc<Verifier>,
@@ -47,20 +48,20 @@ pub(super) struct CallPipeline {
     config: ServerConfig,
 }
 
-/// What a call was let in with.
+/// The results of the admission checks.
 struct Admission {
     permit: Permit,
-    /// The end of the handler's work.
+    /// The handler's deadline.
     deadline: Deadline,
-    /// The end of the stream, when the caller set one.
+    /// The stream's own deadline, if the caller set one.
     stream_deadline: Option<Instant>,
 }
 
-/// The handler's work, or what it panicked with instead.
+/// The handler's future, or the panic that prevented it.
 type HandlerStart = Result<BoxFuture<Response<tonic::body::Body>, Infallible>, Box<dyn Any + Send>>;
 
-/// A call in its handler. Dropped without an answer it was given up by its caller, mostly because it took too long: just
-/// the calls that must not be missing from the metrics.
+/// Counts a call while its handler runs. A call that is dropped here counts as CANCELLED: its caller gave up, usually
+/// because the call was slow, and exactly those calls must not be missing from the metrics.
 struct RunningHandler<'a> {
     route: &'a Route,
     started: Instant,
@@ -96,12 +97,12 @@ impl CallPipeline {
         &self.metrics
     }
 
-    /// Unary calls and streams under way.
+    /// Returns the numbers of running unary calls and of open streams.
     pub(super) fn in_progress(&self) -> (usize, usize) {
         (self.unary.in_use(), self.streams.in_use())
     }
 
-    /// Answers one call that came over a connection; `ending` is cancelled when that connection ends its streams.
+    /// Serves one call. `ending` is cancelled when its connection (or endpoint) ends its streams.
     pub(super) async fn call(
         self: Arc<Self>,
         mut request: Request<RequestBody>,
@@ -127,7 +128,7 @@ impl CallPipeline {
             if self.config.join_callers_trace { propagation::extract(request.headers()) } else { None };
         let trace = propagation::join_trace(&span, parent);
         let begun = self.begin(&route, request);
-        // From here on, whatever is logged belongs to the call.
+        // The scope gives every log line from here on the call's trace id and method.
         let call = CallContext { trace, name: route.path };
         call.scope(async {
             let mut running = RunningHandler { route: &route, started, is_answered: false };
@@ -139,7 +140,7 @@ impl CallPipeline {
         .await
     }
 
-    /// Whether the call may come in. Cheap refusals come first, so that a flood is turned away at the least cost.
+    /// Decides whether the call is admitted. The checks run from cheap to costly, to keep a flood cheap.
     async fn admit(
         &self,
         route: &Route,
@@ -174,17 +175,17 @@ impl CallPipeline {
         Ok(Admission { permit, deadline: Deadline::after(handler_time), stream_deadline })
     }
 
-    /// Hands the request to the handler. Before the work begins: whatever waits would keep the request beside it.
+    /// Passes the request to the handler. Not `async`: a future that waits would keep a copy of the request.
     fn begin(&self, route: &Route, request: Request<RequestBody>) -> HandlerStart {
         let request = match route.method.client_streaming {
             true => request,
             false => request.map(|body| body.limited(self.config.request_bytes_max)),
         };
-        // A handler may panic before it gives its future away.
+        // A handler may panic before it returns its future.
         catch_unwind(AssertUnwindSafe(|| route.handler.call(request)))
     }
 
-    /// The handler's answer; or, when it panics or is late, ours.
+    /// Waits for the handler's response. A panic becomes INTERNAL and a passed deadline DEADLINE_EXCEEDED.
     async fn handle(&self, begun: HandlerStart, deadline: Deadline) -> Response<tonic::body::Body> {
         let work = match begun {
             Ok(work) => AssertUnwindSafe(work).catch_unwind(),
@@ -193,18 +194,18 @@ impl CallPipeline {
         match tokio::time::timeout_at(deadline.instant(), deadline.scope(work)).await {
             Ok(Ok(Ok(response))) => response,
             Ok(Err(panic)) => self.panicked(&*panic),
-            // Dropping the work has cancelled the handler.
+            // The timeout has dropped the handler's future and thereby cancelled it.
             Err(_elapsed) => Status::from(Refusal::DeadlineExceeded).into_http(),
         }
     }
 
     fn panicked(&self, panic: &(dyn Any + Send)) -> Response<tonic::body::Body> {
         self.metrics.panics.increment(1);
-        tracing::error!(panic = crate::tasks::panic_text(panic), "a handler panicked");
+        tracing::error!(panic = crate::tasks::panic_text(panic), "handler panicked");
         Status::from(Refusal::Internal).into_http()
     }
 
-    /// Counts the answer, and watches over it when it is a stream.
+    /// Counts the response, and wraps the body of an open stream so that it can be ended.
     fn finish(
         &self,
         route: Arc<Route>,
@@ -229,8 +230,8 @@ impl CallPipeline {
     }
 }
 
-/// One span per call. Its fields are filled by the handler; method and trace id are with the call's context already,
-/// so only a span that is exported has them too.
+/// Creates the span of a call; the handler fills the empty fields. Log lines take method and trace id from the call's
+/// context, so only exported spans carry them.
 fn span(route: &Route) -> Span {
     if propagation::is_exporting() {
         tracing::info_span!(
@@ -253,11 +254,11 @@ fn is_grpc<B>(request: &Request<B>) -> bool {
     request.method() == HttpMethod::POST
         && content_type
             .and_then(|value| value.strip_prefix(b"application/grpc"))
-            // Not `-web`, which only begins alike: its answers have another form.
+            // Excludes `application/grpc-web`, whose responses have another form.
             .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// Something that does not speak gRPC, such as a browser: HTTP's own words are all it understands.
+/// Response to a request that is not gRPC, for example from a browser: HTTP 415 without a body.
 fn not_grpc() -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;

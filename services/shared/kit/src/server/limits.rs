@@ -1,12 +1,12 @@
-//! How many calls may be under way at once. Beyond that they are turned away at once: a queue would only make
-//! everybody wait for answers that come too late.
+//! Limits on concurrent calls and connections. Work above a limit is refused immediately: a queue would only make every
+//! caller wait for responses that come too late.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// A number of permits, given out and returned.
+/// Hands out at most `permits_max` permits (exempt callers may exceed it). Dropping a permit returns it.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimit {
     in_use: AtomicUsize,
@@ -18,15 +18,15 @@ impl ConcurrencyLimit {
         Arc::new(Self { in_use: AtomicUsize::new(0), permits_max })
     }
 
-    /// A permit, unless all are in use. It is returned when it is dropped.
+    /// Returns a permit, or `None` if all are in use.
     pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
-        // Taken first and returned when it was one too many: one atomic step in the common case.
+        // Adds first and returns an excess permit by dropping it: one atomic step in the common case.
         let permit = Permit { limit: Arc::clone(self) };
         let before = self.in_use.fetch_add(1, Ordering::Relaxed);
         (before < self.permits_max).then_some(permit)
     }
 
-    /// A permit even when all are in use, for the few callers that must never be turned away.
+    /// Returns a permit even if all are in use, for health and reflection calls, which are never refused.
     pub(crate) fn acquire_exempt(self: &Arc<Self>) -> Permit {
         self.in_use.fetch_add(1, Ordering::Relaxed);
         Permit { limit: Arc::clone(self) }
@@ -37,7 +37,7 @@ impl ConcurrencyLimit {
     }
 }
 
-/// One permit of [`ConcurrencyLimit`].
+/// One unit of a [`ConcurrencyLimit`].
 #[derive(Debug)]
 pub(crate) struct Permit {
     limit: Arc<ConcurrencyLimit>,
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_most_the_maximum_of_permits_is_out_at_a_time() {
+    fn no_more_than_permits_max_are_handed_out() {
         let limit = ConcurrencyLimit::new(2);
         let first = limit.try_acquire().expect("a permit is free");
         let second = limit.try_acquire();

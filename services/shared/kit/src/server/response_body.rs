@@ -1,7 +1,7 @@
-//! An answer's body on its way out. That of a stream is watched: it ends with a retryable status when its connection
-//! does, at the caller's deadline, and when its source panics.
+//! Body of a response. The body of an open stream ends early, with a retryable status when its connection ends its
+//! streams, at the caller's deadline, and when its source panics.
 //!
-//! There are as many of these as open streams, so each field counts.
+//! One exists for each open stream, so each field costs memory a million times.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -21,13 +21,13 @@ use tonic::{Code, Status};
 use super::{limits::Permit, refusal::Refusal, route::Route, status};
 
 pin_project! {
-    /// An answer's body.
+    /// A response's body.
     #[project = ResponseBodyProjection]
     #[derive(Debug)]
     pub(crate) enum ResponseBody {
-        /// Of a unary call, or an answer that is a status alone.
+        /// A unary response, or a status alone.
         Whole { #[pin] body: tonic::body::Body },
-        /// Of an open stream.
+        /// An open server stream.
         Stream { #[pin] stream: StreamBody },
     }
 }
@@ -36,19 +36,19 @@ pin_project! {
     /// The body of an open stream.
     pub(crate) struct StreamBody {
         source: tonic::body::Body,
-        // Done when the connection ends its streams.
+        // Completes when the connection ends its streams.
         #[pin]
         ending: WaitForCancellationFutureOwned,
-        // Only when the caller set a deadline; boxed, because most do not.
+        // `None` if the caller set no deadline. Boxed, because most streams have none.
         deadline: Option<Pin<Box<Sleep>>>,
         end: StreamEnd,
     }
 }
 
-/// Counts the stream out, however it ends.
+/// Counts the stream's code when it is dropped.
 struct StreamEnd {
     route: Arc<Route>,
-    /// None until the end is known: a stream dropped before was cancelled by its caller.
+    /// `None` until the end is known; a stream that is dropped before that was cancelled by its caller.
     code: Option<Code>,
     retry_after_max: std::time::Duration,
     _permit: Permit,
@@ -83,11 +83,11 @@ impl StreamBody {
         context: &mut Context<'_>,
         route: &Route,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        // A panic in one stream must not take its connection, and with it the other streams, along.
+        // A panic in one stream must not end its connection and with it the other streams.
         catch_unwind(AssertUnwindSafe(|| Pin::new(source).poll_frame(context))).unwrap_or_else(|panic| {
             super::metrics::count_panic();
             let panic = crate::tasks::panic_text(&*panic);
-            tracing::error!(method = route.path, panic, "a stream panicked");
+            tracing::error!(method = route.path, panic, "stream panicked");
             Poll::Ready(Some(Ok(trailers(&Refusal::Internal.into()))))
         })
     }
@@ -105,8 +105,8 @@ impl Body for StreamBody {
         if this.end.code.is_some() {
             return Poll::Ready(None);
         }
-        // Asked first: a source that always has more would never let the stream end. A poll of a done future is cheap,
-        // and one of a waiting future only keeps the waker it has.
+        // Checked before the source: a source that always has another message would never let the stream end. These polls
+        // are cheap: a waiting future only keeps its waker.
         let refusal = if this.ending.as_mut().poll(context).is_ready() {
             let retry_after = super::refusal::random_wait(this.end.retry_after_max);
             Some(Refusal::Draining { retry_after })
@@ -147,13 +147,13 @@ impl std::fmt::Debug for StreamBody {
 }
 
 impl ResponseBody {
-    /// The body of an answer that is not watched.
+    /// Wraps the body of a response that needs no deadline and no end by the server.
     pub(super) fn whole(body: tonic::body::Body) -> Self {
         Self::Whole { body }
     }
 }
 
-/// Empty, as for an answer that is a status alone.
+/// An empty body, for a response that is a status alone.
 impl Default for ResponseBody {
     fn default() -> Self {
         Self::whole(tonic::body::Body::empty())

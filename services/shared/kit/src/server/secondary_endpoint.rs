@@ -1,5 +1,5 @@
-//! Another way in: calls that reach the process elsewhere than on its gRPC port (as gRPC-Web, for one) go through the same
-//! pipeline, with the same checks and limits.
+//! Second way into the server: calls that reach the process elsewhere than on its gRPC port, such as gRPC-Web, pass through
+//! the same pipeline with the same checks and limits.
 
 use std::{
     fmt,
@@ -13,17 +13,17 @@ use tonic::{Status, body::Body};
 use super::{call_pipeline::CallPipeline, refusal::Refusal};
 use crate::server::RequestBody;
 
-/// Answers calls as the gRPC port does. Clones are the same way in.
+/// Serves calls exactly as the gRPC port does. Clones share one state.
 #[derive(Clone, Default)]
 pub struct SecondaryEndpoint {
-    /// Empty until the server has started.
+    /// Empty until the server has started; calls are refused as DRAINING until then.
     pipeline: Arc<OnceLock<Arc<CallPipeline>>>,
-    /// Cancelled when no new calls are to be taken and streams are to end.
+    /// Cancelled when the drain begins: no new calls, and streams end.
     drain: CancellationToken,
 }
 
 impl SecondaryEndpoint {
-    /// Answers one call in gRPC's own form.
+    /// Serves one gRPC call. Refusals are statuses in the response, so this never fails.
     pub async fn call(&self, request: Request<Body>) -> Response<Body> {
         let Some(pipeline) = self.pipeline.get() else {
             return Status::from(Refusal::Draining { retry_after: std::time::Duration::from_secs(1) })
@@ -33,18 +33,18 @@ impl SecondaryEndpoint {
         Arc::clone(pipeline).call(request, self.drain.clone()).await.map(Body::new)
     }
 
-    /// Done when the server takes no new calls any more: whoever listens for them stops then.
+    /// Completes when the drain begins; listeners that feed this endpoint then stop accepting.
     pub fn draining(&self) -> WaitForCancellationFutureOwned {
         self.drain.clone().cancelled_owned()
     }
 
-    /// What the gRPC port drains by.
+    /// The drain token, which the gRPC port shares.
     pub(super) fn drain(&self) -> CancellationToken {
         self.drain.clone()
     }
 
     pub(super) fn open(&self, pipeline: &Arc<CallPipeline>) {
-        // Set once: the chassis that made this starts once.
+        // Cannot fail: the chassis that owns this starts only once.
         let _ = self.pipeline.set(Arc::clone(pipeline));
     }
 }

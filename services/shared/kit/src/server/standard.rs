@@ -1,5 +1,5 @@
-//! The gRPC services every instance has besides its own: health v1 and reflection, v1 and the older v1alpha, which is the
-//! only one that many clients know.
+//! Standard gRPC services of every instance: health v1, and reflection v1 and v1alpha. Many clients know only the older
+//! v1alpha.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::{
     tasks::Tasks,
 };
 
-/// What the health service is called on the wire.
+/// Full name of the health service.
 const HEALTH: &str = "grpc.health.v1.Health";
 
-/// The health service, and the means to change what it says.
+/// Creates the health service and the reporter that sets its statuses.
 pub(super) fn health() -> (RegisteredService, HealthReporter) {
     let (reporter, service) = tonic_health::server::health_reporter();
     (RegisteredService::new(service), reporter)
 }
 
-/// Reflection over our descriptors and health's; it lists only what is served here: `services` and health.
+/// Creates reflection over `descriptor_sets` and health's own. It lists only `services` and health, which are served here.
 pub(super) fn reflection(
     descriptor_sets: &[&'static [u8]],
     services: &[RegisteredService],
@@ -40,7 +40,7 @@ pub(super) fn reflection(
     Ok([RegisteredService::new(v1), RegisteredService::new(v1alpha)])
 }
 
-/// Their contracts are not ours and have no access option: anyone in the network may ask.
+/// Adds the contracts of health and reflection. They have no access option: every client in the network may call them.
 pub(super) fn add_contracts(contract: &mut Contract) -> Result<(), StartError> {
     let foreign = [
         tonic_health::pb::FILE_DESCRIPTOR_SET,
@@ -53,7 +53,7 @@ pub(super) fn add_contracts(contract: &mut Contract) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Says the verdict for the instance as a whole (the empty name) and for each service on it.
+/// Sets the health of the whole instance (the empty name) and of each of its services.
 pub(super) async fn set_health(reporter: &HealthReporter, pipeline: &CallPipeline, verdict: &Verdict) {
     let status = if verdict.is_ready() { ServingStatus::Serving } else { ServingStatus::NotServing };
     for service in pipeline.routes().services().into_iter().chain([""]) {
@@ -61,7 +61,7 @@ pub(super) async fn set_health(reporter: &HealthReporter, pipeline: &CallPipelin
     }
 }
 
-/// Keeps health in step with readiness until shutdown.
+/// Updates health at every change of readiness until shutdown.
 pub(super) fn keep_health_current(
     reporter: HealthReporter,
     pipeline: Arc<CallPipeline>,

@@ -26,8 +26,8 @@ use crate::support::{
 async fn metrics_count_calls_by_method_and_code() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
-    client.echo(echo_request("a")).await.expect("fine");
-    client.echo(echo_request("limited")).await.expect_err("as told");
+    client.echo(echo_request("a")).await.expect("the call succeeds");
+    client.echo(echo_request("limited")).await.expect_err("requested by the test");
     let mut nobody = harness.client(None).await;
     nobody.echo(echo_request("a")).await.expect_err("no token");
     let mut open = client.watch(watch_request(0, Duration::from_secs(60))).await.expect("opens").into_inner();
@@ -45,14 +45,14 @@ async fn metrics_count_calls_by_method_and_code() {
     ] {
         assert!(body.contains(&expected), "{expected} in\n{body}");
     }
-    // All servers of a process share the gauges: another test's may be read in between.
+    // The servers of all tests share the gauges, so another test's values may be read in between.
     for gauge in
         ["rpc_server_streams_open 1", "rpc_server_connections_open 2", "rpc_server_requests_in_flight 0"]
     {
         wait_until(gauge, TIMEOUT, || async { harness.admin("/metrics").await.1.contains(gauge) }).await;
     }
 
-    // Gone from the list when the stream ends, and counted.
+    // The ended stream leaves the gauge and is counted.
     drop(open);
     let cancelled = "method=\"Watch\",code=\"CANCELLED\"";
     wait_until("the stream is counted out", TIMEOUT, || async {
@@ -62,7 +62,7 @@ async fn metrics_count_calls_by_method_and_code() {
     harness.server.shutdown().await;
 }
 
-/// Never answers, and says when it was reached.
+/// Never responds, and notifies the test when a call arrives.
 struct Endless(Arc<AtomicBool>);
 
 impl Handler for Endless {
@@ -76,10 +76,10 @@ impl Handler for Endless {
 }
 
 #[tokio::test]
-async fn a_call_whose_caller_gave_up_is_counted() {
+async fn call_whose_caller_gave_up_is_counted() {
     let (mint, is_reached) = (Mint::new(), Arc::new(AtomicBool::new(false)));
     let mut chassis = Chassis::new("any", config(&mint, &[]), Arc::new(SystemClock)).expect("good settings");
-    // A method that no other test cancels: the metrics are the process's.
+    // The metrics belong to the process, so use a method that no other test cancels.
     chassis.add_handler("onsale.claim.v1.ClaimService", Endless(Arc::clone(&is_reached)));
     let server = chassis.start().await.expect("the server starts");
     let mut raw = RawChannel::connect(server.address()).await;
@@ -101,7 +101,7 @@ async fn a_call_whose_caller_gave_up_is_counted() {
 }
 
 #[tokio::test]
-async fn a_failing_check_takes_the_instance_out_and_says_why_and_a_healed_one_brings_it_back() {
+async fn readyz_follows_a_check_that_fails_and_recovers() {
     let harness = Harness::start(&[]).await;
     let (line, body) = harness.admin("/readyz").await;
     assert!(line.contains("200") && body.contains("\"ready\":true"), "{line} {body}");
@@ -147,7 +147,7 @@ async fn a_failing_check_takes_the_instance_out_and_says_why_and_a_healed_one_br
 }
 
 #[tokio::test]
-async fn there_is_nothing_else_on_the_admin_port() {
+async fn unknown_paths_and_methods_are_refused() {
     let harness = Harness::start(&[]).await;
     let (line, _) = harness.admin("/").await;
     assert!(line.contains("404"), "{line}");

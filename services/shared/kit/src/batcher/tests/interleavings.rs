@@ -1,6 +1,6 @@
-//! Random interleavings: callers come at any time, leave at any time and have deadlines; items are good, bad or poison
-//! their whole batch; the processor is slow, fails, panics, miscounts or hangs; shutdown comes at any time. Whatever
-//! happens, every caller gets exactly its own answer or a typed error that is justified by what happened.
+//! Random interleavings. Callers arrive, leave and have deadlines at random times; items are good, bad or fail their whole
+//! batch; the processor is slow, fails, panics, hangs or returns a wrong number of results; shutdown comes at any time. In
+//! all cases every caller gets exactly its own answer or a typed error that the events justify.
 
 use std::{collections::HashMap, sync::atomic::AtomicBool};
 
@@ -10,15 +10,15 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// More than any scenario can take; who waits longer hangs.
+/// Longer than any scenario; a caller that waits this long hangs.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ItemKind {
     Good,
-    /// The processor refuses it and answers its neighbours.
+    /// The processor refuses this item and answers the others.
     Bad,
-    /// The processor cannot process a batch that has it.
+    /// The processor fails every batch with this item.
     Poison,
 }
 
@@ -44,7 +44,7 @@ enum Behavior {
 #[derive(Clone, Copy, Debug)]
 enum Ending {
     Close(Duration),
-    /// Shuts the task set down at the first, with the second as bound: what takes longer is aborted.
+    /// Shutdown of the task set: its start and its bound, after which tasks are aborted.
     Shutdown(Duration, Duration),
 }
 
@@ -52,7 +52,7 @@ enum Ending {
 struct Scenario {
     config: BatcherConfig,
     callers: Vec<Caller>,
-    /// How the processor is at its first call, its second, and so on; then from the beginning.
+    /// Behavior and duration of the processor's calls in order, repeated from the start.
     behaviors: Vec<(Behavior, Duration)>,
     end: Option<Ending>,
 }
@@ -112,11 +112,11 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
     })
 }
 
-/// What the processor did, for the judge.
+/// Calls and effects of the processor, for `check_run`.
 #[derive(Debug, Default)]
 struct Record {
     calls: Vec<Call>,
-    /// How often each item took effect.
+    /// Number of times that each item took effect.
     effects: HashMap<usize, u32>,
     in_work: usize,
     in_work_max: usize,
@@ -132,9 +132,9 @@ struct Call {
 #[error("{self:?}")]
 enum Fault {
     Bad(usize),
-    /// The batch had poison in it; with the items of that very attempt.
+    /// Items of the failed attempt, one of which is poison.
     Poison(Vec<usize>),
-    /// The call with this number failed.
+    /// Number of the call that failed.
     Failed(usize),
 }
 
@@ -144,7 +144,7 @@ struct ScriptedProcessor {
     record: Arc<Mutex<Record>>,
 }
 
-/// Counts a call as over even when it is dropped or panics.
+/// Ends the count of a call when it is dropped, also by a panic.
 struct InWork(Arc<Mutex<Record>>);
 
 impl Drop for InWork {
@@ -164,7 +164,7 @@ impl ScriptedProcessor {
         (number, behavior, work, InWork(Arc::clone(&self.record)))
     }
 
-    /// The item takes effect, unless it is bad.
+    /// Lets the item take effect unless it is bad.
     fn work_on(&self, item: usize) -> Result<usize, Fault> {
         if self.kinds[item] == ItemKind::Bad {
             return Err(Fault::Bad(item));
@@ -205,7 +205,7 @@ impl Processor<usize> for ScriptedProcessor {
     }
 }
 
-/// `None`: the caller left.
+/// `None`: the caller left before an answer.
 type Outcome = Option<Result<usize, SubmitError<Fault>>>;
 
 struct RunResult {
@@ -272,7 +272,7 @@ async fn call(batcher: &Batcher<usize, usize, Fault>, item: usize, caller: Calle
         None => Some(tokio::time::timeout(TIMEOUT, submitted).await.expect("no caller ever hangs")),
     };
     if matches!(outcome, Some(Err(SubmitError::Timeout))) {
-        assert!(deadline.is_some_and(|deadline| deadline.is_past()), "a timeout before its time");
+        assert!(deadline.is_some_and(|deadline| deadline.is_past()), "a timeout before the deadline");
     }
     outcome
 }
@@ -305,7 +305,7 @@ fn check_outcome(
     let took_effect = record.effects.contains_key(&item);
     match outcome {
         Ok(answer) => {
-            assert_eq!(*answer, item, "another's answer");
+            assert_eq!(*answer, item, "an answer to another item");
             assert!(took_effect, "an answer without effect");
         }
         Err(SubmitError::Item(Fault::Bad(bad))) => assert_eq!((*bad, kind), (item, ItemKind::Bad)),
@@ -320,14 +320,14 @@ fn check_outcome(
         Err(SubmitError::Overloaded) => assert!(calls.is_empty(), "refused and processed"),
         Err(SubmitError::ShuttingDown) => {
             assert!(calls.is_empty(), "refused and processed");
-            assert!(scenario.end.is_some(), "nobody asked for a shutdown");
+            assert!(scenario.end.is_some(), "no shutdown was requested");
         }
-        // `call` has checked the time.
+        // `call` has checked that the deadline had passed.
         Err(SubmitError::Timeout) => {}
         Err(SubmitError::Lost) => {
             let is_broken = |call: &&Call| !matches!(call.behavior, Behavior::Works | Behavior::Fails);
             let broken = calls.last().is_some_and(is_broken);
-            assert!(broken || result.aborted, "lost without a reason");
+            assert!(broken || result.aborted, "lost without a fault");
         }
         Err(SubmitError::Item(fault @ Fault::Failed(_))) => panic!("{fault} is no fault of an item"),
     }
@@ -337,7 +337,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_caller_gets_exactly_its_own_answer_or_a_justified_error(scenario in scenarios()) {
+    fn every_caller_gets_its_own_answer_or_a_justified_error(scenario in scenarios()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let result = runtime.block_on(run(&scenario));
         check_run(&scenario, &result);
