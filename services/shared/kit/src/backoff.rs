@@ -6,7 +6,7 @@
 
 use std::{future::Future, ops::RangeInclusive, time::Duration};
 
-use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use rand::{RngExt, rngs::SmallRng};
 use serde::Deserialize;
 
 use crate::deadline::Deadline;
@@ -29,8 +29,8 @@ pub struct BackoffConfig {
 
 impl BackoffConfig {
     /// Returns the sum of the longest waits.
-    #[must_use]
-    pub fn total_max(&self) -> Duration {
+    #[cfg(test)]
+    fn total_max(&self) -> Duration {
         let mut total = Duration::ZERO;
         let mut ceiling = self.initial.min(self.max);
         for attempt in 1..self.attempts_max {
@@ -70,8 +70,9 @@ impl Backoff {
     }
 
     /// Does the same as [`Backoff::new`], with the same waits in every run.
-    #[must_use]
-    pub fn seeded(config: BackoffConfig, seed: u64) -> Self {
+    #[cfg(test)]
+    fn seeded(config: BackoffConfig, seed: u64) -> Self {
+        use rand::SeedableRng;
         Self::with_random(config, SmallRng::seed_from_u64(seed))
     }
 

@@ -194,7 +194,8 @@ where
     }
 
     /// Refuses new items and flushes the queue, as at shutdown of the task set.
-    pub fn close(&self) {
+    #[cfg(test)]
+    fn close(&self) {
         self.shutdown.cancel();
     }
 

@@ -132,8 +132,7 @@ impl RoleSet {
     }
 
     /// Returns the roles that are in both sets.
-    #[must_use]
-    pub fn intersection(self, other: Self) -> Self {
+    pub(crate) fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 

@@ -21,7 +21,7 @@ use tokio::time::{Instant, Timeout};
 use crate::error::{Kind, Reason, ServiceError};
 
 /// Smallest margin of an outgoing call, for the return of its response and for our own work.
-pub const CALL_MARGIN_MIN: Duration = Duration::from_millis(5);
+const CALL_MARGIN_MIN: Duration = Duration::from_millis(5);
 
 /// Margin of an outgoing call: one part of this many of the remaining time.
 const CALL_MARGIN_SHARE: u32 = 20;
@@ -58,12 +58,6 @@ impl Deadline {
     pub fn after(span: Duration) -> Self {
         let now = Instant::now();
         Self(now.checked_add(span.min(FAR_FUTURE)).unwrap_or(now))
-    }
-
-    /// Creates the deadline at `instant`.
-    #[must_use]
-    pub fn at(instant: Instant) -> Self {
-        Self(instant)
     }
 
     /// Returns the deadline of the running call, `None` outside of a call.

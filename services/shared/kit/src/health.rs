@@ -81,18 +81,17 @@ impl Readiness {
     }
 
     /// Returns a receiver that sees every change of the verdict.
-    #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<Verdict> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Verdict> {
         self.shared.verdict.subscribe()
     }
 
     /// Makes this instance not ready for good.
-    pub fn begin_drain(&self) {
+    pub(crate) fn begin_drain(&self) {
         self.shared.verdict.send_modify(|verdict| verdict.draining = true);
     }
 
     /// Runs all checks once, concurrently, and records the verdict.
-    pub async fn run_checks(&self) {
+    pub(crate) async fn run_checks(&self) {
         let checks = self.checks().clone();
         let results = checks.into_iter().map(|(name, check)| async move {
             // A panic would end the rounds, and the last verdict would never change again.

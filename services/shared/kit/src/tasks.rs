@@ -100,12 +100,6 @@ impl Tasks {
         self.set.shutdown.cancelled()
     }
 
-    /// Returns true once shutdown has begun.
-    #[must_use]
-    pub fn is_shutting_down(&self) -> bool {
-        self.set.shutdown.is_cancelled()
-    }
-
     /// Returns the names of the running tasks in alphabetical order, each once.
     #[must_use]
     pub fn running(&self) -> Vec<&'static str> {

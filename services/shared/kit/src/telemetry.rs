@@ -3,9 +3,8 @@
 //! `kit::run` calls [`Telemetry::init`] once. Log lines carry the trace id and method of their call, traces go to an OTLP
 //! endpoint if one is set, and Prometheus reads metrics from the operators' port.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
-use metrics_exporter_prometheus::PrometheusHandle;
 use opentelemetry::{KeyValue, trace::TracerProvider as _};
 use opentelemetry_otlp::WithExportConfig;
 use opentelemetry_sdk::{
@@ -17,7 +16,7 @@ use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::Subscribe
 use crate::config::{LogFormat, TelemetryConfig};
 
 mod log_format;
-pub mod metrics;
+pub(crate) mod metrics;
 pub mod propagation;
 
 /// Time limit of one export of spans. The batch is lost after it; the process does not wait for it.
@@ -27,7 +26,6 @@ const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Telemetry {
     provider: Option<SdkTracerProvider>,
-    metrics: Arc<PrometheusHandle>,
 }
 
 /// An error that prevents telemetry from starting.
@@ -68,13 +66,8 @@ impl Telemetry {
             .try_init()
             .map_err(TelemetryError::Install)?;
         propagation::set_exporting(provider.is_some());
-        Ok(Self { provider, metrics: metrics::handle() })
-    }
-
-    /// The metrics recorder of this process.
-    #[must_use]
-    pub fn metrics(&self) -> Arc<PrometheusHandle> {
-        Arc::clone(&self.metrics)
+        let _recorder = metrics::handle();
+        Ok(Self { provider })
     }
 
     /// Exports the buffered spans for at most `bound`. Blocks the thread.

@@ -156,7 +156,6 @@ impl Claims {
         }
     }
 
-    /// Deserializes all claims.
     pub(super) fn all_as<C: serde::de::DeserializeOwned>(&self) -> Result<C, TokenFault> {
         C::deserialize(&self.all).map_err(|_| TokenFault::Malformed)
     }

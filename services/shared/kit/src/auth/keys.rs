@@ -110,8 +110,7 @@ impl KeySet {
     }
 
     /// Returns the `kid` of an Ed25519 public key.
-    #[must_use]
-    pub fn id_of(&self, public_key: &[u8]) -> Option<&str> {
+    pub(super) fn id_of(&self, public_key: &[u8]) -> Option<&str> {
         let is_it = |key: &PublicKey| matches!(key, PublicKey::Ed25519(own) if own.as_slice() == public_key);
         self.keys.iter().find(|(_, key)| is_it(key)).map(|(id, _)| id.as_str())
     }

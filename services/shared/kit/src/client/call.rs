@@ -33,7 +33,6 @@ struct StartedResponse {
     in_flight: InFlight,
 }
 
-/// A failed attempt.
 struct Failure {
     status: Status,
     pushback: Pushback,

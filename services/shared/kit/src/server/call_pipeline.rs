@@ -51,7 +51,6 @@ pub(super) struct CallPipeline {
 /// The results of the admission checks.
 struct Admission {
     permit: Permit,
-    /// The handler's deadline.
     deadline: Deadline,
     /// The stream's own deadline, if the caller set one.
     stream_deadline: Option<Instant>,

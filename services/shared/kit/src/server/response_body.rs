@@ -21,7 +21,6 @@ use tonic::{Code, Status};
 use super::{limits::Permit, refusal::Refusal, route::Route, status};
 
 pin_project! {
-    /// A response's body.
     #[project = ResponseBodyProjection]
     #[derive(Debug)]
     pub(crate) enum ResponseBody {

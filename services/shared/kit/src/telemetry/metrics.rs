@@ -15,8 +15,7 @@ const SIZE_BUCKETS: [f64; 12] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 25
 /// many servers.
 ///
 /// A caller that serves it must also call `run_upkeep` every few seconds, or histogram samples accumulate.
-#[must_use]
-pub fn handle() -> Arc<PrometheusHandle> {
+pub(crate) fn handle() -> Arc<PrometheusHandle> {
     static HANDLE: OnceLock<Arc<PrometheusHandle>> = OnceLock::new();
     Arc::clone(HANDLE.get_or_init(|| {
         let builder = PrometheusBuilder::new();

@@ -13,8 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// The HTTP header.
-pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Set if spans are exported. Otherwise calls do not build them.
 static EXPORTING: AtomicBool = AtomicBool::new(false);
@@ -141,8 +140,7 @@ pub fn current_traceparent() -> Option<String> {
 }
 
 /// Returns the innermost span's position if spans are exported, else the running call's.
-#[must_use]
-pub fn current() -> Option<TraceContext> {
+fn current() -> Option<TraceContext> {
     let of_span = if is_exporting() { of_span(&tracing::Span::current()) } else { None };
     of_span.or_else(|| CallContext::current().map(|call| call.trace))
 }
