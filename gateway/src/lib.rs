@@ -13,7 +13,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use onsale_kit::{
     BuildError,
-    client::{Channel, ClientConfig, ClientError, Neighbours},
+    client::{Channel, ClientConfig, ClientError, Neighbors},
     contract::Contract,
     server::Chassis,
 };
@@ -40,7 +40,7 @@ pub async fn assemble(config: Config, chassis: &mut Chassis) -> Result<SocketAdd
     let contract = Contract::load(&[onsale_proto::DESCRIPTORS])?;
     let public = Arc::new(PublicMethods::of(&contract));
     // Without our tokens: a call that is passed on has its caller's, or none.
-    let strangers = Neighbours::new(&contract, None, chassis.tasks().clone());
+    let strangers = Neighbors::new(&contract, None, chassis.tasks().clone());
     let channels = Channels::open(&strangers, &config.neighbours)?;
     for service in public.services() {
         let channel = channels.of(service).ok_or_else(|| format!("nobody is known to serve {service}"))?;
@@ -49,7 +49,7 @@ pub async fn assemble(config: Config, chassis: &mut Chassis) -> Result<SocketAdd
         chassis.add_handler(name, Proxy::new(Arc::clone(&public), channel));
     }
     chassis.reflect_only(descriptors::public()?.leak());
-    let payment = chassis.neighbours()?.channel("payment", &config.neighbours.payment)?;
+    let payment = chassis.neighbors()?.channel("payment", &config.neighbours.payment)?;
     web::serve(&config, chassis, payment).await
 }
 
@@ -59,7 +59,7 @@ struct Channels {
 }
 
 impl Channels {
-    fn open(neighbours: &Neighbours, config: &NeighboursConfig) -> Result<Self, ClientError> {
+    fn open(neighbours: &Neighbors, config: &NeighboursConfig) -> Result<Self, ClientError> {
         let open = |name: &'static str, config: &ClientConfig| Ok((name, neighbours.channel(name, config)?));
         Ok(Self {
             by_area: [

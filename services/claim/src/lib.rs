@@ -43,7 +43,7 @@ const TURN_AUDIENCE: &str = "onsale-turn";
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
-    let neighbours = chassis.neighbours()?;
+    let neighbours = chassis.neighbors()?;
     let (postgres, cooldown) = (stores.postgres.clone(), config.cooldown.rule());
     let enter = Enter { postgres: postgres.clone(), cooldown };
     let insert = Insert { postgres, claims: config.claims.clone(), cooldown };

@@ -40,7 +40,7 @@ pub const DEFAULTS: &str = include_str!("../config.default.toml");
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
-    let neighbours = chassis.neighbours()?;
+    let neighbours = chassis.neighbors()?;
     let app = Arc::new(App {
         hints: Hints::start(&stores.redis, chassis.tasks()),
         keys: stores.redis.keyspace(SERVICE)?,

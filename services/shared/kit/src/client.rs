@@ -114,10 +114,10 @@ impl Default for RetryConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The target is not `http://host:port`.
-    #[error("the target of {neighbour} is not http://host:port: {target:?}")]
+    #[error("the target of {neighbor} is not http://host:port: {target:?}")]
     Target {
         /// Name of the neighbor.
-        neighbour: &'static str,
+        neighbor: &'static str,
         /// The refused value.
         target: String,
     },
@@ -125,13 +125,13 @@ pub enum ClientError {
 
 /// Creates channels. They share the contracts, this service's tokens and its task set.
 #[derive(Clone, Debug)]
-pub struct Neighbours {
+pub struct Neighbors {
     methods: Arc<Methods>,
     tokens: Option<Arc<ServiceTokens>>,
     tasks: Tasks,
 }
 
-impl Neighbours {
+impl Neighbors {
     /// Creates a factory. `contract` decides which methods may be retried. Without `tokens`, calls carry no token of this
     /// service. Lookups and connects run in `tasks`.
     #[must_use]
@@ -147,7 +147,7 @@ impl Neighbours {
         Ok(self.open(name, config, origin, resolver))
     }
 
-    /// Does the same as [`Neighbours::channel`], with addresses from `resolver`; the target is only the `:authority`.
+    /// Does the same as [`Neighbors::channel`], with addresses from `resolver`; the target is only the `:authority`.
     pub fn channel_with<R: Resolve>(
         &self,
         name: &'static str,
@@ -231,12 +231,12 @@ impl Service<Request<Body>> for Channel {
 
 impl std::fmt::Debug for Channel {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Channel").field("neighbour", &self.shared.name).finish_non_exhaustive()
+        formatter.debug_struct("Channel").field("neighbor", &self.shared.name).finish_non_exhaustive()
     }
 }
 
-fn origin(neighbour: &'static str, config: &ClientConfig) -> Result<Uri, ClientError> {
-    let refuse = || ClientError::Target { neighbour, target: config.target.clone() };
+fn origin(neighbor: &'static str, config: &ClientConfig) -> Result<Uri, ClientError> {
+    let refuse = || ClientError::Target { neighbor, target: config.target.clone() };
     let uri: Uri = config.target.parse().map_err(|_malformed| refuse())?;
     let is_bare = matches!(uri.path(), "" | "/") && uri.query().is_none();
     let is_complete = uri.scheme_str() == Some("http") && uri.host().is_some() && uri.port_u16().is_some();

@@ -27,7 +27,7 @@ use self::{
 pub use self::{request_body::RequestBody, route::Handler, secondary_endpoint::SecondaryEndpoint};
 use crate::{
     auth::{KeyError, ServiceTokens, Verifier},
-    client::Neighbours,
+    client::Neighbors,
     config::ChassisConfig,
     contract::{Contract, ContractError},
     health::Readiness,
@@ -190,9 +190,9 @@ impl Chassis {
 
     /// Creates a factory of channels to other services. Calls carry this service's token and the running call's deadline
     /// and trace.
-    pub fn neighbours(&self) -> Result<Neighbours, StartError> {
+    pub fn neighbors(&self) -> Result<Neighbors, StartError> {
         let contract = Contract::load(&self.descriptor_sets).map_err(StartError::Contract)?;
-        Ok(Neighbours::new(&contract, Some(self.tokens()), self.tasks.clone()))
+        Ok(Neighbors::new(&contract, Some(self.tokens()), self.tasks.clone()))
     }
 
     /// Opens both ports and serves calls. The first readiness checks run before this returns.

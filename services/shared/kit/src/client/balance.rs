@@ -30,14 +30,14 @@ const ADDRESSES_MAX: usize = 64;
 /// The cause of a call without a connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreachable {
-    #[error("failed to look up the address of {neighbour}: {problem}")]
-    Unknown { neighbour: &'static str, problem: String },
-    #[error("failed to connect to any of the {addresses} addresses of {neighbour}")]
-    Down { neighbour: &'static str, addresses: usize },
+    #[error("failed to look up the address of {neighbor}: {problem}")]
+    Unknown { neighbor: &'static str, problem: String },
+    #[error("failed to connect to any of the {addresses} addresses of {neighbor}")]
+    Down { neighbor: &'static str, addresses: usize },
 }
 
 pub(super) struct Balancer {
-    neighbour: &'static str,
+    neighbor: &'static str,
     connect_timeout: Duration,
     tasks: Tasks,
     addresses: Mutex<Addresses>,
@@ -72,9 +72,9 @@ enum PickResult {
 }
 
 impl Balancer {
-    pub(super) fn new(neighbour: &'static str, connect_timeout: Duration, tasks: Tasks) -> Self {
+    pub(super) fn new(neighbor: &'static str, connect_timeout: Duration, tasks: Tasks) -> Self {
         Self {
-            neighbour,
+            neighbor,
             connect_timeout,
             tasks,
             addresses: Mutex::new(Addresses::Unresolved),
@@ -105,7 +105,7 @@ impl Balancer {
     /// Replaces the addresses. Addresses that stay keep their connections; running calls on removed ones finish.
     pub(super) fn set_addresses(&self, addresses: &[SocketAddr]) {
         if self.is_lookup_failing.swap(false, Ordering::Relaxed) {
-            tracing::info!(neighbour = self.neighbour, "address lookup succeeds again");
+            tracing::info!(neighbor = self.neighbor, "address lookup succeeds again");
         }
         let mut known = self.lock();
         let old: HashMap<SocketAddr, Arc<Backend>> = match &*known {
@@ -119,7 +119,7 @@ impl Balancer {
         wanted.dedup();
         if wanted.len() > ADDRESSES_MAX {
             tracing::warn!(
-                neighbour = self.neighbour,
+                neighbor = self.neighbor,
                 addresses = wanted.len(),
                 "too many addresses, ignoring those above the maximum"
             );
@@ -129,7 +129,7 @@ impl Balancer {
         if is_same {
             return;
         }
-        tracing::info!(neighbour = self.neighbour, addresses = ?wanted, "neighbor's addresses changed");
+        tracing::info!(neighbor = self.neighbor, addresses = ?wanted, "neighbor's addresses changed");
         let backend = |address: SocketAddr| {
             old.get(&address).map_or_else(|| Arc::new(Backend::new(address)), Arc::clone)
         };
@@ -143,7 +143,7 @@ impl Balancer {
         // Logged once per outage: failed lookups repeat every 500 ms.
         if !self.is_lookup_failing.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                neighbour = self.neighbour,
+                neighbor = self.neighbor,
                 problem,
                 "address lookup failed, keeping known addresses"
             );
@@ -178,7 +178,7 @@ impl Balancer {
         match known {
             Addresses::Unresolved => PickResult::Wait,
             Addresses::LookupFailed(problem) => {
-                PickResult::Unreachable(Unreachable::Unknown { neighbour: self.neighbour, problem })
+                PickResult::Unreachable(Unreachable::Unknown { neighbor: self.neighbor, problem })
             }
             Addresses::Resolved(backends) => {
                 let now = Instant::now();
@@ -253,7 +253,7 @@ impl Balancer {
             Some((_, _, backend, sender)) => PickResult::Found(picked(backend, sender)),
             None if is_connecting => PickResult::Wait,
             None => PickResult::Unreachable(Unreachable::Down {
-                neighbour: self.neighbour,
+                neighbor: self.neighbor,
                 addresses: backends.len(),
             }),
         }
@@ -269,7 +269,7 @@ impl Balancer {
             let address = backend.address();
             let result = connect(address, balancer.connect_timeout).await;
             if let Err(error) = &result {
-                tracing::info!(neighbour = balancer.neighbour, %address, error = %Chain(error), "failed to connect to a neighbor, retrying");
+                tracing::info!(neighbor = balancer.neighbor, %address, error = %Chain(error), "failed to connect to a neighbor, retrying");
                 // The instance may have a new address.
                 balancer.lookup_wanted.notify_one();
             }

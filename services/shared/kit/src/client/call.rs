@@ -170,7 +170,7 @@ impl Shared {
                 return Err(failure.status);
             }
             method.count_retry();
-            tracing::debug!(neighbour = self.name, ?delay, status = %failure.status, "call failed, retrying");
+            tracing::debug!(neighbor = self.name, ?delay, status = %failure.status, "call failed, retrying");
             tokio::time::sleep(delay).await;
             avoid = failure.address;
         }

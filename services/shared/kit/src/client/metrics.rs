@@ -22,7 +22,7 @@ const CODES: usize = 17;
 
 /// Describes the metrics of this file. Called once at start.
 fn describe() {
-    metrics::describe_counter!(REQUESTS, Unit::Count, "Calls to neighbours, by method and final gRPC code.");
+    metrics::describe_counter!(REQUESTS, Unit::Count, "Calls to neighbors, by method and final gRPC code.");
     metrics::describe_counter!(RETRIES, Unit::Count, "Attempts beyond the first of a call.");
     metrics::describe_counter!(
         BUDGET_EXHAUSTED,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use onsale_kit::{
-    client::{ClientConfig, Neighbours},
+    client::{ClientConfig, Neighbors},
     contract::Contract,
     deadline::Deadline,
     tasks::Tasks,
@@ -25,8 +25,8 @@ use tokio::{
 use tonic::Code;
 
 use crate::{
-    neighbours::{
-        Addresses, Client, client, config, dead_address, echo, echo_once, neighbours, start, start_at,
+    neighbors::{
+        Addresses, Client, client, config, dead_address, echo, echo_once, neighbors, start, start_at,
         swallowing_address, wait_for,
     },
     support::{TIMEOUT, assert_status, background},
@@ -57,7 +57,7 @@ async fn spread(client: &mut Client, calls: usize) -> BTreeMap<String, usize> {
 async fn name_is_resolved_and_called() {
     let server = start("a", 1).await;
     let target = format!("http://localhost:{}", server.address().port());
-    let channel = neighbours().channel("echo", &ClientConfig { target, ..config() }).unwrap();
+    let channel = neighbors().channel("echo", &ClientConfig { target, ..config() }).unwrap();
     assert_eq!(echo(&mut EchoServiceClient::new(channel)).await.unwrap().instance, "a");
 }
 
@@ -338,7 +338,7 @@ async fn endless_request_ends_at_the_deadline() {
     let server = start("a", 45).await;
     let config = ClientConfig { deadline: Duration::from_millis(200), ..config() };
     let resolver = Addresses::of(&[&server]).resolver();
-    let mut channel = neighbours().channel_with("echo", &config, resolver).unwrap();
+    let mut channel = neighbors().channel_with("echo", &config, resolver).unwrap();
     let endless = futures_util::stream::pending::<Result<http_body::Frame<bytes::Bytes>, tonic::Status>>();
     let body = tonic::body::Body::new(http_body_util::StreamBody::new(endless));
     let request = http::Request::post("/onsale.testkit.v1.EchoService/Echo").body(body).unwrap();
@@ -401,8 +401,8 @@ async fn call_carries_the_service_token_unless_it_has_its_own() {
     let mint = Mint::new();
     let contract = Contract::load(&[echo::DESCRIPTORS]).unwrap();
     let tokens = Arc::new(mint.service_tokens("claim"));
-    let neighbours = Neighbours::new(&contract, Some(Arc::clone(&tokens)), Tasks::new());
-    let channel = neighbours.channel_with("echo", &config(), Addresses::of(&[&server]).resolver()).unwrap();
+    let neighbors = Neighbors::new(&contract, Some(Arc::clone(&tokens)), Tasks::new());
+    let channel = neighbors.channel_with("echo", &config(), Addresses::of(&[&server]).resolver()).unwrap();
     let mut client = EchoServiceClient::new(channel);
     let seen = echo(&mut client).await.unwrap();
     assert_eq!(seen.headers["authorization"], tokens.bearer().to_str().unwrap());
@@ -439,8 +439,8 @@ async fn channel_tasks_end_with_the_task_set() {
     let server = start("a", 42).await;
     let contract = Contract::load(&[echo::DESCRIPTORS]).unwrap();
     let tasks = Tasks::new();
-    let neighbours = Neighbours::new(&contract, None, tasks.clone());
-    let channel = neighbours.channel_with("echo", &config(), Addresses::of(&[&server]).resolver()).unwrap();
+    let neighbors = Neighbors::new(&contract, None, tasks.clone());
+    let channel = neighbors.channel_with("echo", &config(), Addresses::of(&[&server]).resolver()).unwrap();
     let mut client = EchoServiceClient::new(channel);
     echo(&mut client).await.unwrap();
     assert!(tasks.shutdown(TIMEOUT).await.is_empty());

@@ -6,7 +6,7 @@ use std::{
 };
 
 use onsale_kit::{
-    client::{ClientConfig, Neighbours},
+    client::{ClientConfig, Neighbors},
     contract::Contract,
     tasks::Tasks,
 };
@@ -193,7 +193,7 @@ async fn connection_that_reaches_its_age_limit_fails_no_call() {
     // Without retries, which could hide a failure.
     config.retry.backoff.attempts_max = 1;
     let channel =
-        Neighbours::new(&contract, Some(tokens), Tasks::new()).channel("echo", &config).expect("a channel");
+        Neighbors::new(&contract, Some(tokens), Tasks::new()).channel("echo", &config).expect("a channel");
     let begin = Instant::now();
     let callers: Vec<_> = (0..8)
         .map(|_| {

@@ -13,7 +13,7 @@ mod drain;
 mod errors;
 mod issuer_keys;
 mod limits;
-mod neighbours;
+mod neighbors;
 mod process;
 mod retry;
 mod standard;

@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::{
-    neighbours::{Addresses, client, config, dead_address, echo, echo_once, fail_with, start},
+    neighbors::{Addresses, client, config, dead_address, echo, echo_once, fail_with, start},
     support::{TIMEOUT, assert_status, background},
 };
 

@@ -12,7 +12,7 @@ use std::{
 
 use onsale_kit::{
     backoff::BackoffConfig,
-    client::{Channel, ClientConfig, Neighbours, Resolve, RetryConfig},
+    client::{Channel, ClientConfig, Neighbors, Resolve, RetryConfig},
     contract::Contract,
     tasks::Tasks,
 };
@@ -91,13 +91,13 @@ pub(crate) fn config() -> ClientConfig {
     }
 }
 
-pub(crate) fn neighbours() -> Neighbours {
+pub(crate) fn neighbors() -> Neighbors {
     let contract = Contract::load(&[echo::DESCRIPTORS]).unwrap();
-    Neighbours::new(&contract, None, Tasks::new())
+    Neighbors::new(&contract, None, Tasks::new())
 }
 
 pub(crate) fn client(config: &ClientConfig, addresses: &Addresses) -> Client {
-    EchoServiceClient::new(neighbours().channel_with("echo", config, addresses.resolver()).unwrap())
+    EchoServiceClient::new(neighbors().channel_with("echo", config, addresses.resolver()).unwrap())
 }
 
 /// Starts a server on a free port of `127.0.0.<last>`. Linux answers on all of 127/8, so each looks like its own host.
