@@ -53,7 +53,7 @@ fn contracts(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
 }
 
 /// An `EventPayload` for every message with a topic, and the list of all topics, so that no service writes the name of a
-/// topic or a neighbour by hand.
+/// topic or a neighbor by hand.
 fn event_payloads(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
     let mut implementations = String::new();
     let mut topics = String::new();

@@ -183,9 +183,9 @@ fn no_service_depends_on_another() {
     let services: Vec<String> = SERVICES.iter().map(|service| crate_of(service)).collect();
     for package in metadata.ours().filter(|package| services.contains(&package.name)) {
         for dependency in &package.dependencies {
-            let is_neighbour = services.contains(&dependency.name);
+            let is_neighbor = services.contains(&dependency.name);
             assert!(
-                !is_neighbour,
+                !is_neighbor,
                 "{} depends on {}: services meet only in proto",
                 package.name, dependency.name
             );

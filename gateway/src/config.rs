@@ -25,7 +25,8 @@ pub struct Config {
     /// Plain HTTP.
     pub http: HttpConfig,
     /// Where the services are.
-    pub neighbours: NeighboursConfig,
+    #[serde(rename = "neighbours")]
+    pub neighbors: NeighborsConfig,
     /// What only development may have.
     pub development: DevelopmentConfig,
 }
@@ -60,7 +61,7 @@ pub struct HttpConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "each is named after the service it reaches")]
-pub struct NeighboursConfig {
+pub struct NeighborsConfig {
     pub queue: ClientConfig,
     pub inventory: ClientConfig,
     pub claim: ClientConfig,

@@ -19,7 +19,7 @@ use onsale_kit::{
 };
 
 use crate::{
-    config::{Config, NeighboursConfig},
+    config::{Config, NeighborsConfig},
     proxy::Proxy,
     public::PublicMethods,
 };
@@ -41,7 +41,7 @@ pub async fn assemble(config: Config, chassis: &mut Chassis) -> Result<SocketAdd
     let public = Arc::new(PublicMethods::of(&contract));
     // Without our tokens: a call that is passed on has its caller's, or none.
     let strangers = Neighbors::new(&contract, None, chassis.tasks().clone());
-    let channels = Channels::open(&strangers, &config.neighbours)?;
+    let channels = Channels::open(&strangers, &config.neighbors)?;
     for service in public.services() {
         let channel = channels.of(service).ok_or_else(|| format!("nobody is known to serve {service}"))?;
         // Named for the life of the process, of which there is one.
@@ -49,7 +49,7 @@ pub async fn assemble(config: Config, chassis: &mut Chassis) -> Result<SocketAdd
         chassis.add_handler(name, Proxy::new(Arc::clone(&public), channel));
     }
     chassis.reflect_only(descriptors::public()?.leak());
-    let payment = chassis.neighbors()?.channel("payment", &config.neighbours.payment)?;
+    let payment = chassis.neighbors()?.channel("payment", &config.neighbors.payment)?;
     web::serve(&config, chassis, payment).await
 }
 
@@ -59,8 +59,8 @@ struct Channels {
 }
 
 impl Channels {
-    fn open(neighbours: &Neighbors, config: &NeighboursConfig) -> Result<Self, ClientError> {
-        let open = |name: &'static str, config: &ClientConfig| Ok((name, neighbours.channel(name, config)?));
+    fn open(neighbors: &Neighbors, config: &NeighborsConfig) -> Result<Self, ClientError> {
+        let open = |name: &'static str, config: &ClientConfig| Ok((name, neighbors.channel(name, config)?));
         Ok(Self {
             by_area: [
                 open("queue", &config.queue)?,

@@ -18,7 +18,7 @@ const START_PATIENCE: Duration = Duration::from_secs(180);
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a pod serves, and where its neighbours are.
+/// What a pod serves, and where its neighbors are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Service<'a> {
     Queue { inventory: &'a str },

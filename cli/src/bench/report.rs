@@ -17,7 +17,7 @@ pub(crate) struct Report {
     pub(crate) limit: f64,
     /// What was measured as the limit.
     pub(crate) limit_is: &'static str,
-    /// `value / limit`: the median of the rounds' ratios, each taken of two neighbours in time.
+    /// `value / limit`: the median of the rounds' ratios, each taken of two neighbors in time.
     pub(crate) ratio: f64,
     /// How far the rounds' ratios lie apart: (largest − smallest) / median.
     pub(crate) spread: f64,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_report_takes_medians_and_the_ratio_of_neighbours() {
+    fn the_report_takes_medians_and_the_ratio_of_neighbors() {
         let rounds = [
             Round { value: 80.0, limit: 100.0 },
             Round { value: 30.0, limit: 50.0 },

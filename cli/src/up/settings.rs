@@ -83,9 +83,9 @@ impl Settings<'_> {
         );
         let defaults = defaults(service)?;
         let named = defaults.get("neighbours").and_then(toml::Value::as_table);
-        for neighbour in Service::ALL {
-            if named.is_some_and(|named| named.contains_key(neighbour.name())) {
-                text.push_str(&self.neighbour(neighbour));
+        for neighbor in Service::ALL {
+            if named.is_some_and(|named| named.contains_key(neighbor.name())) {
+                text.push_str(&self.neighbor(neighbor));
             }
         }
         if defaults.contains_key("web") {
@@ -108,7 +108,7 @@ impl Settings<'_> {
             file(&self.secrets.development.key),
         );
         for service in Service::ALL {
-            text.push_str(&self.neighbour(service));
+            text.push_str(&self.neighbor(service));
         }
         text
     }
@@ -149,7 +149,7 @@ jwks = {mesh_jwks}
         )
     }
 
-    fn neighbour(&self, service: Service) -> String {
+    fn neighbor(&self, service: Service) -> String {
         let target = quoted(&self.ports.url(Place::Service(service)));
         format!("\n[neighbours.{}]\ntarget = {target}\n", service.name())
     }

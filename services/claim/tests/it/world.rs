@@ -1,4 +1,4 @@
-//! What the tests share: the service with its neighbours, customers with turns, and what can be read behind its back.
+//! What the tests share: the service with its neighbors, customers with turns, and what can be read behind its back.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(crate) struct World {
     signer: TokenSigner,
     channel: Channel,
     settings: Vec<(String, String)>,
-    /// The neighbours' servers.
+    /// The neighbors' servers.
     _tasks: Tasks,
 }
 
@@ -397,7 +397,7 @@ async fn run(stores: TestStores, settings: &[(String, String)]) -> TestService {
     TestService::start_on(name, defaults, stores, &settings, onsale_claim::build).await.unwrap()
 }
 
-/// Serves a neighbour on a free port; answers where.
+/// Serves a neighbor on a free port; answers where.
 async fn serve<S>(tasks: &Tasks, service: S) -> String
 where
     S: tonic::codegen::Service<
