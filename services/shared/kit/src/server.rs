@@ -170,7 +170,7 @@ impl Chassis {
         Arc::clone(&self.clock)
     }
 
-    /// The task set for background work. Its token is cancelled after the last call has ended.
+    /// The task set for background work. Its token is cancelled after all calls have ended or were cut.
     #[must_use]
     pub fn tasks(&self) -> &Tasks {
         &self.tasks

@@ -1,6 +1,6 @@
 //! Background loops: every periodic worker of the chassis and of the services is a [`Worker`].
 //!
-//! - The first round starts at once; the next one after the interval plus jitter of up to 10 %.
+//! - The first round starts immediately; the next one after the interval plus jitter of up to 10 %.
 //! - A failed round, or one that panicked, adds a backoff to the interval. A successful round resets the backoff.
 //! - A hint starts the next round early, but never shortens a backoff.
 //! - A round that returns [`Round::More`] is followed by the next one immediately.

@@ -41,7 +41,7 @@ async fn metrics_count_calls_by_method_and_code() {
         format!("rpc_server_requests_total{{{labels},code=\"RESOURCE_EXHAUSTED\"}}"),
         format!("rpc_server_requests_total{{{labels},code=\"UNAUTHENTICATED\"}}"),
         format!("rpc_server_duration_seconds_bucket{{{labels},le=\"0.001\"}}"),
-        "# HELP rpc_server_requests_total Calls answered, by method and gRPC code.".to_owned(),
+        "# HELP rpc_server_requests_total Finished calls, by method and gRPC code.".to_owned(),
     ] {
         assert!(body.contains(&expected), "{expected} in\n{body}");
     }
