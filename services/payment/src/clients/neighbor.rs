@@ -1,13 +1,13 @@
-//! What a neighbour answered instead of what was asked for.
+//! What a neighbor answered instead of what was asked for.
 
 use onsale_kit::error::{DOMAIN, InvalidFields, Kind, Reason, ServiceError};
 use onsale_proto::r#type::v1::ErrorReason;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// A neighbour could not be asked, or made no sense.
+/// A neighbor could not be asked, or made no sense.
 #[derive(Debug, thiserror::Error)]
-pub enum NeighbourError {
+pub enum NeighborError {
     /// It refused, or could not be reached.
     #[error("failed to {attempt}")]
     Status {
@@ -28,7 +28,7 @@ pub enum NeighbourError {
     },
 }
 
-impl NeighbourError {
+impl NeighborError {
     pub(super) fn status(attempt: &'static str) -> impl Fn(Status) -> Self {
         move |source| Self::Status { attempt, source: Box::new(source) }
     }
@@ -38,7 +38,7 @@ impl NeighbourError {
     }
 }
 
-impl ServiceError for NeighbourError {
+impl ServiceError for NeighborError {
     fn kind(&self) -> Kind {
         match self {
             Self::Status { source, .. } => match source.code() {
