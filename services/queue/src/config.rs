@@ -20,7 +20,8 @@ use crate::domain::{
 #[serde(deny_unknown_fields)]
 pub struct Config {
     pub(crate) stores: StoresConfig,
-    pub(crate) neighbours: NeighboursConfig,
+    #[serde(rename = "neighbours")]
+    pub(crate) neighbors: NeighborsConfig,
     pub(crate) turns: TurnsConfig,
     pub(crate) web: WebConfig,
     pub(crate) policy: PolicyConfig,
@@ -34,7 +35,7 @@ pub struct Config {
 /// Section `[neighbours]`: other services.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NeighboursConfig {
+pub(crate) struct NeighborsConfig {
     pub(crate) inventory: ClientConfig,
 }
 

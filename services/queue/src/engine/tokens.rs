@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use onsale_kit::auth::{KeyError, KeySet, SigningKey, TokenFacts, TokenReader, TokenSigner};
+use onsale_kit::auth::{KeyError, KeySet, SigningKey, TokenFields, TokenReader, TokenSigner};
 use onsale_types::{CustomerId, EntryId, EventId, Timestamp};
 use serde::Serialize;
 
@@ -70,7 +70,7 @@ impl Tokens {
     ) -> Result<GrantedTurn, Error> {
         let fields = TurnTokenFields { event_id, entry_id, fencing_number: turn.fencing_number };
         let subject = customer_id.to_string();
-        let facts = TokenFacts { audience: TURN_AUDIENCE, subject: &subject, expiry: turn.expire_time };
+        let facts = TokenFields { audience: TURN_AUDIENCE, subject: &subject, expiry: turn.expire_time };
         let token = self.signer.sign(&facts, &fields)?;
         Ok(GrantedTurn { turn, token, checkout_url: self.checkout_url(event_id) })
     }
@@ -79,7 +79,7 @@ impl Tokens {
     pub(crate) fn queue_token(&self, entry: &Entry) -> Result<String, Error> {
         let subject = entry.customer_id.to_string();
         let expiry = queue_token::expiry(entry, self.queue_token_lifetime);
-        let facts = TokenFacts { audience: QUEUE_AUDIENCE, subject: &subject, expiry };
+        let facts = TokenFields { audience: QUEUE_AUDIENCE, subject: &subject, expiry };
         Ok(self.signer.sign(&facts, &QueueTokenFields::of(entry))?)
     }
 
