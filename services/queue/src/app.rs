@@ -1,4 +1,5 @@
-//! The use cases of Queue, one file per RPC, job or event: load, decide, save, publish. Machinery that they share is in `engine`.
+//! The use cases of Queue, one file per RPC, job or event: load, decide, save, publish. Machinery that they share is in
+//! `engine`.
 
 pub(crate) mod admit_customers;
 pub(crate) mod apply_inventory_update;

@@ -1,5 +1,5 @@
-//! The machinery that use cases share: replicas of lines in memory, fan-out to streams, heartbeats, publication, reconciliation and
-//! leadership.
+//! The machinery that use cases share: replicas of lines in memory, fan-out to streams, heartbeats, publication,
+//! reconciliation and leadership.
 //!
 //! ```text
 //!   use case commits a change                        other pods: move log and announcement in Redis

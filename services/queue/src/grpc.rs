@@ -1,5 +1,5 @@
-//! The gRPC interface of Queue. Each handler identifies the caller, reads the request, runs the use case and builds the response. Methods
-//! without a handler return UNIMPLEMENTED (ADR 0003).
+//! The gRPC interface of Queue. Each handler identifies the caller, reads the request, runs the use case and builds the
+//! response. Methods without a handler return UNIMPLEMENTED (ADR 0003).
 
 mod admin;
 mod customers;

@@ -1,7 +1,8 @@
 //! Storage of queues. Postgres is the source of truth; Redis holds copies for quick reads and hints. Functions take and return
 //! domain types.
 
-// Columns are listed one by one: with `*`, a migration that adds a column would break statements that running pods have prepared.
+// Columns are listed one by one: with `*`, a migration that adds a column would break statements that running pods have
+// prepared.
 macro_rules! queue_columns {
     () => {
         "event_id, organizer_id, created_revision, summary, sectors, life_revision, is_active, stock_revision, is_sold_out,

@@ -1,5 +1,5 @@
-//! Background workers. Jobs that change queues by themselves run on the pod that leads the event, and their transactions check its
-//! lease; the other jobs may run on several pods at once.
+//! Background workers. Jobs that change queues by themselves run on the pod that leads the event, and their transactions
+//! check its lease; the other jobs may run on several pods at once.
 
 pub(crate) mod consumers;
 
@@ -22,8 +22,8 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two viewer reports to the other pods.
 const VIEWERS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Delay of an admission round after a free slot was announced. The announcement may arrive before the commit is visible, and one
-/// round serves all announcements of a burst.
+/// Delay of an admission round after a free slot was announced. The announcement may arrive before the commit is visible, and
+/// one round serves all announcements of a burst.
 const GATHER: Duration = Duration::from_millis(20);
 
 const RETRY: BackoffConfig = BackoffConfig {
@@ -80,8 +80,8 @@ fn start_leader_job<F>(
         .start(tasks, move || job(Arc::clone(&app), Arc::clone(&shards)));
 }
 
-/// Starts the admission of customers and the sliding of windows: every interval, when a slot becomes free, and when this pod gains a
-/// shard.
+/// Starts the admission of customers and the sliding of windows: every interval, when a slot becomes free, and when this pod
+/// gains a shard.
 fn start_admission(
     app: &Arc<App>,
     shards: &Arc<LeaderShards>,

@@ -1,5 +1,5 @@
-//! Job `admission`: workers → app → clients::inventory → store::lines (lock) → domain::admission → store::entries → engine::publish. The leader
-//! of an event grants turns from the head of the line; every transaction checks its lease.
+//! Job `admission`: workers → app → clients::inventory → store::lines (lock) → domain::admission → store::entries →
+//! engine::publish. The leader of an event grants turns from the head of the line; every transaction checks its lease.
 
 use futures_util::{StreamExt, stream};
 use onsale_kit::error::Chain;

@@ -1,5 +1,5 @@
-//! `event.created`, `event.activated`, `event.ended`, `inventory.sold_out` and `inventory.available`: workers::consumers → app →
-//! store::lines (lock) → domain::event → store → engine::publish.
+//! `event.created`, `event.activated`, `event.ended`, `inventory.sold_out` and `inventory.available`: workers::consumers →
+//! app → store::lines (lock) → domain::event → store → engine::publish.
 
 use onsale_storage::postgres::Transaction;
 use onsale_types::{EventId, Named as _};

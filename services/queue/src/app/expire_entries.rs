@@ -1,6 +1,6 @@
-//! Jobs `turn sweep`, `closing sweep` and `unseen sweep`: workers → app → store::lines (lock) → store::entries → engine::end_entries →
-//! engine::publish. The leader of an event ends expired turns, the entries of a queue that closed for good, and idle entries. The
-//! database's time decides, and every transaction checks the lease.
+//! Jobs `turn sweep`, `closing sweep` and `unseen sweep`: workers → app → store::lines (lock) → store::entries →
+//! engine::end_entries → engine::publish. The leader of an event ends expired turns, the entries of a queue that closed for
+//! good, and idle entries. The database's time decides, and every transaction checks the lease.
 
 use onsale_kit::error::Chain;
 use onsale_storage::{lease::Lease, postgres::Transaction};
@@ -79,8 +79,8 @@ impl App {
                 engine.heartbeats.interrupt();
             }
             let unseen = unseen?;
-            // Heartbeats that Redis lost count as just sent. This pod does not know of losses before it led the event, so it must
-            // have led it for the whole timeout.
+            // Heartbeats that Redis lost count as just sent. This pod does not know of losses before it led the event, so it
+            // must have led it for the whole timeout.
             let is_silence = engine.heartbeats.is_complete_for(idle) && shards.has_led_for(event_id, idle);
             if unseen.is_empty() || !is_silence {
                 return Ok(());

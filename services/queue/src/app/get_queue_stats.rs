@@ -1,5 +1,5 @@
-//! `GetQueueStats`: grpc → app → store::queues → store::stats → engine::viewers. The numbers of a queue are computed at most about once a
-//! second per pod, however many organizers ask.
+//! `GetQueueStats`: grpc → app → store::queues → store::stats → engine::viewers. The numbers of a queue are computed at most
+//! about once a second per pod, however many organizers ask.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,8 @@ const CACHED_MAX: usize = 10_000;
 /// The numbers of queues of the last second.
 pub(crate) struct StatsCache(Cache<EventId, Arc<CachedStats>>);
 
-/// The numbers of a queue and the time at which they were computed. Locked meanwhile, so that further callers wait for the same numbers.
+/// The numbers of a queue and the time at which they were computed. Locked meanwhile, so that further callers wait for the
+/// same numbers.
 type CachedStats = Mutex<Option<(Instant, Arc<QueueStats>)>>;
 
 impl Default for StatsCache {

@@ -1,8 +1,8 @@
-//! `JoinQueue`: grpc → app (batch per shard) → store::lines (lock, find) → domain::join → store::lines (append) → engine::publish →
-//! store::ranks.
+//! `JoinQueue`: grpc → app (batch per shard) → store::lines (lock, find) → domain::join → store::lines (append) →
+//! engine::publish → store::ranks.
 //!
-//! Joins that arrive together share the lock of the line and one transaction. An event belongs to one shard, whose batches run one
-//! after the other: the lock would serialize them anyway, and the order of arrival is kept.
+//! Joins that arrive together share the lock of the line and one transaction. An event belongs to one shard, whose batches
+//! run one after the other: the lock would serialize them anyway, and the order of arrival is kept.
 
 use std::{
     collections::{BTreeMap, HashMap},

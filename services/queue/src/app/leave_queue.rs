@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl App {
-    /// Ends the caller's place or turn, for all of their devices. Returns an entry that has ended as it is, and `None` in a WINDOWED
-    /// queue.
+    /// Ends the caller's place or turn, for all of their devices. Returns an entry that has ended as it is, and `None` in a
+    /// WINDOWED queue.
     pub(crate) async fn leave_queue(
         &self,
         customer_id: CustomerId,

@@ -1,6 +1,6 @@
-//! Job `milestones`: workers → app → store::milestones → domain::milestone → store::presence → store::milestones (cursor) → outbox. Customers
-//! without an open stream who passed a milestone get one push. The cursor and the event are written in one transaction, so a crash
-//! loses no push and repeats none.
+//! Job `milestones`: workers → app → store::milestones → domain::milestone → store::presence → store::milestones (cursor) →
+//! outbox. Customers without an open stream who passed a milestone get one push. The cursor and the event are written in one
+//! transaction, so a crash loses no push and repeats none.
 
 use std::collections::{HashMap, HashSet};
 
@@ -108,8 +108,8 @@ impl App {
         Ok(false)
     }
 
-    /// Returns the entries without an open stream; all of them if Redis is unavailable, because a superfluous push is better than a
-    /// missing one.
+    /// Returns the entries without an open stream; all of them if Redis is unavailable, because a superfluous push is better
+    /// than a missing one.
     async fn without_stream(&self, event_id: EventId, passed: Vec<PassedMilestone>) -> Vec<PassedMilestone> {
         let engine = &self.engine;
         let ids: Vec<EntryId> = passed.iter().map(|passed| passed.entry_id).collect();

@@ -1,5 +1,5 @@
-//! Job `admission`, WINDOWED queues: workers → app → clients::inventory → store::lines (lock) → domain::windowed_entry → engine::publish. The
-//! leader of an event slides its window; every transaction checks its lease (ADR 0010).
+//! Job `admission`, WINDOWED queues: workers → app → clients::inventory → store::lines (lock) → domain::windowed_entry →
+//! engine::publish. The leader of an event slides its window; every transaction checks its lease (ADR 0010).
 
 use futures_util::{StreamExt, stream};
 use onsale_kit::error::Chain;

@@ -1,5 +1,5 @@
-//! `WatchQueue`: grpc → app → engine::replicas → engine::find_entries → engine::fanout → stream of messages. Nothing is buffered for a slow reader:
-//! when it reads again it gets the newest state.
+//! `WatchQueue`: grpc → app → engine::replicas → engine::find_entries → engine::fanout → stream of messages. Nothing is
+//! buffered for a slow reader: when it reads again it gets the newest state.
 
 use std::{
     pin::Pin,
@@ -69,8 +69,8 @@ impl App {
         Ok(WatchStream { engine: Arc::clone(engine), replica, watcher })
     }
 
-    /// Returns the caller's entry, its state, and the revision of that state. The replica is at least as new as the entry read from
-    /// Postgres, so a client that reconnects never sees an older state.
+    /// Returns the caller's entry, its state, and the revision of that state. The replica is at least as new as the entry
+    /// read from Postgres, so a client that reconnects never sees an older state.
     async fn find_tracked(
         &self,
         replica: &LineReplica,

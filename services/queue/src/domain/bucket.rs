@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use onsale_types::Timestamp;
 
-/// Cost of one admission. The level grows by the rate per minute with every microsecond, so one minute at rate r yields exactly r
-/// admissions.
+/// Cost of one admission. The level grows by the rate per minute with every microsecond, so one minute at rate r yields
+/// exactly r admissions.
 const COST: u64 = 60_000_000;
 
-/// Microseconds of admissions that may be saved up: more than the 1 s between two rounds, so that a late round loses nothing, and
-/// little enough that an idle queue does not burst.
+/// Microseconds of admissions that may be saved up: more than the 1 s between two rounds, so that a late round loses nothing,
+/// and little enough that an idle queue does not burst.
 const BURST_MICROS: u64 = 2_000_000;
 
 /// The admissions saved up at a time.

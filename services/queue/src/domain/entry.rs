@@ -16,7 +16,8 @@ pub(crate) enum EntryState {
     Admitted,
     /// The turn ended in a purchase. Final.
     Completed,
-    /// The place or the turn was lost. Final, except that a payment which was under way when the turn ran out still completes it.
+    /// The place or the turn was lost. Final, except that a payment which was under way when the turn ran out still completes
+    /// it.
     Expired,
     /// The customer left. Final.
     Left,

@@ -14,8 +14,9 @@ pub(crate) struct Estimate {
     pub(crate) wait_max: Duration,
 }
 
-/// Estimates the wait at `position`. In a TRACKED queue the shortest wait follows from the admission rate, and the longest from the
-/// cap on open turns if each takes `service_time`; in a WINDOWED queue both follow from its slides. `None` while nobody is admitted.
+/// Estimates the wait at `position`. In a TRACKED queue the shortest wait follows from the admission rate, and the longest
+/// from the cap on open turns if each takes `service_time`; in a WINDOWED queue both follow from its slides. `None` while
+/// nobody is admitted.
 pub(crate) fn estimate(
     position: u64,
     state: QueueState,

@@ -1,7 +1,8 @@
 //! Changes of a line, revision by revision, and a copy of a line that follows them.
 //!
-//! Every change of a queue has a revision, one higher than the one before, and appends one [`LineChange`] to the move log. A copy
-//! that has applied every change up to a revision knows exactly which numbers wait; one that misses a change notices the gap.
+//! Every change of a queue has a revision, one higher than the one before, and appends one [`LineChange`] to the move log. A
+//! copy that has applied every change up to a revision knows exactly which numbers wait; one that misses a change notices the
+//! gap.
 
 use super::rank_index::RankIndex;
 

@@ -109,8 +109,9 @@ pub(crate) struct MilestoneCandidate {
     pub(crate) start_position: u64,
 }
 
-/// Returns the ranges to search for entries that passed a milestone, the lowest milestone first. `reached` is in falling order. An
-/// entry that passed several milestones at once belongs to the lowest only, so ranges of higher milestones begin behind it.
+/// Returns the ranges to search for entries that passed a milestone, the lowest milestone first. `reached` is in falling
+/// order. An entry that passed several milestones at once belongs to the lowest only, so ranges of higher milestones begin
+/// behind it.
 pub(crate) fn spans(reached: &[MilestoneProgress]) -> Vec<SeqRange> {
     let mut lower_upto_seq = 0;
     let mut spans = Vec::with_capacity(reached.len());

@@ -1,4 +1,4 @@
-//! How often watchers get a new position, and how often other customers should poll.
+//! Rules for the frequency of position messages to watchers, and of polls by other customers.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub(crate) fn is_noticeable(told: u64, now: u64) -> bool {
     now <= next_notice(told) || now > told
 }
 
-/// Returns the time to wait before the next poll: 2 s near the front to 30 s far from it, up to ten times longer under load, and
-/// at most a third of the idle timeout, so that a customer who polls as told never counts as idle.
+/// Returns the time to wait before the next poll: 2 s near the front to 30 s far from it, up to ten times longer under load,
+/// and at most a third of the idle timeout, so that a customer who polls as told never counts as idle.
 pub(crate) fn next_poll_after(position: u64, idle_timeout: Duration, polls_per_second: u64) -> Duration {
     let seconds: u64 = match position {
         0..=10 => 2,

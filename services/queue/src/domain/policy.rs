@@ -96,8 +96,8 @@ impl PolicyOverrides {
         }
     }
 
-    /// Returns the values after `change`. Refuses a change of the mode once there are entries, because the two modes store their
-    /// lines differently.
+    /// Returns the values after `change`. Refuses a change of the mode once there are entries, because the two modes store
+    /// their lines differently.
     pub(crate) fn changed(self, change: &PolicyChange, has_entries: bool) -> Result<Self, Refusal> {
         if has_entries && change.mode.is_some_and(|mode| mode != self.mode) {
             return Err(Refusal::ModeFixed { mode: self.mode });

@@ -1,9 +1,9 @@
 //! Index of the waiting numbers: a bitmap with counts, from which a position is one lookup.
 //!
-//! Numbers in line (seqs) have no gaps, so the line is a bitmap over `admitted_seq + 1 ..= last_seq`; a set bit means that the number
-//! waits. The bitmap is divided into superblocks of 32,768 numbers. Each stores the bits set before it, and the bits set before
-//! each of its blocks of 256, so a position is the sum of two counts and the bits of four words. Superblocks are dropped from the
-//! head as they are admitted. The counts are not renumbered then; `gone` is subtracted from them.
+//! Numbers in line (seqs) have no gaps, so the line is a bitmap over `admitted_seq + 1 ..= last_seq`; a set bit means that
+//! the number waits. The bitmap is divided into superblocks of 32,768 numbers. Each stores the bits set before it, and the
+//! bits set before each of its blocks of 256, so a position is the sum of two counts and the bits of four words. Superblocks
+//! are dropped from the head as they are admitted. The counts are not renumbered then; `gone` is subtracted from them.
 //!
 //! | Operation | Cost |
 //! |---|---|
@@ -25,8 +25,8 @@ use std::collections::VecDeque;
 
 use self::superblock::{SUPERBLOCK_SEQS, Superblock};
 
-/// Largest distance of a number from the last admitted one. Numbers beyond it are ignored. It exceeds every real line, and a full index
-/// of this span (570 MB) fits into the memory of a pod.
+/// Largest distance of a number from the last admitted one. Numbers beyond it are ignored. It exceeds every real line, and a
+/// full index of this span (570 MB) fits into the memory of a pod.
 pub const SPAN_MAX: u64 = 1 << 32;
 
 /// The waiting numbers of a line. The module documents its layout, costs and memory.
@@ -163,8 +163,8 @@ impl RankIndex {
         slot.and_then(|slot| slot.bits.as_deref()).is_some_and(|bits| bits.contains(offset_of(seq)))
     }
 
-    /// Returns up to `count` numbers that wait just before `seq` and up to `count` just after it, in the order of the line. `seq` need
-    /// not wait itself.
+    /// Returns up to `count` numbers that wait just before `seq` and up to `count` just after it, in the order of the line.
+    /// `seq` need not wait itself.
     #[must_use]
     pub fn neighbors(&self, seq: u64, count: usize) -> (Vec<u64>, Vec<u64>) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);

@@ -1,6 +1,6 @@
-//! Messages to one watcher: decides the next one from what the watcher already got and from the present state of its entry and
-//! queue. A change that the watcher missed is never sent late; the newest state replaces it, so a slow reader costs no more than
-//! a fast one.
+//! Messages to one watcher: decides the next one from what the watcher already got and from the present state of its entry
+//! and queue. A change that the watcher missed is never sent late; the newest state replaces it, so a slow reader costs no
+//! more than a fast one.
 
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ pub(crate) struct WatchMessage {
     pub(crate) snapshot: Option<Arc<PublicSnapshot>>,
 }
 
-/// Whether a queue admits customers. All of its watchers get a change of it at once.
+/// Admission status of a queue. A change of it is sent to all watchers at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdmissionStatus {
     /// Also before the queue opens.
@@ -137,7 +137,8 @@ impl AdmissionStatus {
     }
 }
 
-/// Delivery state of one open stream: the last state sent and the pending updates. There may be a million of them, so keep it small.
+/// Delivery state of one open stream: the last state sent and the pending updates. There may be a million of them, so keep it
+/// small.
 #[derive(Clone, Debug)]
 pub(crate) struct WatcherState {
     entry: WatchedEntry,

@@ -162,8 +162,8 @@ impl WindowedEntry {
         (entry, None)
     }
 
-    /// Returns the turn of an active entry. It ends once the window has passed its number; `expire_time` is the earliest time at
-    /// which that can happen.
+    /// Returns the turn of an active entry. It ends once the window has passed its number; `expire_time` is the earliest time
+    /// at which that can happen.
     fn turn(&self, policy: &Policy, line: &Line, now: Timestamp) -> Turn {
         let slide_time = line.slide_time.unwrap_or(now);
         let slides = Window::of(policy, line).slides_left(self.seq);

@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Ends those of `entries` that are open: updates the rows and the counters of the locked line, and appends `queue.expired`.
-    /// Returns the entries that ended.
+    /// Ends those of `entries` that are open: updates the rows and the counters of the locked line, and appends
+    /// `queue.expired`. Returns the entries that ended.
     pub(crate) async fn end_entries(
         &self,
         transaction: &Transaction,

@@ -1,7 +1,7 @@
 //! The watchers of a line on this pod, and the pass over all of them that finds those whom a change concerns.
 //!
-//! A pass reads 32 bytes per watcher in sequence and looks up the position in the copy of the line. It touches the watcher itself only
-//! if a message is due. Messages are made when the stream is polled, from the state at that time.
+//! A pass reads 32 bytes per watcher in sequence and looks up the position in the copy of the line. It touches the watcher
+//! itself only if a message is due. Messages are made when the stream is polled, from the state at that time.
 
 use std::{sync::Arc, task::Waker, time::Duration};
 

@@ -13,7 +13,8 @@ use crate::{
     store::ranks::MarkMode,
 };
 
-/// Largest number of buffered heartbeats. Further ones are dropped; each customer sends another one soon enough not to count as idle.
+/// Largest number of buffered heartbeats. Further ones are dropped; each customer sends another one soon enough not to count
+/// as idle.
 const BUFFERED_MAX: usize = 200_000;
 
 /// Heartbeats flushed by one call.
@@ -81,8 +82,8 @@ impl HeartbeatBuffer {
         }
     }
 
-    /// Returns true if heartbeats have reached Redis without a gap for at least `idle`. Only then does a missing heartbeat show that
-    /// a customer is idle.
+    /// Returns true if heartbeats have reached Redis without a gap for at least `idle`. Only then does a missing heartbeat
+    /// show that a customer is idle.
     pub(crate) fn is_complete_for(&self, idle: Duration) -> bool {
         self.complete_since.lock().is_some_and(|since| since.elapsed() >= idle)
     }

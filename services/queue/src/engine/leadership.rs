@@ -1,5 +1,5 @@
-//! Sharded leadership: an event maps to one of 8 shards by its id, and the pod that holds the lease of a shard leads all events of the
-//! shard. A pod that is slow or has crashed delays its own shards only.
+//! Sharded leadership: an event maps to one of 8 shards by its id, and the pod that holds the lease of a shard leads all
+//! events of the shard. A pod that is slow or has crashed delays its own shards only.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use onsale_types::EventId;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Number of shards. All pods must agree: with different numbers two pods would lead one event under different leases, and only the
-/// line's lock would keep them apart.
+/// Number of shards. All pods must agree: with different numbers two pods would lead one event under different leases, and
+/// only the line's lock would keep them apart.
 const SHARDS: u8 = 8;
 
 /// Name of a shard's lease, followed by the shard's number.

@@ -1,5 +1,5 @@
-//! Positions in line: from this pod's replica of the line if there is one; else from Redis if it has every waiting entry; else counted in
-//! Postgres.
+//! Positions in line: from this pod's replica of the line if there is one; else from Redis if it has every waiting entry;
+//! else counted in Postgres.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -58,7 +58,8 @@ impl PositionLookup {
         Self { postgres, ranks, reconcile_requests, replicas }
     }
 
-    /// Returns the positions of entries, given with their numbers, at `revision` or later. `None` for an entry that does not wait.
+    /// Returns the positions of entries, given with their numbers, at `revision` or later. `None` for an entry that does not
+    /// wait.
     pub(crate) async fn find(
         &self,
         event_id: EventId,
@@ -116,8 +117,8 @@ impl PositionLookup {
         Ok(positions.map(|(known, (_, seq))| known.or_else(|| counted.get(seq).copied())).collect())
     }
 
-    /// Adds waiting entries that Redis lost although it counts as loaded. Reconciliation skips a long line whose counts are right, and
-    /// an entry that Redis has too many makes up for a lost one in the count.
+    /// Adds waiting entries that Redis lost although it counts as loaded. Reconciliation skips a long line whose counts are
+    /// right, and an entry that Redis has too many makes up for a lost one in the count.
     async fn add_to_redis(&self, event_id: EventId, entries: &[(EntryId, u64)], counted: &HashMap<u64, u64>) {
         let waits = |(_, seq): &&(EntryId, u64)| counted.contains_key(seq);
         let joined = entries.iter().filter(waits).copied().collect();

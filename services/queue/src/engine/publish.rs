@@ -1,6 +1,6 @@
-//! Publishes a committed queue change to the line replicas in memory, the line in Redis, the admission leader, the outbox relay and the
-//! external channel `queue_events`. Publishing is best effort: inside the mesh every receiver also polls or is reconciled, so a lost
-//! message only adds delay.
+//! Publishes a committed queue change to the line replicas in memory, the line in Redis, the admission leader, the outbox
+//! relay and the external channel `queue_events`. Publishing is best effort: inside the mesh every receiver also polls or is
+//! reconciled, so a lost message only adds delay.
 
 use std::sync::Arc;
 

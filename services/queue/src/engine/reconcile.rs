@@ -1,5 +1,5 @@
-//! Reconciles lines in Redis with Postgres, after a wipe, a failover or a lost write. Lines are compared page by page, so the cost is the same
-//! for an empty Redis and for one missing entry. The lock of the line is never taken.
+//! Reconciles lines in Redis with Postgres, after a wipe, a failover or a lost write. Lines are compared page by page, so the
+//! cost is the same for an empty Redis and for one missing entry. The lock of the line is never taken.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -78,8 +78,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Compares all numbers up to `last_seq` and returns how many entries were wrong. Customers who join meanwhile get higher numbers,
-    /// so an entry that Postgres does not have in this range has ended.
+    /// Compares all numbers up to `last_seq` and returns how many entries were wrong. Customers who join meanwhile get higher
+    /// numbers, so an entry that Postgres does not have in this range has ended.
     async fn compare(&self, event_id: EventId, last_seq: u64, last_admitted_seq: u64) -> Result<u64, Error> {
         let (mut after, mut corrected) = (0, 0_u64);
         loop {

@@ -279,8 +279,8 @@ impl ReplicaUpdater {
     async fn catch_up_from_postgres(&mut self) -> Result<(), Error> {
         let (engine, event_id) = (Arc::clone(&self.engine), self.replica.event_id);
         let revision = self.replica.copy.read().revision();
-        // The log position comes first, so that records appended meanwhile are not skipped. It is read again because a wiped log
-        // may restart with lower ids.
+        // The log position comes first, so that records appended meanwhile are not skipped. It is read again because a wiped
+        // log may restart with lower ids.
         if self.log_paused_until <= Instant::now() {
             self.log_id = engine.log.last_id(event_id).await.ok();
         }

@@ -1,6 +1,6 @@
-//! Replicas of lines in memory: one per queue that this pod's streams watch. A replica learns of each change once for all of its watchers:
-//! from this pod's own commits, from the move log, and from Postgres if a change is missing. An announcement starts a round at once;
-//! without one a round starts every `look_interval`, so a lost announcement only adds delay.
+//! Replicas of lines in memory: one per queue that this pod's streams watch. A replica learns of each change once for all of
+//! its watchers: from this pod's own commits, from the move log, and from Postgres if a change is missing. An announcement
+//! starts a round at once; without one a round starts every `look_interval`, so a lost announcement only adds delay.
 
 use std::{
     collections::HashMap,
@@ -227,8 +227,8 @@ impl Engine {
         Ok(handle)
     }
 
-    /// Runs the updater of a replica. Not a `kit::worker`: a round also waits for the rest that the last pass earned, and starts 60 ms
-    /// after a gap appeared.
+    /// Runs the updater of a replica. Not a `kit::worker`: a round also waits for the rest that the last pass earned, and
+    /// starts 60 ms after a gap appeared.
     async fn run_updater(self: Arc<Self>, replica: Arc<LineReplica>) {
         let event_id = replica.event_id;
         let shutdown = self.tasks.token();

@@ -1,5 +1,5 @@
-//! Turn tokens and queue tokens. Signing is deterministic: equal fields make equal tokens, so every device of a customer gets the
-//! same token.
+//! Turn tokens and queue tokens. Signing is deterministic: equal fields make equal tokens, so every device of a customer gets
+//! the same token.
 
 use std::time::Duration;
 
@@ -83,7 +83,8 @@ impl Tokens {
         Ok(self.signer.sign(&facts, &QueueTokenFields::of(entry))?)
     }
 
-    /// Returns the entry that a queue token names. Refuses one that is not genuine, not this customer's for this event, or expired.
+    /// Returns the entry that a queue token names. Refuses one that is not genuine, not this customer's for this event, or
+    /// expired.
     pub(crate) fn verify_queue_token(
         &self,
         token: &str,

@@ -1,5 +1,5 @@
-//! Viewers of an event: each pod counts its own and reports them to the other pods, and a reader sums them up. A report also has the
-//! lag of the pod's replica of the line.
+//! Viewers of an event: each pod counts its own and reports them to the other pods, and a reader sums them up. A report also
+//! has the lag of the pod's replica of the line.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -64,8 +64,8 @@ impl Viewers {
         self.local.lock().set_streams(event_id, count, lag);
     }
 
-    /// Counts the viewers of the event: those of this pod now, and those of the other pods as of their last reports. Without Redis only
-    /// those of this pod count.
+    /// Counts the viewers of the event: those of this pod now, and those of the other pods as of their last reports. Without
+    /// Redis only those of this pod count.
     pub(crate) async fn count(&self, event_id: EventId) -> ViewerReport {
         let others = match self.pods.others(event_id).await {
             Ok(others) => others,

@@ -1,5 +1,5 @@
-//! The circuit breaker for Redis. After a command on one part (the keys of a line, or a channel) gets no answer, further commands
-//! on that part fail at once for 1 s, so that callers do not each wait for the 500 ms timeout.
+//! The circuit breaker for Redis. After a command on one part (the keys of a line, or a channel) gets no answer, further
+//! commands on that part fail at once for 1 s, so that callers do not each wait for the 500 ms timeout.
 
 use std::{future::Future, time::Duration};
 

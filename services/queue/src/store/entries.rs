@@ -204,8 +204,8 @@ pub(crate) async fn complete(
     read_entry(&row)
 }
 
-/// Reads the facts about each of these turns, in their order, with the database's time. The time is the epoch of Unix for a turn of
-/// which nothing is stored.
+/// Reads the facts about each of these turns, in their order, with the database's time. The time is the epoch of Unix for a
+/// turn of which nothing is stored.
 pub(crate) async fn turn_checks(
     postgres: &Postgres,
     turns: &[TurnKey],

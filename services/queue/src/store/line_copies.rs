@@ -1,5 +1,5 @@
-//! Copies of lines from Postgres: a whole line, or everything that changed in it since a revision. Each is read by one statement, and
-//! so in one snapshot.
+//! Copies of lines from Postgres: a whole line, or everything that changed in it since a revision. Each is read by one
+//! statement, and so in one snapshot.
 
 use onsale_storage::postgres::{
     Postgres, Row,
@@ -56,7 +56,8 @@ pub(crate) async fn load(postgres: &Postgres, event_id: EventId) -> Result<LineC
     Ok(copy)
 }
 
-/// Reads everything that changed after `revision`, merged into one change. `None`: too many entries changed; load the line again.
+/// Reads everything that changed after `revision`, merged into one change. `None`: too many entries changed; load the line
+/// again.
 pub(crate) async fn since(
     postgres: &Postgres,
     event_id: EventId,
@@ -72,8 +73,8 @@ pub(crate) async fn since(
     for row in &rows {
         change.gone.extend(row.read_optional_count::<u64>("seq")?);
     }
-    // The list does not tell ended turns from entries that left the line. Both lists may have too many numbers: the index ignores
-    // numbers that do not wait, and a watcher whose turn may have ended reads its entry again.
+    // The list does not tell ended turns from entries that left the line. Both lists may have too many numbers: the index
+    // ignores numbers that do not wait, and a watcher whose turn may have ended reads its entry again.
     change.ended.clone_from(&change.gone);
     change.is_controlled = true;
     Ok(Some(change))

@@ -22,8 +22,8 @@ use crate::{
     error::Error,
 };
 
-// Two statements, one after the other: after the wait for the lock, the second one sees everything that was committed meanwhile. One
-// statement would join the new row of `line` with an old row of `queue`.
+// Two statements, one after the other: after the wait for the lock, the second one sees everything that was committed
+// meanwhile. One statement would join the new row of `line` with an old row of `queue`.
 const LOCK_LINE: &str = concat!("SELECT ", line_columns!(), " FROM line WHERE event_id = $1 FOR UPDATE");
 const READ_QUEUE: &str =
     concat!("SELECT ", queue_columns!(), ", clock_timestamp() AS now FROM queue WHERE event_id = $1");
@@ -33,8 +33,8 @@ const SAVE: &str = "UPDATE line SET revision = $2, last_seq = $3, last_admitted_
         slide_time = $15
     WHERE event_id = $1";
 // One scan of the index of requests, which begins with the customer, answers two questions: which entries the customers have
-// open here, and which entries the requests made. `IS TRUE` hides the other conditions from the planner: a table that a rush has
-// just filled has no statistics, and the planner would choose an index by event and read the whole event per customer.
+// open here, and which entries the requests made. `IS TRUE` hides the other conditions from the planner: a table that a rush
+// has just filled has no statistics, and the planner would choose an index by event and read the whole event per customer.
 const FIND_JOINS: &str = concat!(
     "SELECT ",
     entry_columns!(),

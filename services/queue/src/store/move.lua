@@ -1,15 +1,14 @@
--- Applies a committed change to the set of waiting entries and appends it to the move log. May run twice, late, or in another order
--- than the commits: a number up to the highest admitted one is never added again, and readers of the log skip records that they know
--- and wait for missing ones. One case is left to reconciliation: an entry that left before its own late join arrives stays in the set.
--- New entries get a heartbeat.
--- KEYS: line, waiting, log, seen. ARGV: highest number admitted; count of joined entries, then number and id of each; count of entries
--- that left, then their ids; and, if there is a log record, the number of records to keep and the record's three fields.
--- Returns 1 if every waiting entry is in Redis.
+-- Applies a committed change to the set of waiting entries and appends it to the move log. May run twice, late, or in another
+-- order than the commits: a number up to the highest admitted one is never added again, and readers of the log skip records
+-- that they know and wait for missing ones. One case is left to reconciliation: an entry that left before its own late join
+-- arrives stays in the set. New entries get a heartbeat. KEYS: line, waiting, log, seen. ARGV: highest number admitted; count
+-- of joined entries, then number and id of each; count of entries that left, then their ids; and, if there is a log record,
+-- the number of records to keep and the record's three fields. Returns 1 if every waiting entry is in Redis.
 local admitted = math.max(tonumber(redis.call('HGET', KEYS[1], 'admitted') or '0'), tonumber(ARGV[1]))
 redis.call('HSET', KEYS[1], 'admitted', admitted)
 local next = 3 + 2 * tonumber(ARGV[2])
--- Chunks of 1,000 entries, because all arguments of a call must fit on the stack of Lua. Entries that were admitted meanwhile are
--- removed below.
+-- Chunks of 1,000 entries, because all arguments of a call must fit on the stack of Lua. Entries that were admitted meanwhile
+-- are removed below.
 for first = 3, next - 1, 2000 do
   redis.call('ZADD', KEYS[2], unpack(ARGV, first, math.min(first + 1999, next - 1)))
 end

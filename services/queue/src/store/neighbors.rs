@@ -12,7 +12,8 @@ use crate::{
     error::Error,
 };
 
-// One statement, so that entry and neighbors are of one snapshot. Both sides follow the index of waiting entries, nearest first.
+// One statement, so that entry and neighbors are of one snapshot. Both sides follow the index of waiting entries, nearest
+// first.
 const READ: &str = "SELECT line.revision, queue.mode, own.entry_id, own.seq, own.state,
         near.seq AS near_seq, near.display_name, near.avatar_url
     FROM queue JOIN line USING (event_id)

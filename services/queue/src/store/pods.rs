@@ -1,5 +1,5 @@
-//! Viewer reports in Redis: the pods tell each other how many customers view an event and how far each pod's replica of the line
-//! lags. A report expires by the clock of Redis; without Redis a pod knows only its own numbers.
+//! Viewer reports in Redis: the pods tell each other how many customers view an event and how far each pod's replica of the
+//! line lags. A report expires by the clock of Redis; without Redis a pod knows only its own numbers.
 
 use std::{sync::LazyLock, time::Duration};
 

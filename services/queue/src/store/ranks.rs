@@ -1,5 +1,5 @@
-//! Lines in Redis: waiting entries, heartbeats, the move log and the channels of a queue. All of it can be restored from Postgres, and
-//! every caller knows what to do without Redis.
+//! Lines in Redis: waiting entries, heartbeats, the move log and the channels of a queue. All of it can be restored from
+//! Postgres, and every caller knows what to do without Redis.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -67,8 +67,8 @@ impl Ranks {
         &self.keys
     }
 
-    /// Applies a committed change to the set of waiting entries and appends `line_change`, if there is one, to the move log. Returns
-    /// true if every waiting entry is in Redis.
+    /// Applies a committed change to the set of waiting entries and appends `line_change`, if there is one, to the move log.
+    /// Returns true if every waiting entry is in Redis.
     pub(crate) async fn apply(
         &self,
         event_id: EventId,
@@ -93,8 +93,8 @@ impl Ranks {
         self.run(event_id, call.idempotent()).await
     }
 
-    /// Returns the positions of these entries, from 1, and `None` for an entry that Redis does not know to wait. The outer `None`
-    /// means that Redis lacks waiting entries, so that its positions are not reliable.
+    /// Returns the positions of these entries, from 1, and `None` for an entry that Redis does not know to wait. The outer
+    /// `None` means that Redis lacks waiting entries, so that its positions are not reliable.
     pub(crate) async fn positions(
         &self,
         event_id: EventId,

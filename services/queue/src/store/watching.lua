@@ -1,4 +1,5 @@
--- Returns 1 for each entry whose stream was confirmed within some time, else 0. KEYS: watching. ARGV: milliseconds, the entry ids.
+-- Returns 1 for each entry whose stream was confirmed within some time, else 0. KEYS: watching. ARGV: milliseconds, the entry
+-- ids.
 local time = redis.call('TIME')
 local since = time[1] * 1000 + math.floor(time[2] / 1000) - tonumber(ARGV[1])
 local found = {}

@@ -63,8 +63,8 @@ impl<'a> Door<'a> {
     }
 }
 
-/// Joins `count` customers at once through all doors. Every fifth customer joins twice at the same time, through two doors if there
-/// are two.
+/// Joins `count` customers at once through all doors. Every fifth customer joins twice at the same time, through two doors if
+/// there are two.
 pub(crate) async fn join_at_once(
     world: &World,
     doors: &[Door<'_>],

@@ -1,5 +1,5 @@
-//! Redis dies or is wiped while a thousand customers watch: no number changes, no message is wrong, and every watcher gets its right
-//! position within 10 s.
+//! Redis dies or is wiped while a thousand customers watch: no number changes, no message is wrong, and every watcher gets
+//! its right position within 10 s.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,8 +25,8 @@ async fn start(cluster: &RedisCluster) -> World {
     World::start_on(redis, Arc::new(SystemClock), &[("WATCH__POSITION_INTERVAL", "2s")]).await
 }
 
-/// Lets some customers leave and others join twice while Redis is unavailable. Returns the median time of the first join, the second
-/// join and the leave: single calls may take long, because they are the breaker's trials.
+/// Lets some customers leave and others join twice while Redis is unavailable. Returns the median time of the first join, the
+/// second join and the leave: single calls may take long, because they are the breaker's trials.
 async fn come_and_go(world: &World, event: &str, members: &[Member]) -> [Duration; 3] {
     let (mut first, mut again, mut left) = (Vec::new(), Vec::new(), Vec::new());
     for leaving in members.iter().step_by(97) {
