@@ -11,14 +11,14 @@ const EASY_POLLS_PER_SECOND: u64 = 1_000;
 /// Largest factor by which the time between polls is stretched.
 const STRETCH_MAX: u64 = 10;
 
-/// Returns the highest position that is worth a message after `told`: every step near the front, about 1 % far from it.
-pub(crate) fn next_notice(told: u64) -> u64 {
-    told.saturating_sub((told / FAR_SHARE).max(1))
+/// Returns the highest position that is worth a message after `sent`: every step near the front, about 1 % far from it.
+pub(crate) fn next_notice(sent: u64) -> u64 {
+    sent.saturating_sub((sent / FAR_SHARE).max(1))
 }
 
-/// Returns true if a move from position `told` to `now` is worth a message. A higher position always is: it corrects an error.
-pub(crate) fn is_noticeable(told: u64, now: u64) -> bool {
-    now <= next_notice(told) || now > told
+/// Returns true if a move from position `sent` to `now` is worth a message. A higher position always is: it corrects an error.
+pub(crate) fn is_noticeable(sent: u64, now: u64) -> bool {
+    now <= next_notice(sent) || now > sent
 }
 
 /// Returns the time to wait before the next poll: 2 s near the front to 30 s far from it, up to ten times longer under load,
@@ -76,13 +76,13 @@ mod tests {
 
         #[test]
         fn steady_move_to_the_front_takes_at_most_1100_messages(start in 1_u64..1_000_000) {
-            let (mut told, mut messages) = (start, 0);
+            let (mut sent, mut messages) = (start, 0);
             for now in (1..=start).rev() {
-                if is_noticeable(told, now) {
-                    (told, messages) = (now, messages + 1);
+                if is_noticeable(sent, now) {
+                    (sent, messages) = (now, messages + 1);
                 }
             }
-            prop_assert_eq!(told, 1);
+            prop_assert_eq!(sent, 1);
             prop_assert!(messages <= 1_100);
         }
     }
