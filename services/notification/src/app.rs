@@ -1,9 +1,9 @@
 //! What Notification does: takes in facts and jobs, sends what is due, and lets organizers see what could not be sent.
 
-mod admin;
-mod deliver;
-mod enqueue;
-mod hear;
+mod enqueue_notifications;
+mod list_dead_letters;
+mod send_delivery;
+mod update_order;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,9 +16,9 @@ use crate::{
     domain::language::Language,
 };
 
-pub use admin::{DeadLetters, ListDeadLetters};
-pub use deliver::{Attempt, DeliverError};
-pub use enqueue::Enqueued;
+pub use enqueue_notifications::Enqueued;
+pub use list_dead_letters::{DeadLetters, ListDeadLetters};
+pub use send_delivery::{Attempt, DeliverError};
 
 /// What handlers, consumers and workers share.
 pub struct App {

@@ -1,9 +1,7 @@
 //! Between the contract and the domain: the only files that name both.
 
-mod contents;
 pub mod events;
-pub mod jobs;
-mod parts;
+pub mod requests;
 
 use onsale_kit::error::{InvalidFields, Violations};
 use onsale_proto::notification::v1 as pb;
@@ -18,7 +16,7 @@ use crate::{
         content::Template,
         delivery::{Attempt, Channel, Delivery, State},
     },
-    store::letters::{Filter, Position},
+    store::dead_letters::{Filter, Position},
 };
 
 /// A page of dead letters, and what its token belongs to.
@@ -82,7 +80,7 @@ pub fn dead_letters(letters: DeadLetters, query: &PageQuery) -> pb::ListDeadLett
 
 fn dead_letter(dead: Delivery) -> pb::DeadLetter {
     let error = dead.attempts.last().and_then(|attempt| attempt.error.clone()).unwrap_or_default();
-    let dead_time = dead.end_time.map(parts::timestamp);
+    let dead_time = dead.end_time.map(requests::timestamp);
     pb::DeadLetter { delivery: Some(delivery(dead)), error, dead_time }
 }
 
@@ -118,15 +116,15 @@ pub fn delivery(delivery: Delivery) -> pb::Delivery {
         masked_recipient: delivery.email.masked(),
         state: pb_state(delivery.state).into(),
         attempts: delivery.attempts.into_iter().map(attempt).collect(),
-        next_attempt_time: next_attempt.map(parts::timestamp),
-        create_time: Some(parts::timestamp(delivery.create_time)),
-        end_time: delivery.end_time.map(parts::timestamp),
+        next_attempt_time: next_attempt.map(requests::timestamp),
+        create_time: Some(requests::timestamp(delivery.create_time)),
+        end_time: delivery.end_time.map(requests::timestamp),
     }
 }
 
 fn attempt(attempt: Attempt) -> pb::DeliveryAttempt {
     pb::DeliveryAttempt {
-        attempt_time: Some(parts::timestamp(attempt.time)),
+        attempt_time: Some(requests::timestamp(attempt.time)),
         provider: attempt.provider,
         provider_message_id: attempt.provider_message_id.unwrap_or_default(),
         error: attempt.error.unwrap_or_default(),
@@ -139,7 +137,7 @@ pub fn enqueued(enqueued: Enqueued) -> pb::EnqueueNotificationsResponse {
     pb::EnqueueNotificationsResponse {
         accepted_count: enqueued.accepted,
         duplicate_count: enqueued.duplicate,
-        enqueue_time: Some(parts::timestamp(enqueued.time)),
+        enqueue_time: Some(requests::timestamp(enqueued.time)),
     }
 }
 

@@ -74,7 +74,7 @@ impl NotificationInternalService for Grpc {
     ) -> Result<Response<EnqueueNotificationsResponse>, Status> {
         let caller = auth::identity(&request)?.subject.clone();
         let request = request.into_inner();
-        let (request_id, jobs) = convert::jobs::enqueue(request.clone(), self.app.language_default())?;
+        let (request_id, jobs) = convert::requests::enqueue(request.clone(), self.app.language_default())?;
         let once = idempotency::Request::new("EnqueueNotifications", &caller, request_id, &request);
         Ok(Response::new(self.app.enqueue(&once, &jobs).await?))
     }

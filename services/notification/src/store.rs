@@ -1,10 +1,10 @@
 //! What Notification keeps in Postgres: takes and returns domain types. It keeps nothing in Redis.
 
+pub mod dead_letters;
 pub mod deliveries;
+pub mod event_owners;
 pub mod jobs;
-pub mod letters;
-pub mod orders;
-pub mod owners;
+pub mod waiting_orders;
 
 use std::time::SystemTime;
 

@@ -11,7 +11,7 @@ use onsale_proto::{
 use onsale_types::{ClaimId, CustomerId, EventId, OrganizerId, PaymentId};
 use uuid::Uuid;
 
-use super::parts::Reader;
+use super::requests::reader::Reader;
 use crate::domain::{
     job::{Expiry, NewJob},
     language::Language,

@@ -8,7 +8,7 @@ use onsale_sandbox::mail::Behaviour;
 use tonic::Code;
 
 use crate::{
-    enqueue,
+    enqueue_notifications as enqueue,
     support::{BUYER, World, id, reason},
 };
 

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::{
-    enqueue,
+    enqueue_notifications as enqueue,
     support::{BUYER, SOON, World, catcher, order, start, stores},
 };
 

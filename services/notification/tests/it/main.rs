@@ -3,9 +3,9 @@
 #![cfg(test)]
 
 mod dead_letters;
-mod enqueue;
+mod enqueue_notifications;
+mod events;
 mod failures;
 mod orders;
-mod others;
 mod starts;
 mod support;

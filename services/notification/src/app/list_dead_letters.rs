@@ -12,7 +12,7 @@ use crate::{
     error::Error,
     store::{
         self,
-        letters::{Filter, Position},
+        dead_letters::{Filter, Position},
     },
 };
 
@@ -45,7 +45,7 @@ impl App {
     ) -> Result<DeadLetters, Error> {
         self.own_event(organizer, list.filter.event_id).await?;
         let ListDeadLetters { filter, after, page } = list;
-        let mut deliveries = store::letters::list(&self.stores.postgres, &filter, after, page).await?;
+        let mut deliveries = store::dead_letters::list(&self.stores.postgres, &filter, after, page).await?;
         let rows = usize::try_from(page.rows()).unwrap_or(usize::MAX);
         let has_more = deliveries.len() > rows;
         deliveries.truncate(rows);
@@ -57,7 +57,7 @@ impl App {
 
     /// One delivery about the organizer's own event.
     pub async fn get_delivery(&self, organizer: OrganizerId, delivery_id: Uuid) -> Result<Delivery, Error> {
-        let delivery = store::letters::get(&self.stores.postgres, delivery_id).await?;
+        let delivery = store::dead_letters::get(&self.stores.postgres, delivery_id).await?;
         let delivery = delivery.ok_or(Error::DeliveryNotFound { delivery_id })?;
         self.own_delivery(organizer, delivery.event_id, delivery_id).await?;
         Ok(delivery)
@@ -77,12 +77,12 @@ impl App {
             .postgres
             .transaction("retry dead letter", |transaction| async move {
                 let work = async {
-                    let delivery = store::letters::lock(&transaction, delivery_id).await?;
+                    let delivery = store::dead_letters::lock(&transaction, delivery_id).await?;
                     let delivery = delivery.ok_or(Error::DeliveryNotFound { delivery_id })?;
                     if delivery.state != State::Dead {
                         return Err(Error::DeliveryNotDead { delivery_id, state: delivery.state });
                     }
-                    let delivery = store::letters::requeue(&transaction, delivery).await?;
+                    let delivery = store::dead_letters::requeue(&transaction, delivery).await?;
                     Ok(RetryDeadLetterResponse { delivery: Some(convert::delivery(delivery)) })
                 };
                 idempotency::once(&transaction, request, work).await
@@ -93,7 +93,7 @@ impl App {
     }
 
     async fn own_event(&self, organizer: OrganizerId, event_id: EventId) -> Result<(), Error> {
-        match store::owners::find(&self.stores.postgres, event_id).await? {
+        match store::event_owners::find(&self.stores.postgres, event_id).await? {
             Some(owned) if owned.organizer_id == organizer => Ok(()),
             Some(owned) if owned.has_jobs => Err(Error::EventNotOwned { event_id }),
             // Unknown, or maybe another's draft, which is as if it were not there.

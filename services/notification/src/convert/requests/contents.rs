@@ -8,13 +8,16 @@ use onsale_proto::notification::v1::{
 };
 use onsale_types::ClaimId;
 
-use super::parts::Reader;
+use super::reader::Reader;
 use crate::domain::content::Content;
 
 const TICKETS_MAX: usize = 100;
 
 impl Reader<'_> {
-    pub(super) fn order_confirmation(&mut self, content: OrderConfirmationContent) -> Option<Content> {
+    pub(in crate::convert) fn order_confirmation(
+        &mut self,
+        content: OrderConfirmationContent,
+    ) -> Option<Content> {
         let event = self.event(content.event);
         let claim_id = self.check("claim_id", ClaimId::parse(&content.claim_id));
         let items = self.items(content.items);
@@ -23,7 +26,7 @@ impl Reader<'_> {
         Some(Content::OrderConfirmation { event, claim_id, items, total, tickets: Vec::new() })
     }
 
-    pub(super) fn ticket_delivery(&mut self, content: TicketDeliveryContent) -> Option<Content> {
+    pub(in crate::convert) fn ticket_delivery(&mut self, content: TicketDeliveryContent) -> Option<Content> {
         let event = self.event(content.event);
         if content.tickets.len() > TICKETS_MAX {
             return self.check("tickets", Err("has more than 100 tickets"));
@@ -32,7 +35,10 @@ impl Reader<'_> {
         Some(Content::TicketDelivery { event: event?, tickets: tickets? })
     }
 
-    pub(super) fn quota_invitation(&mut self, content: QuotaInvitationContent) -> Option<Content> {
+    pub(in crate::convert) fn quota_invitation(
+        &mut self,
+        content: QuotaInvitationContent,
+    ) -> Option<Content> {
         let event = self.event(content.event);
         let quota_name = self.name("quota_name", &content.quota_name);
         let sector_name = self.name("sector_name", &content.sector_name);
@@ -48,7 +54,7 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn queue_update(&mut self, content: QueueUpdateContent) -> Option<Content> {
+    pub(in crate::convert) fn queue_update(&mut self, content: QueueUpdateContent) -> Option<Content> {
         let event = self.event(content.event);
         let wait_min = self.span("wait_min", content.wait_min);
         let wait_max = self.span("wait_max", content.wait_max);
@@ -56,7 +62,7 @@ impl Reader<'_> {
         Some(Content::QueueUpdate { event, position: content.position, wait_min, wait_max })
     }
 
-    pub(super) fn queue_your_turn(&mut self, content: QueueYourTurnContent) -> Option<Content> {
+    pub(in crate::convert) fn queue_your_turn(&mut self, content: QueueYourTurnContent) -> Option<Content> {
         let event = self.event(content.event);
         let turn_expire_time = self.time("turn_expire_time", content.turn_expire_time);
         let checkout_url = match content.checkout_url {
@@ -67,12 +73,12 @@ impl Reader<'_> {
         Some(Content::QueueYourTurn { event, turn_expire_time, checkout_url: checkout_url? })
     }
 
-    pub(super) fn reminder(&mut self, content: ReminderContent) -> Option<Content> {
+    pub(in crate::convert) fn reminder(&mut self, content: ReminderContent) -> Option<Content> {
         let event = self.event(content.event);
         Some(Content::Reminder { event: event?, ticket_count: content.ticket_count })
     }
 
-    pub(super) fn refund(&mut self, content: RefundContent) -> Option<Content> {
+    pub(in crate::convert) fn refund(&mut self, content: RefundContent) -> Option<Content> {
         let event = self.event(content.event);
         let claim_id = self.check("claim_id", ClaimId::parse(&content.claim_id));
         let amount = self.money("amount", content.amount);

@@ -12,10 +12,10 @@ use crate::domain::{
 };
 
 /// What is checked of a message; each problem is noted under the path of its field.
-pub(super) struct Reader<'a> {
-    pub(super) violations: &'a mut Violations,
+pub(in crate::convert) struct Reader<'a> {
+    pub(in crate::convert) violations: &'a mut Violations,
     /// The path of the message, ending in a dot unless it is empty.
-    pub(super) path: String,
+    pub(in crate::convert) path: String,
 }
 
 impl Reader<'_> {
@@ -24,41 +24,49 @@ impl Reader<'_> {
     }
 
     /// The same for a part of the message.
-    pub(super) fn inner(&mut self, name: &str) -> Reader<'_> {
+    pub(in crate::convert) fn inner(&mut self, name: &str) -> Reader<'_> {
         let path = format!("{}.", self.field(name));
         Reader { violations: self.violations, path }
     }
 
-    pub(super) fn check<T, E: std::fmt::Display>(&mut self, name: &str, parsed: Result<T, E>) -> Option<T> {
+    pub(in crate::convert) fn check<T, E: std::fmt::Display>(
+        &mut self,
+        name: &str,
+        parsed: Result<T, E>,
+    ) -> Option<T> {
         let field = self.field(name);
         self.violations.check(field, parsed)
     }
 
-    pub(super) fn require<T>(&mut self, name: &str, value: Option<T>) -> Option<T> {
+    pub(in crate::convert) fn require<T>(&mut self, name: &str, value: Option<T>) -> Option<T> {
         let field = self.field(name);
         self.violations.require(field, value)
     }
 
     /// A name, on one line.
-    pub(super) fn name(&mut self, name: &str, text: &str) -> Option<String> {
+    pub(in crate::convert) fn name(&mut self, name: &str, text: &str) -> Option<String> {
         let line = one_line(text);
         self.check(name, if line.is_empty() { Err("is required") } else { Ok(line) })
     }
 
-    pub(super) fn time(&mut self, name: &str, time: Option<prost_types::Timestamp>) -> Option<Timestamp> {
+    pub(in crate::convert) fn time(
+        &mut self,
+        name: &str,
+        time: Option<prost_types::Timestamp>,
+    ) -> Option<Timestamp> {
         let time = self.require(name, time)?;
         let parsed = Timestamp::from_seconds_and_nanos(time.seconds, time.nanos);
         self.check(name, parsed.ok_or("is not a time"))
     }
 
     /// A page to open: never anything that a mail program would run.
-    pub(super) fn url(&mut self, name: &str, url: String) -> Option<String> {
+    pub(in crate::convert) fn url(&mut self, name: &str, url: String) -> Option<String> {
         let is_page = (url.starts_with("https://") || url.starts_with("http://"))
             && !url.chars().any(|it| it.is_control() || it.is_whitespace());
         self.check(name, if is_page { Ok(url) } else { Err("is not an http or https address") })
     }
 
-    pub(super) fn money(&mut self, name: &str, money: Option<pb::Money>) -> Option<Money> {
+    pub(in crate::convert) fn money(&mut self, name: &str, money: Option<pb::Money>) -> Option<Money> {
         let money = self.require(name, money)?;
         let currency = self.check(&format!("{name}.currency_code"), Currency::parse(&money.currency_code))?;
         let amount = if money.amount_minor < 0 { Err("is negative") } else { Ok(money.amount_minor) };
@@ -66,7 +74,7 @@ impl Reader<'_> {
         Some(Money::new(amount, currency))
     }
 
-    pub(super) fn event(&mut self, event: Option<pb::EventSummary>) -> Option<Event> {
+    pub(in crate::convert) fn event(&mut self, event: Option<pb::EventSummary>) -> Option<Event> {
         let event = self.require("event", event)?;
         let mut reader = self.inner("event");
         let event_id = reader.check("event_id", EventId::parse(&event.event_id));
@@ -84,7 +92,7 @@ impl Reader<'_> {
     }
 
     /// Somebody with an address. A customer id that is unset is nobody's.
-    pub(super) fn recipient(
+    pub(in crate::convert) fn recipient(
         &mut self,
         [customer_field, email_field]: [&str; 2],
         customer_id: &str,
@@ -99,7 +107,7 @@ impl Reader<'_> {
         Some(Recipient { customer_id: customer_id?, email: email?, language })
     }
 
-    pub(super) fn items(&mut self, items: Vec<pb::LineItem>) -> Option<Vec<Item>> {
+    pub(in crate::convert) fn items(&mut self, items: Vec<pb::LineItem>) -> Option<Vec<Item>> {
         if items.is_empty() {
             return self.check("items", Err("is empty"));
         }
@@ -115,7 +123,7 @@ impl Reader<'_> {
         Some(read)
     }
 
-    pub(super) fn tickets(&mut self, tickets: Vec<DeliveredTicket>) -> Option<Vec<Ticket>> {
+    pub(in crate::convert) fn tickets(&mut self, tickets: Vec<DeliveredTicket>) -> Option<Vec<Ticket>> {
         if tickets.is_empty() {
             return self.check("tickets", Err("is empty"));
         }
@@ -149,7 +157,7 @@ fn place(unit: pb::Unit) -> Place {
 }
 
 /// A time, for the wire.
-pub(super) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
+pub(in crate::convert) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
     let (seconds, nanos) = time.to_seconds_and_nanos();
     prost_types::Timestamp { seconds, nanos }
 }

@@ -22,7 +22,7 @@ impl App {
         fact: Fact,
     ) -> Result<(), HearError> {
         // The lock first: what the other half did is committed by the time we look for the mail.
-        let waiting = store::orders::lock(transaction, claim_id).await?;
+        let waiting = store::waiting_orders::lock(transaction, claim_id).await?;
         let known = match store::jobs::told(transaction, claim_id).await? {
             Some(told) => Known::Told(told),
             None => Known::Waiting(waiting),
@@ -31,7 +31,7 @@ impl App {
         if !settled.jobs.is_empty() {
             store::jobs::insert(transaction, &settled.jobs).await?;
         }
-        store::orders::save(transaction, claim_id, settled.waiting.as_ref()).await?;
+        store::waiting_orders::save(transaction, claim_id, settled.waiting.as_ref()).await?;
         Ok(())
     }
 
@@ -48,6 +48,6 @@ impl App {
         event_id: EventId,
         organizer_id: OrganizerId,
     ) -> Result<(), HearError> {
-        Ok(store::owners::note(transaction, event_id, organizer_id).await?)
+        Ok(store::event_owners::note(transaction, event_id, organizer_id).await?)
     }
 }

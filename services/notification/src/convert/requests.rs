@@ -1,5 +1,8 @@
 //! Jobs that other services hand over.
 
+mod contents;
+pub(super) mod reader;
+
 use std::{collections::HashSet, time::Duration};
 
 use onsale_kit::error::{InvalidFields, Violations};
@@ -7,8 +10,9 @@ use onsale_proto::notification::v1::{
     Channel, EnqueueNotificationsRequest, NotificationJob, notification_job::Content as PbContent,
 };
 use onsale_types::{JobId, RequestId};
+pub(super) use reader::timestamp;
 
-use super::parts::Reader;
+use self::reader::Reader;
 use crate::domain::{
     content::Content,
     job::{Expiry, NewJob},
