@@ -1,44 +1,37 @@
-//! Jobs from other services.
+//! `EnqueueNotifications`: grpc → app → store::jobs.
 
-use onsale_proto::notification::v1::EnqueueNotificationsResponse;
-use onsale_storage::idempotency::{self, Request};
+use onsale_storage::idempotency::{Answer, Request};
 
 use super::App;
-use crate::{convert, domain::job::NewJob, error::Error, store};
-
-/// What became of jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enqueued {
-    /// How many are new.
-    pub accepted: u32,
-    /// How many were known.
-    pub duplicate: u32,
-    /// When.
-    pub time: onsale_types::Timestamp,
-}
+use crate::{
+    domain::job::{EnqueueResult, NewJob},
+    error::Error,
+    store,
+};
 
 impl App {
-    /// Takes jobs, all or none; those known already are not sent again.
-    pub async fn enqueue(
+    /// Stores the jobs that are new, in one transaction.
+    pub(crate) async fn enqueue_notifications(
         &self,
-        request: &Request<'_>,
+        request: &Request<'_, EnqueueResult>,
         jobs: &[NewJob],
-    ) -> Result<EnqueueNotificationsResponse, Error> {
+    ) -> Result<Answer<EnqueueResult>, Error> {
         let answer = self
             .stores
             .postgres
             .transaction("enqueue", |transaction| async move {
                 let work = async {
                     let inserted = store::jobs::insert(&transaction, jobs).await?;
+                    let accepted_count = inserted.accepted_count;
                     let given = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
-                    let duplicate = given.saturating_sub(inserted.accepted);
-                    let enqueued = Enqueued { accepted: inserted.accepted, duplicate, time: inserted.time };
-                    Ok::<_, Error>(convert::enqueued(enqueued))
+                    let duplicate_count = given.saturating_sub(accepted_count);
+                    let enqueue_time = inserted.enqueue_time;
+                    Ok::<_, Error>(EnqueueResult { accepted_count, duplicate_count, enqueue_time })
                 };
-                idempotency::once(&transaction, request, work).await
+                request.once(&transaction, work).await
             })
             .await?;
-        self.hint.notify_one();
+        self.delivery_hints.notify_one();
         Ok(answer)
     }
 }

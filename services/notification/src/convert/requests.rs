@@ -1,77 +1,100 @@
-//! Jobs that other services hand over.
+//! Requests of callers: every malformed field is reported in one response.
 
 mod contents;
-pub(super) mod reader;
-
-use std::{collections::HashSet, time::Duration};
+mod jobs;
+mod reader;
 
 use onsale_kit::error::{InvalidFields, Violations};
-use onsale_proto::notification::v1::{
-    Channel, EnqueueNotificationsRequest, NotificationJob, notification_job::Content as PbContent,
+use onsale_proto::notification::v1 as pb;
+use onsale_types::{
+    EventId, Named as _, PageLimits, PageQuery, PageSize, PageToken, ParsePageTokenError, RequestId,
+    Timestamp,
 };
-use onsale_types::{JobId, RequestId};
-pub(super) use reader::timestamp;
+use uuid::Uuid;
 
-use self::reader::Reader;
+use super::template_to_pb;
 use crate::domain::{
-    content::Content,
-    job::{Expiry, NewJob},
-    language::Language,
+    content::Template,
+    dead_letter::{DeadLetterFilter, DeadLetterPosition, ListDeadLetters},
+    delivery::Channel,
 };
 
-const JOBS_MAX: usize = 500;
-/// How long a job is worth sending, unless it says so.
-const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) use jobs::enqueue_notifications;
+pub(super) use reader::Reader;
 
-/// The jobs of a request.
-pub fn enqueue(
-    request: EnqueueNotificationsRequest,
-    default: Language,
-) -> Result<(RequestId, Vec<NewJob>), InvalidFields> {
+/// Converts the request, and returns with it the query to which its page tokens belong.
+pub(crate) fn list_dead_letters(
+    request: &pb::ListDeadLettersRequest,
+) -> Result<(ListDeadLetters, PageQuery), InvalidFields> {
+    let mut violations = Violations::new();
+    let event_id = violations.check("event_id", EventId::parse(&request.event_id));
+    let requested = i32::try_from(request.page_size).unwrap_or(i32::MAX);
+    let page_size = violations.check("page_size", PageSize::from_request(requested, PageLimits::default()));
+    let channels: Vec<Channel> = (0..)
+        .zip(request.channels())
+        .filter_map(|(index, it)| violations.check(format_args!("channels[{index}]"), channel_from_pb(it)))
+        .collect();
+    let templates: Vec<Template> = (0..)
+        .zip(request.templates())
+        .filter_map(|(index, it)| violations.check(format_args!("templates[{index}]"), template_from_pb(it)))
+        .collect();
+    let query = dead_letter_query(&request.event_id, &channels, &templates);
+    let token = violations.check("page_token", PageToken::parse(&request.page_token, &query));
+    let after = token.and_then(|token| match token {
+        Some(token) => violations.check("page_token", position(&token)).map(Some),
+        None => Some(None),
+    });
+    let list = violations.build(|| {
+        let filter = DeadLetterFilter { event_id: event_id?, channels, templates };
+        Some(ListDeadLetters { filter, after: after?, page_size: page_size? })
+    })?;
+    Ok((list, query))
+}
+
+pub(crate) fn retry_dead_letter(
+    request: &pb::RetryDeadLetterRequest,
+) -> Result<(RequestId, Uuid), InvalidFields> {
     let mut violations = Violations::new();
     let request_id = violations.check("request_id", RequestId::parse(&request.request_id));
-    if !(1..=JOBS_MAX).contains(&request.jobs.len()) {
-        violations.push("jobs", "has 1 to 500 jobs");
-    }
-    let mut ids = HashSet::new();
-    let mut jobs = Vec::new();
-    for (index, job) in request.jobs.into_iter().take(JOBS_MAX).enumerate() {
-        let path = format!("jobs[{index}].");
-        if !ids.insert(job.job_id.to_ascii_lowercase()) {
-            violations.push(format!("{path}job_id"), "is there twice");
-        }
-        jobs.extend(one(Reader { violations: &mut violations, path }, job, default));
-    }
-    violations.build(|| Some((request_id?, jobs)))
+    let delivery_id = violations.check("delivery_id", delivery_id(&request.delivery_id));
+    violations.build(|| Some((request_id?, delivery_id?)))
 }
 
-fn one(mut reader: Reader<'_>, job: NotificationJob, default: Language) -> Option<NewJob> {
-    let job_id = reader.check("job_id", JobId::parse(&job.job_id));
-    let is_email = job.channels().all(|channel| channel == Channel::Email);
-    let channels = reader.check("channels", if is_email { Ok(()) } else { Err("only email is sent yet") });
-    let to = reader.require("recipient", job.recipient);
-    let recipient = to.and_then(|to| {
-        let language = Language::of_tag(&to.locale, default);
-        reader.inner("recipient").recipient(["customer_id", "email"], &to.customer_id, &to.email, language)
-    });
-    let expiry = match job.expire_time {
-        None => Some(Expiry::After(LIFETIME)),
-        time => reader.time("expire_time", time).map(Expiry::At),
-    };
-    let content = reader.require("content", job.content);
-    let content = content.and_then(|content| self::content(&mut reader, content));
-    channels?;
-    Some(NewJob::named(job_id?, recipient?, content?, expiry?))
+pub(crate) fn get_delivery(request: &pb::GetDeliveryRequest) -> Result<Uuid, InvalidFields> {
+    let mut violations = Violations::new();
+    let delivery_id = violations.check("delivery_id", delivery_id(&request.delivery_id));
+    violations.build(|| delivery_id)
 }
 
-fn content(reader: &mut Reader<'_>, content: PbContent) -> Option<Content> {
-    match content {
-        PbContent::OrderConfirmation(it) => reader.inner("order_confirmation").order_confirmation(it),
-        PbContent::TicketDelivery(it) => reader.inner("ticket_delivery").ticket_delivery(it),
-        PbContent::QuotaInvitation(it) => reader.inner("quota_invitation").quota_invitation(it),
-        PbContent::QueueUpdate(it) => reader.inner("queue_update").queue_update(it),
-        PbContent::QueueYourTurn(it) => reader.inner("queue_your_turn").queue_your_turn(it),
-        PbContent::Reminder(it) => reader.inner("reminder").reminder(it),
-        PbContent::Refund(it) => reader.inner("refund").refund(it),
+fn dead_letter_query(event_id: &str, channels: &[Channel], templates: &[Template]) -> PageQuery {
+    let channels: Vec<&str> = channels.iter().map(|it| it.name()).collect();
+    let templates: Vec<&str> = templates.iter().map(|it| it.name()).collect();
+    PageQuery::new("dead_letters")
+        .with("event_id", event_id)
+        .with("channels", channels.join(","))
+        .with("templates", templates.join(","))
+}
+
+/// Reads the position of a page token: the end time in microseconds (8 bytes), then the delivery id.
+fn position(token: &PageToken) -> Result<DeadLetterPosition, ParsePageTokenError> {
+    let malformed = ParsePageTokenError::Malformed;
+    let (micros, id) = token.position().split_first_chunk::<8>().ok_or(malformed)?;
+    let end_time = Timestamp::from_micros(i64::from_be_bytes(*micros));
+    Ok(DeadLetterPosition { end_time, delivery_id: Uuid::from_slice(id).map_err(|_length| malformed)? })
+}
+
+fn delivery_id(text: &str) -> Result<Uuid, &'static str> {
+    Uuid::try_parse(text).ok().filter(|id| !id.is_nil()).ok_or("is not the UUID of a delivery")
+}
+
+fn channel_from_pb(channel: pb::Channel) -> Result<Channel, &'static str> {
+    match channel {
+        pb::Channel::Email => Ok(Channel::Email),
+        pb::Channel::Push => Ok(Channel::Push),
+        pb::Channel::Unspecified => Err("is not a channel"),
     }
+}
+
+fn template_from_pb(template: pb::Template) -> Result<Template, &'static str> {
+    Template::ALL.iter().copied().find(|it| template_to_pb(*it) == template).ok_or("is not a template")
 }

@@ -1,19 +1,20 @@
-//! Deliveries as organizers see them, and the dead letters among them.
+//! Deliveries as organizers see them, dead letters among them.
 
-use std::time::SystemTime;
-
-use onsale_storage::postgres::{Postgres, Row, Transaction, column};
-use onsale_types::{EventId, JobId, PageSize, Timestamp};
+use onsale_storage::postgres::{
+    Error, Postgres, Row, Transaction,
+    row::{RowExt as _, SqlTime},
+};
+use onsale_types::{Named as _, PageSize};
 use uuid::Uuid;
 
-use super::{Error, named, required_time, time};
 use crate::domain::{
     content::Template,
-    delivery::{Attempt, Channel, Delivery, State},
+    dead_letter::{DeadLetterFilter, DeadLetterPosition},
+    delivery::{Delivery, DeliveryAttempt, DeliveryState},
     text::EmailAddress,
 };
 
-/// What a delivery is read from.
+/// Builds a statement that selects deliveries with their jobs.
 macro_rules! select {
     ($rest:literal) => {
         concat!(
@@ -39,40 +40,19 @@ const REQUEUE: &str =
     "UPDATE delivery SET state = 'QUEUED', due_at = now(), ended_at = NULL, round_attempt_count = 0
     WHERE delivery_id = $1 RETURNING due_at";
 
-/// Which dead letters.
-#[derive(Clone, Debug)]
-pub struct Filter {
-    /// About this event.
-    pub event_id: EventId,
-    /// By these channels; none: all.
-    pub channels: Vec<Channel>,
-    /// Of these templates; none: all.
-    pub templates: Vec<Template>,
-}
-
-/// A place in the list: when the letter before it died, and which it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// When.
-    pub end_time: Timestamp,
-    /// Which.
-    pub delivery_id: Uuid,
-}
-
-/// Dead letters after `after`, newest first, one more than the page has: it tells whether there is a next page.
-pub async fn list(
+/// Lists dead letters after the position, newest first. Returns one more than the page size if there is a next page.
+pub(crate) async fn list(
     postgres: &Postgres,
-    filter: &Filter,
-    after: Option<Position>,
-    page: PageSize,
+    filter: &DeadLetterFilter,
+    after: Option<DeadLetterPosition>,
+    page_size: PageSize,
 ) -> Result<Vec<Delivery>, Error> {
     let channels: Vec<&str> = filter.channels.iter().map(|it| it.name()).collect();
-    // All is all that we know: one letter of a newer version must not hide the others.
-    let templates = if filter.templates.is_empty() { &Template::ALL } else { filter.templates.as_slice() };
+    // Without a filter, all templates that this version knows: a newer version's dead letter must not fail the whole list.
+    let templates = if filter.templates.is_empty() { Template::ALL } else { filter.templates.as_slice() };
     let templates: Vec<&str> = templates.iter().map(|it| it.name()).collect();
-    let time: Option<SystemTime> = after.and_then(|it| it.end_time.to_system_time());
-    let id = after.map(|it| it.delivery_id);
-    let limit = i64::from(page.rows_and_one());
+    let (time, id) = after.map(|after| (SqlTime(after.end_time), after.delivery_id)).unzip();
+    let limit = i64::from(page_size.rows_and_one());
     let rows = postgres
         .query(
             "list dead letters",
@@ -86,56 +66,56 @@ pub async fn list(
     Ok(deliveries)
 }
 
-/// One delivery with all its attempts.
-pub async fn get(postgres: &Postgres, delivery_id: Uuid) -> Result<Option<Delivery>, Error> {
+/// Returns a delivery with all its attempts.
+pub(crate) async fn get(postgres: &Postgres, delivery_id: Uuid) -> Result<Option<Delivery>, Error> {
     let rows = postgres.query("get delivery", GET, &[&delivery_id]).await?;
     let mut found = rows.iter().map(delivery).collect::<Result<Vec<_>, _>>()?;
     add_attempts(&mut found, &postgres.query("list attempts", ATTEMPTS, &[&vec![delivery_id]]).await?)?;
     Ok(found.pop())
 }
 
-/// The same, locked until the transaction ends.
-pub async fn lock(transaction: &Transaction, delivery_id: Uuid) -> Result<Option<Delivery>, Error> {
+/// Like [`get`], but locks the delivery until the transaction ends.
+pub(crate) async fn lock(transaction: &Transaction, delivery_id: Uuid) -> Result<Option<Delivery>, Error> {
     let rows = transaction.query(LOCK, &[&delivery_id]).await?;
     let mut found = rows.iter().map(delivery).collect::<Result<Vec<_>, _>>()?;
     add_attempts(&mut found, &transaction.query(ATTEMPTS, &[&vec![delivery_id]]).await?)?;
     Ok(found.pop())
 }
 
-/// Takes a delivery out of the dead letters, with all attempts anew.
-pub async fn requeue(transaction: &Transaction, dead: Delivery) -> Result<Delivery, Error> {
+/// Returns a DEAD delivery to QUEUED, due now and with a new round of attempts.
+pub(crate) async fn requeue(transaction: &Transaction, dead: Delivery) -> Result<Delivery, Error> {
     let row = transaction.query_one(REQUEUE, &[&dead.delivery_id]).await?;
-    let due_time = Some(required_time(&row, "due_at")?);
-    Ok(Delivery { state: State::Queued, due_time, end_time: None, ..dead })
+    let due_time = Some(row.read_time("due_at")?);
+    Ok(Delivery { state: DeliveryState::Queued, due_time, end_time: None, ..dead })
 }
 
+/// Reads a delivery without its attempts.
 fn delivery(row: &Row) -> Result<Delivery, Error> {
-    let (job_id, event_id): (Uuid, Uuid) = (column(row, "job_id")?, column(row, "event_id")?);
     Ok(Delivery {
-        delivery_id: column(row, "delivery_id")?,
-        job_id: JobId::from_uuid(job_id),
-        event_id: EventId::from_uuid(event_id),
-        template: named(row, "template", Template::of_name)?,
-        channel: named(row, "channel", Channel::of_name)?,
-        email: EmailAddress::from_store(column(row, "email")?),
-        state: named(row, "state", State::of_name)?,
-        due_time: time(row, "due_at")?,
-        create_time: required_time(row, "created_at")?,
-        end_time: time(row, "ended_at")?,
+        delivery_id: row.read("delivery_id")?,
+        job_id: row.read_id("job_id")?,
+        event_id: row.read_id("event_id")?,
+        template: row.read_named("template")?,
+        channel: row.read_named("channel")?,
+        email: EmailAddress::from_store(row.read("email")?),
+        state: row.read_named("state")?,
+        due_time: row.read_optional_time("due_at")?,
+        create_time: row.read_time("created_at")?,
+        end_time: row.read_optional_time("ended_at")?,
         attempts: Vec::new(),
     })
 }
 
 fn add_attempts(deliveries: &mut [Delivery], rows: &[Row]) -> Result<(), Error> {
     for row in rows {
-        let id: Uuid = column(row, "delivery_id")?;
-        let attempt = Attempt {
-            time: required_time(row, "began_at")?,
-            provider: column(row, "provider")?,
-            provider_message_id: column(row, "provider_message_id")?,
-            error: column(row, "error")?,
+        let delivery_id: Uuid = row.read("delivery_id")?;
+        let attempt = DeliveryAttempt {
+            begin_time: row.read_time("began_at")?,
+            provider: row.read("provider")?,
+            provider_message_id: row.read("provider_message_id")?,
+            error: row.read("error")?,
         };
-        if let Some(delivery) = deliveries.iter_mut().find(|it| it.delivery_id == id) {
+        if let Some(delivery) = deliveries.iter_mut().find(|it| it.delivery_id == delivery_id) {
             delivery.attempts.push(attempt);
         }
     }

@@ -1,6 +1,4 @@
-//! What messages say, one function for each template.
-
-use std::time::Duration;
+//! Contents of messages: one function per template.
 
 use onsale_proto::notification::v1::{
     OrderConfirmationContent, QueueUpdateContent, QueueYourTurnContent, QuotaInvitationContent,
@@ -8,7 +6,7 @@ use onsale_proto::notification::v1::{
 };
 use onsale_types::ClaimId;
 
-use super::reader::Reader;
+use super::Reader;
 use crate::domain::content::Content;
 
 const TICKETS_MAX: usize = 100;
@@ -56,8 +54,8 @@ impl Reader<'_> {
 
     pub(in crate::convert) fn queue_update(&mut self, content: QueueUpdateContent) -> Option<Content> {
         let event = self.event(content.event);
-        let wait_min = self.span("wait_min", content.wait_min);
-        let wait_max = self.span("wait_max", content.wait_max);
+        let wait_min = self.optional_duration("wait_min", content.wait_min);
+        let wait_max = self.optional_duration("wait_max", content.wait_max);
         let (event, wait_min, wait_max) = (event?, wait_min?, wait_max?);
         Some(Content::QueueUpdate { event, position: content.position, wait_min, wait_max })
     }
@@ -83,11 +81,5 @@ impl Reader<'_> {
         let claim_id = self.check("claim_id", ClaimId::parse(&content.claim_id));
         let amount = self.money("amount", content.amount);
         Some(Content::Refund { event: event?, claim_id: claim_id?, amount: amount? })
-    }
-
-    /// A span that may be unset.
-    fn span(&mut self, name: &str, span: Option<prost_types::Duration>) -> Option<Option<Duration>> {
-        let Some(span) = span else { return Some(None) };
-        self.check(name, Duration::try_from(span).map_err(|_| "is negative")).map(Some)
     }
 }

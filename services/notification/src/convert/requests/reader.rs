@@ -1,29 +1,36 @@
-//! What events and jobs have in common: parts of messages. Names become one line each.
+//! Parts of messages that requests and events have in common. Names are reduced to one line each.
+
+use std::time::Duration;
 
 use onsale_kit::error::Violations;
-use onsale_proto::{notification::v1::DeliveredTicket, r#type::v1 as pb};
-use onsale_types::{Currency, CustomerId, EventId, Money, TicketId, Timestamp};
+use onsale_proto::{convert::duration_from_pb, notification::v1::DeliveredTicket, r#type::v1 as pb};
+use onsale_types::{EventId, Money, TicketId, Timestamp};
 
 use crate::domain::{
-    content::{Event, Item, Place, Seat, Ticket},
+    content::{Event, Item, Seat, Ticket, Unit},
     job::Recipient,
     language::Language,
     text::{EmailAddress, one_line},
 };
 
-/// What is checked of a message; each problem is noted under the path of its field.
+/// Reads one message and records each violation under the path of its field.
 pub(in crate::convert) struct Reader<'a> {
     pub(in crate::convert) violations: &'a mut Violations,
-    /// The path of the message, ending in a dot unless it is empty.
+    /// Path of the message, with a dot at its end unless it is empty.
     pub(in crate::convert) path: String,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// Creates a reader of a whole message.
+    pub(in crate::convert) fn new(violations: &'a mut Violations) -> Self {
+        Self { violations, path: String::new() }
+    }
+
     fn field(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }
 
-    /// The same for a part of the message.
+    /// Returns a reader of the message in the field `name`.
     pub(in crate::convert) fn inner(&mut self, name: &str) -> Reader<'_> {
         let path = format!("{}.", self.field(name));
         Reader { violations: self.violations, path }
@@ -34,16 +41,14 @@ impl Reader<'_> {
         name: &str,
         parsed: Result<T, E>,
     ) -> Option<T> {
-        let field = self.field(name);
-        self.violations.check(field, parsed)
+        self.violations.check(format_args!("{}{name}", self.path), parsed)
     }
 
     pub(in crate::convert) fn require<T>(&mut self, name: &str, value: Option<T>) -> Option<T> {
-        let field = self.field(name);
-        self.violations.require(field, value)
+        self.violations.require(format_args!("{}{name}", self.path), value)
     }
 
-    /// A name, on one line.
+    /// Reads a required name, reduced to one line.
     pub(in crate::convert) fn name(&mut self, name: &str, text: &str) -> Option<String> {
         let line = one_line(text);
         self.check(name, if line.is_empty() { Err("is required") } else { Ok(line) })
@@ -54,12 +59,19 @@ impl Reader<'_> {
         name: &str,
         time: Option<prost_types::Timestamp>,
     ) -> Option<Timestamp> {
-        let time = self.require(name, time)?;
-        let parsed = Timestamp::from_seconds_and_nanos(time.seconds, time.nanos);
-        self.check(name, parsed.ok_or("is not a time"))
+        self.violations.require_time(format_args!("{}{name}", self.path), time)
     }
 
-    /// A page to open: never anything that a mail program would run.
+    /// Reads an optional duration. The outer `None` means that it is invalid.
+    pub(in crate::convert) fn optional_duration(
+        &mut self,
+        name: &str,
+        span: Option<prost_types::Duration>,
+    ) -> Option<Option<Duration>> {
+        span.map_or(Some(None), |span| self.check(name, duration_from_pb(span)).map(Some))
+    }
+
+    /// Reads the URL of a web page. Refuses all other schemes, so that a mail never has a link that runs code.
     pub(in crate::convert) fn url(&mut self, name: &str, url: String) -> Option<String> {
         let is_page = (url.starts_with("https://") || url.starts_with("http://"))
             && !url.chars().any(|it| it.is_control() || it.is_whitespace());
@@ -67,11 +79,7 @@ impl Reader<'_> {
     }
 
     pub(in crate::convert) fn money(&mut self, name: &str, money: Option<pb::Money>) -> Option<Money> {
-        let money = self.require(name, money)?;
-        let currency = self.check(&format!("{name}.currency_code"), Currency::parse(&money.currency_code))?;
-        let amount = if money.amount_minor < 0 { Err("is negative") } else { Ok(money.amount_minor) };
-        let amount = self.check(&format!("{name}.amount_minor"), amount)?;
-        Some(Money::new(amount, currency))
+        self.violations.require_money(format_args!("{}{name}", self.path), money)
     }
 
     pub(in crate::convert) fn event(&mut self, event: Option<pb::EventSummary>) -> Option<Event> {
@@ -91,7 +99,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Somebody with an address. A customer id that is unset is nobody's.
+    /// Reads a recipient from two fields, whose names differ between messages. An unset customer id is allowed.
     pub(in crate::convert) fn recipient(
         &mut self,
         [customer_field, email_field]: [&str; 2],
@@ -99,10 +107,8 @@ impl Reader<'_> {
         email: &str,
         language: Language,
     ) -> Option<Recipient> {
-        let customer_id = match customer_id {
-            "" => Some(None),
-            id => self.check(customer_field, CustomerId::parse(id)).map(Some),
-        };
+        let customer_field = self.field(customer_field);
+        let customer_id = self.violations.optional_id(customer_field, customer_id);
         let email = self.check(email_field, EmailAddress::parse(email));
         Some(Recipient { customer_id: customer_id?, email: email?, language })
     }
@@ -117,8 +123,8 @@ impl Reader<'_> {
             let sector_name = reader.name("sector_name", &item.sector_name);
             let unit_price = reader.money("unit_price", item.unit_price);
             let amount = reader.money("amount", item.amount);
-            let places = item.units.into_iter().map(place).collect();
-            read.push(Item { sector_name: sector_name?, places, unit_price: unit_price?, amount: amount? });
+            let units = item.units.into_iter().map(unit_from_pb).collect();
+            read.push(Item { sector_name: sector_name?, units, unit_price: unit_price?, amount: amount? });
         }
         Some(read)
     }
@@ -133,11 +139,11 @@ impl Reader<'_> {
             let ticket_id = reader.check("ticket_id", TicketId::parse(&ticket.ticket_id));
             let sector_name = reader.name("sector_name", &ticket.sector_name);
             let unit = reader.require("unit", ticket.unit);
-            let code = reader.name("code", &ticket.code).map(|_| one_code(&ticket.code));
+            let code = reader.name("code", &ticket.code).map(|_| without_blanks(&ticket.code));
             read.push(Ticket {
                 ticket_id: ticket_id?,
                 sector_name: sector_name?,
-                place: place(unit?),
+                unit: unit_from_pb(unit?),
                 code: code?,
             });
         }
@@ -145,19 +151,13 @@ impl Reader<'_> {
     }
 }
 
-/// A code has no spaces and may be long: it is not cut as a name would be.
-fn one_code(code: &str) -> String {
+/// Returns a ticket code without blanks and control characters. Unlike a name, a code must not be cut.
+fn without_blanks(code: &str) -> String {
     code.chars().filter(|it| !it.is_control() && !it.is_whitespace()).collect()
 }
 
-fn place(unit: pb::Unit) -> Place {
+fn unit_from_pb(unit: pb::Unit) -> Unit {
     let seat =
         unit.seat.map(|seat| Seat { row: one_line(&seat.row_label), seat: one_line(&seat.seat_label) });
-    Place { number: unit.number, seat }
-}
-
-/// A time, for the wire.
-pub(in crate::convert) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
-    let (seconds, nanos) = time.to_seconds_and_nanos();
-    prost_types::Timestamp { seconds, nanos }
+    Unit { number: unit.number, seat }
 }
