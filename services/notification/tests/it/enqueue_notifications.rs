@@ -1,4 +1,4 @@
-//! `EnqueueNotifications`: jobs of other services, each sent once.
+//! `EnqueueNotifications`: each job of another service is sent once.
 
 use onsale_proto::notification::v1::{
     Channel, EnqueueNotificationsRequest, NotificationJob, OrderConfirmationContent, QueueUpdateContent,
@@ -13,7 +13,7 @@ pub(crate) fn request(jobs: Vec<NotificationJob>) -> EnqueueNotificationsRequest
     EnqueueNotificationsRequest { request_id: id(), jobs }
 }
 
-/// A job about a refund.
+/// Returns a job of a refund mail.
 pub(crate) fn job() -> NotificationJob {
     let refund = RefundContent { event: Some(event("Koncert")), claim_id: id(), amount: euros(100) };
     job_of(Content::Refund(refund))
@@ -34,7 +34,7 @@ fn job_of(content: Content) -> NotificationJob {
 }
 
 #[tokio::test]
-async fn jobs_are_taken_once_by_request_and_by_their_own_id() {
+async fn repeated_request_returns_the_same_response() {
     let world = World::new().await;
     let mut client = world.internal().await;
     let first = request(vec![job(), job()]);
@@ -42,23 +42,33 @@ async fn jobs_are_taken_once_by_request_and_by_their_own_id() {
     assert_eq!((answer.accepted_count, answer.duplicate_count), (2, 0));
     assert!(answer.enqueue_time.is_some());
     let again = client.enqueue_notifications(world.as_service(first.clone())).await.unwrap().into_inner();
-    assert_eq!(again, answer, "the same request has the same answer");
-    let mixed = request(vec![first.jobs[0].clone(), job()]);
-    let mixed = client.enqueue_notifications(world.as_service(mixed)).await.unwrap().into_inner();
-    assert_eq!((mixed.accepted_count, mixed.duplicate_count), (1, 1));
+    assert_eq!(again, answer, "a repeat has the same response");
     world.wait_until_idle().await;
-    assert_eq!(world.mails(BUYER).await.len(), 3);
+    assert_eq!(world.mails(BUYER).await.len(), 2);
     let other = EnqueueNotificationsRequest { jobs: vec![job()], ..first };
     let refused = client.enqueue_notifications(world.as_service(other)).await.unwrap_err();
     assert_eq!(reason(&refused), "REQUEST_ID_REUSED");
 }
 
 #[tokio::test]
-async fn an_order_that_is_told_by_its_events_is_not_told_again_by_a_job() {
+async fn job_id_that_is_known_is_not_sent_again() {
+    let world = World::new().await;
+    let mut client = world.internal().await;
+    let first = request(vec![job(), job()]);
+    client.enqueue_notifications(world.as_service(first.clone())).await.unwrap();
+    let mixed = request(vec![first.jobs[0].clone(), job()]);
+    let mixed = client.enqueue_notifications(world.as_service(mixed)).await.unwrap().into_inner();
+    assert_eq!((mixed.accepted_count, mixed.duplicate_count), (1, 1));
+    world.wait_until_idle().await;
+    assert_eq!(world.mails(BUYER).await.len(), 3);
+}
+
+#[tokio::test]
+async fn order_confirmed_by_events_is_not_confirmed_again_by_a_job() {
     let world = World::new().await;
     let (order, tickets) = order("Koncert");
-    world.tell(&order).await;
-    world.tell(&tickets).await;
+    world.publish(&order).await;
+    world.publish(&tickets).await;
     world.only_mail(BUYER).await;
     let content = OrderConfirmationContent {
         event: order.event,
@@ -73,7 +83,7 @@ async fn an_order_that_is_told_by_its_events_is_not_told_again_by_a_job() {
 }
 
 #[tokio::test]
-async fn messages_about_the_line_and_reminders_can_be_mailed() {
+async fn queue_updates_turns_and_reminders_are_mailed() {
     let world = World::new().await;
     let about = || Some(event("Koncert"));
     let span = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
@@ -94,8 +104,8 @@ async fn messages_about_the_line_and_reminders_can_be_mailed() {
 }
 
 #[tokio::test]
-async fn a_backlog_that_is_not_worth_sending_does_not_make_the_rest_wait() {
-    // Far longer than the test: whatever waits for a look at the clock does not come.
+async fn expired_backlog_does_not_delay_other_jobs() {
+    // Far longer than the test: a mail that waits for the next poll does not arrive.
     let world = World::with(&[("DELIVERY__POLL_EVERY", "1h")]).await;
     let mut jobs: Vec<_> =
         (0..200).map(|_| NotificationJob { expire_time: Some(seconds(1)), ..job() }).collect();
@@ -107,10 +117,10 @@ async fn a_backlog_that_is_not_worth_sending_does_not_make_the_rest_wait() {
 }
 
 #[tokio::test]
-async fn a_job_that_came_too_late_is_not_sent() {
+async fn expired_job_is_skipped() {
     let world = World::new().await;
-    let late = NotificationJob { expire_time: Some(seconds(1)), ..job() };
-    let request = world.as_service(request(vec![late]));
+    let expired = NotificationJob { expire_time: Some(seconds(1)), ..job() };
+    let request = world.as_service(request(vec![expired]));
     world.internal().await.enqueue_notifications(request).await.unwrap();
     world.wait_until_idle().await;
     assert_eq!(world.count("SELECT count(*) FROM delivery WHERE state = 'SKIPPED'").await, 1);
@@ -118,7 +128,7 @@ async fn a_job_that_came_too_late_is_not_sent() {
 }
 
 #[tokio::test]
-async fn all_that_is_wrong_is_said_at_once_and_nothing_is_taken() {
+async fn all_violations_are_reported_together_and_no_job_is_stored() {
     let world = World::new().await;
     let mut client = world.internal().await;
     let twice = job();
@@ -148,7 +158,7 @@ async fn all_that_is_wrong_is_said_at_once_and_nothing_is_taken() {
 }
 
 #[tokio::test]
-async fn five_hundred_jobs_are_taken_at_once_and_all_sent() {
+async fn largest_request_of_five_hundred_jobs_is_sent() {
     let world = World::new().await;
     let jobs: Vec<_> = (0..500).map(|_| job()).collect();
     let request = world.as_service(request(jobs));

@@ -1,4 +1,4 @@
-//! Refunds and invitations, and everything about which nothing is said yet.
+//! Refund and invitation mails, and the topics that cause no mail.
 
 use onsale_proto::events::v1::{
     ClaimReleased, MilestonePassed, PaymentConfirmed, PaymentFailed, PaymentRefunded, QueueExpired,
@@ -7,11 +7,11 @@ use onsale_proto::events::v1::{
 
 use crate::support::{BUYER, World, euros, event, id, seconds};
 
-/// A time that is still to come for as long as this code is used.
-const FAR: i64 = 32_503_680_000;
+/// The year 3000, in seconds.
+const FAR_FUTURE: i64 = 32_503_680_000;
 
 #[tokio::test]
-async fn a_refund_is_told_once_per_payment() {
+async fn repeated_refund_event_causes_one_mail() {
     let world = World::new().await;
     let refunded = PaymentRefunded {
         payment_id: id(),
@@ -24,8 +24,8 @@ async fn a_refund_is_told_once_per_payment() {
         reason: 1,
         refund_time: Some(seconds(1)),
     };
-    world.tell(&refunded).await;
-    world.tell(&refunded).await;
+    world.publish(&refunded).await;
+    world.publish(&refunded).await;
     let mail = world.only_mail(BUYER).await;
     assert_eq!(mail.subject, "Povrat novca: Koncert");
     assert!(mail.text.unwrap().contains("Vratili smo vam 99,80\u{a0}€"));
@@ -46,11 +46,11 @@ fn invitation(expire_seconds: i64) -> QuotaInvitation {
 }
 
 #[tokio::test]
-async fn an_invitation_is_mailed_with_its_link_and_not_after_its_end() {
+async fn invitation_is_mailed_unless_it_has_expired() {
     let world = World::new().await;
-    let late = invitation(1);
-    world.tell(&late).await;
-    world.tell(&invitation(FAR)).await;
+    let expired = invitation(1);
+    world.publish(&expired).await;
+    world.publish(&invitation(FAR_FUTURE)).await;
     let mail = world.only_mail(BUYER).await;
     assert_eq!(mail.subject, "You are invited: Koncert", "an unknown language falls back to the default");
     assert!(mail.text.unwrap().contains("https://tickets.example.com/invitations/1?token=a&b=c"));
@@ -58,28 +58,30 @@ async fn an_invitation_is_mailed_with_its_link_and_not_after_its_end() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_no_page_is_not_mailed() {
+async fn invitation_with_a_script_url_goes_to_the_dead_letters() {
     let world = World::new().await;
-    world.tell(&QuotaInvitation { accept_url: "javascript:alert(1)".to_owned(), ..invitation(FAR) }).await;
+    world
+        .publish(&QuotaInvitation { accept_url: "javascript:alert(1)".to_owned(), ..invitation(FAR_FUTURE) })
+        .await;
     world.wait_until_idle().await;
-    assert!(world.unheard().await[0].contains("accept_url"));
+    assert!(world.dead_event_errors().await[0].contains("accept_url"));
     assert!(world.mails(BUYER).await.is_empty());
 }
 
 #[tokio::test]
-async fn every_other_topic_is_heard_and_leaves_nothing_behind() {
+async fn topics_without_mails_are_acknowledged_without_effect() {
     let world = World::new().await;
     let event = Some(event("Koncert"));
-    world.tell(&PaymentConfirmed { payment_id: id(), ..PaymentConfirmed::default() }).await;
-    world.tell(&PaymentFailed { payment_id: id(), ..PaymentFailed::default() }).await;
-    world.tell(&ClaimReleased { claim_id: id(), event: event.clone(), ..ClaimReleased::default() }).await;
-    world.tell(&QueueTurnGranted { event: event.clone(), ..QueueTurnGranted::default() }).await;
-    world.tell(&QueueExpired { event: event.clone(), ..QueueExpired::default() }).await;
+    world.publish(&PaymentConfirmed { payment_id: id(), ..PaymentConfirmed::default() }).await;
+    world.publish(&PaymentFailed { payment_id: id(), ..PaymentFailed::default() }).await;
+    world.publish(&ClaimReleased { claim_id: id(), event: event.clone(), ..ClaimReleased::default() }).await;
+    world.publish(&QueueTurnGranted { event: event.clone(), ..QueueTurnGranted::default() }).await;
+    world.publish(&QueueExpired { event: event.clone(), ..QueueExpired::default() }).await;
     world
-        .tell(&QueuePositionUpdate { event, milestone: 100, passed: vec![MilestonePassed::default()] })
+        .publish(&QueuePositionUpdate { event, milestone: 100, passed: vec![MilestonePassed::default()] })
         .await;
     world.wait_until_idle().await;
-    assert_eq!(world.unheard().await, Vec::<String>::new());
+    assert_eq!(world.dead_event_errors().await, Vec::<String>::new());
     for table in ["SELECT count(*) FROM job", "SELECT count(*) FROM waiting_order"] {
         assert_eq!(world.count(table).await, 0, "{table}");
     }

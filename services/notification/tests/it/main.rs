@@ -1,4 +1,4 @@
-//! Notification through gRPC and events, on a real Postgres, a real Redis Cluster and a real mail server.
+//! Tests of Notification through gRPC and events, on real Postgres and Redis Cluster, with a sandbox mail server.
 
 #![cfg(test)]
 
