@@ -1,5 +1,5 @@
-//! Rules and types of Notification: the content of mails, the time at which an order is confirmed by mail, and the retries of a
-//! delivery. Pure: no I/O, no clock, no wire format.
+//! Rules and types of Notification: contents of mails, confirmations of orders, and retries of deliveries. Pure: no I/O, no
+//! clock, no wire format.
 
 pub(crate) mod content;
 pub(crate) mod dead_letter;

@@ -1,8 +1,9 @@
-//! Job "deliver", second half: workers → app → domain::mail → clients::smtp → domain::delivery → store::deliveries (record).
+//! Job "deliver", second half: workers → app → domain::mail → clients::smtp → domain::delivery → store::deliveries.
 //!
-//! The start of an attempt is committed before anything is sent, and its outcome afterwards. If a worker crashes in between, the
-//! delivery is sent again after its lease: SMTP cannot tell whether the first mail arrived, and a repeated mail is better than none.
-//! Both mails have the same Message-ID. The only other cause of a repeat is a mail server that accepts a mail but fails to say so.
+//! The start of an attempt is committed before anything is sent, and its outcome afterwards. If a worker crashes in between,
+//! the delivery is sent again after its lease: SMTP cannot tell whether the first mail arrived, and a repeated mail is better
+//! than none. Both mails have the same Message-ID. The only other cause of a repeat is a mail server that accepts a mail but
+//! whose response is lost.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ impl App {
         // the process was suspended, might still run when another worker leases the delivery.
         if delivery.leased_at.elapsed() > self.lease / 2 {
             let delivery_id = delivery.due.delivery_id;
-            tracing::warn!(%delivery_id, "attempt not started, more than half of its lease has passed; the delivery is due again after the lease");
+            tracing::warn!(%delivery_id, "attempt not started, half of its lease has passed, retrying after the lease");
             return;
         }
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! `order.completed` and `ticket.generated`: consumers → app → store::waiting_orders → store::jobs → domain::order → store.
+//! `order.completed` and `ticket.generated`: consumers → app → store → domain::order → store.
 
 use onsale_storage::postgres::Transaction;
 use onsale_types::ClaimId;

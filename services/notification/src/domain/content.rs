@@ -50,7 +50,7 @@ pub(crate) struct Seat {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Item {
     pub(crate) sector_name: String,
-    /// Stored under the name of the first version.
+    /// Stored as `places`.
     #[serde(rename = "places")]
     pub(crate) units: Vec<Unit>,
     pub(crate) unit_price: Money,
@@ -58,12 +58,12 @@ pub(crate) struct Item {
     pub(crate) amount: Money,
 }
 
-/// Ticket with its code. Whoever knows the code is admitted, so only the mail shows it, never `Debug`.
+/// Ticket with its code. The code admits its bearer, so the mail shows it but `Debug` does not.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ticket {
     pub(crate) ticket_id: TicketId,
     pub(crate) sector_name: String,
-    /// Stored under the name of the first version.
+    /// Stored as `place`.
     #[serde(rename = "place")]
     pub(crate) unit: Unit,
     pub(crate) code: String,
@@ -106,9 +106,8 @@ pub(crate) enum Content {
         event: Event,
         /// Position in line, from 1.
         position: u64,
-        /// Shortest expected wait.
+        /// Bounds of the expected wait. The mail shows them only if both are set.
         wait_min: Option<Duration>,
-        /// Longest expected wait. The mail shows the wait only if both bounds are set.
         wait_max: Option<Duration>,
     },
     QueueYourTurn {

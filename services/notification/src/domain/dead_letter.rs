@@ -35,7 +35,7 @@ pub(crate) struct DeadLetterPosition {
 
 #[derive(Clone, Debug)]
 pub(crate) struct DeadLetterPage {
-    /// Newest first.
+    /// Ordered by end time, newest first.
     pub(crate) deliveries: Vec<Delivery>,
     /// Position after which the next page begins. `None` on the last page.
     pub(crate) next: Option<DeadLetterPosition>,

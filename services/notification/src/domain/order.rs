@@ -19,7 +19,7 @@ const WAITING_MAX: usize = 100;
 /// Completed order. Stored as JSON while it waits for its tickets, so fields may be added but not renamed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// The buyer.
+    /// Id of the buyer.
     pub(crate) customer_id: CustomerId,
     pub(crate) recipient: Recipient,
     pub(crate) event: Event,

@@ -1,8 +1,8 @@
-//! Deliveries on their way: due deliveries, their leases and the outcomes of attempts. All times are the database's, because the
-//! clocks of the instances differ.
+//! Due deliveries, their leases, and the outcomes of attempts. All times are the database's, because the clocks of the
+//! instances differ.
 //!
-//! `storage::due` does not fit: the lease decides per delivery whether to send, skip or end it, and records the attempt in the same
-//! transaction.
+//! `storage::due` does not fit: a lease decides for each delivery whether to send, skip or end it, and records the attempt in
+//! the same transaction.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ const BEGIN: &str = "WITH begun AS (
     SELECT delivery_id, attempt_count, $3 FROM begun";
 const END: &str =
     "UPDATE delivery SET state = $2, due_at = NULL, ended_at = now() WHERE delivery_id = ANY($1)";
-// The condition on the attempt number ignores a worker whose lease has ended and whose delivery was leased again.
+// The attempt number excludes a worker whose lease has ended and whose delivery was leased again.
 const DELIVERED: &str = "UPDATE delivery SET state = 'DELIVERED', due_at = NULL, ended_at = now()
     WHERE delivery_id = $1 AND attempt_count = $2 AND state = 'SENDING'";
 const RETRY: &str = "UPDATE delivery SET state = 'QUEUED',

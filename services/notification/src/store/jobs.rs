@@ -32,7 +32,6 @@ const INSERT: &str = "WITH given AS (
     SELECT count(*) AS accepted, now() AS enqueued_at FROM queued";
 const CONFIRMATION: &str = "SELECT customer_id, content FROM job WHERE template = $1 AND subject_key = $2";
 
-/// Result of [`insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InsertedJobs {
     /// Number of jobs that were new.

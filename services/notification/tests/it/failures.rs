@@ -122,8 +122,8 @@ async fn delivery_that_crashes_its_workers_goes_to_dead_letters() {
     assert!(world.mails(BUYER).await.is_empty());
 }
 
-/// Builds a world with three dead letters and changes the job of the first and of the last id with `sql`. Then queues all again,
-/// the changed ones due an hour before the others.
+/// Builds a world with three dead letters, runs the SQL statements `changes` on their jobs, and queues all three again. A job
+/// that is no longer a readable refund is due an hour before the others.
 async fn requeued_after(changes: &[(&'static str, &'static str)]) -> World {
     let world = World::new().await;
     world.catcher.behave(Behaviour { reject_next: u32::MAX, ..Behaviour::default() });

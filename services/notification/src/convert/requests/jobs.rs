@@ -1,4 +1,4 @@
-//! Jobs of `EnqueueNotifications`.
+//! Jobs of an `EnqueueNotifications` request.
 
 use std::collections::HashSet;
 

@@ -15,9 +15,9 @@ use crate::domain::{
 
 /// Reads one message and records each violation under the path of its field.
 pub(in crate::convert) struct Reader<'a> {
-    pub(in crate::convert) violations: &'a mut Violations,
+    pub(super) violations: &'a mut Violations,
     /// Path of the message, with a dot at its end unless it is empty.
-    pub(in crate::convert) path: String,
+    pub(super) path: String,
 }
 
 impl<'a> Reader<'a> {
