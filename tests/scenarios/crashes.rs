@@ -52,7 +52,7 @@ const STEPS: [Step; 6] = [
     Step {
         what: "claim, before the attempt is noted",
         victim: "claim",
-        table: "claim.hold",
+        table: "claim.hold_attempt",
         moment: Moment::Before,
         then: Then::Discard,
     },

@@ -21,7 +21,7 @@ const GOOD_ORDER: &str = "
             request_id, fingerprint, fencing_number, grant_time, expire_time, end_time, claim_id)
         VALUES (#7, #1, #2, 1, 'COMPLETED', 1, now(), '', '', #7, #7, 1, now(), now() + interval '1h', now(), #3);
     INSERT INTO claim.allowance (event_id, customer_id, units_max, units_taken) VALUES (#1, #2, 2, 1);
-    INSERT INTO claim.hold (hold_id, cause_id, attempt, fingerprint, claim_id, state)
+    INSERT INTO claim.hold_attempt (hold_id, hold_key, attempt, fingerprint, claim_id, state)
         VALUES (#4, #7, 1, #7, #3, 'COMMITTED');
     INSERT INTO claim.claim (claim_id, event_id, customer_id, hold_id, fencing_number, state, payment_id, unit_count,
             total_minor, currency_code, buyer_email, buyer_locale, event_name, venue_name, venue_address, time_zone,
@@ -162,7 +162,7 @@ const QUOTA: &str = "
             (@8, @1, #4, 'COMMITTED', ARRAY[@2]::uuid[], '{4}', now() + interval '1h', now(), NULL, NULL);
     INSERT INTO inventory.hold_unit (sector_id, unit, hold_id)
         VALUES (@2, 1, @6), (@2, 2, @7), (@2, 3, @3), (@2, 4, @8);
-    INSERT INTO claim.hold (hold_id, cause_id, attempt, fingerprint, claim_id, state)
+    INSERT INTO claim.hold_attempt (hold_id, hold_key, attempt, fingerprint, claim_id, state)
         VALUES (@6, @6, 1, @6, @6, 'COMMITTED'), (@7, @7, 1, @7, @7, 'HELD'), (@8, @8, 1, @8, @8, 'COMMITTED');
     INSERT INTO ticketing.ticket (sector_id, unit, ticket_id, state)
         VALUES (@2, 1, @1, 'GENERATED'), (@2, 2, @2, 'GENERATED'), (@2, 3, @3, 'GENERATED'), (@2, 4, @4, 'GENERATED');
@@ -233,7 +233,7 @@ const CLAIM_WRONGS: &[(&str, &str)] = &[
         "a claim's history has no gap, and ends where the claim is",
     ),
     ("DELETE FROM claim.allowance", "a claim has an allowance and a hold, and no other has that hold"),
-    ("DELETE FROM claim.hold", "a claim has an allowance and a hold, and no other has that hold"),
+    ("DELETE FROM claim.hold_attempt", "a claim has an allowance and a hold, and no other has that hold"),
     (
         "INSERT INTO claim.claim SELECT (jsonb_populate_record(claim, '{\"claim_id\": \"00000000-0000-7000-8000-000000000008\",
              \"payment_id\": null, \"state\": \"CLAIMED\"}')).* FROM claim.claim",
@@ -253,7 +253,7 @@ const CLAIM_WRONGS: &[(&str, &str)] = &[
         "what is claimed and every step of a history belong to a claim, each sector once",
     ),
     (
-        "UPDATE claim.hold SET state = 'RELEASED'",
+        "UPDATE claim.hold_attempt SET state = 'RELEASED'",
         "a claim's hold is what the claim is: kept while it is open, sold with it, given back with it",
     ),
     (
@@ -267,12 +267,12 @@ const CLAIM_WRONGS: &[(&str, &str)] = &[
         "a customer let go of as many claims as are counted, at least",
     ),
     (
-        "INSERT INTO claim.hold (hold_id, cause_id, attempt, fingerprint, state, attempted_at)
+        "INSERT INTO claim.hold_attempt (hold_id, hold_key, attempt, fingerprint, state, attempted_at)
              VALUES (#8, #8, 1, #8, 'RESERVING', now() - interval '31s')",
         "an attempt that became no claim is given up",
     ),
     (
-        "INSERT INTO claim.hold (hold_id, cause_id, attempt, fingerprint, state) VALUES (#8, #8, 1, #8, 'RELEASING')",
+        "INSERT INTO claim.hold_attempt (hold_id, hold_key, attempt, fingerprint, state) VALUES (#8, #8, 1, #8, 'RELEASING')",
         "a hold that is to be given back is",
     ),
     (
@@ -280,7 +280,7 @@ const CLAIM_WRONGS: &[(&str, &str)] = &[
         "Claim and Inventory say the same of a hold",
     ),
     ("DELETE FROM inventory.hold", "Claim and Inventory say the same of a hold"),
-    ("DELETE FROM claim.hold", "a hold was asked for by Claim"),
+    ("DELETE FROM claim.hold_attempt", "a hold was asked for by Claim"),
 ];
 
 fn with_ids(sql: &str) -> String {

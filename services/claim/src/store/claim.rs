@@ -22,7 +22,7 @@ macro_rules! select_claims {
     ($rest:literal) => {
         concat!(
             "SELECT claim.claim_id, claim.event_id, customer_id, claim.hold_id,
-                (SELECT hold.state FROM hold WHERE hold.hold_id = claim.hold_id) AS hold_state, fencing_number,
+                (SELECT hold_attempt.state FROM hold_attempt WHERE hold_attempt.hold_id = claim.hold_id) AS hold_state, fencing_number,
                 quota_id, extended_at, claim.state, release_reason, payment_id, total_minor, currency_code,
                 buyer_email, buyer_locale, event_name, venue_name, venue_address, time_zone, start_at, created_at,
                 expires_at, now() AS database_now

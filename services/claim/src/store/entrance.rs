@@ -12,9 +12,9 @@ use crate::{domain::Allowance, error::Error};
 const LOOK: &str = "SELECT latest.attempt, latest.state, latest.fingerprint, latest.claim_id,
         kept.units_max, kept.units_taken, kept.abandoned_count, kept.abandoned_at,
         open.claim_id AS open_claim_id, now() AS database_now
-    FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) WITH ORDINALITY AS asked (cause_id, event_id, customer_id, place)
-    LEFT JOIN LATERAL (SELECT attempt, state, fingerprint, claim_id FROM hold
-        WHERE cause_id = asked.cause_id ORDER BY attempt DESC LIMIT 1) latest ON true
+    FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) WITH ORDINALITY AS asked (hold_key, event_id, customer_id, place)
+    LEFT JOIN LATERAL (SELECT attempt, state, fingerprint, claim_id FROM hold_attempt
+        WHERE hold_key = asked.hold_key ORDER BY attempt DESC LIMIT 1) latest ON true
     LEFT JOIN LATERAL (SELECT units_max, units_taken, abandoned_count, abandoned_at FROM allowance
         WHERE event_id = asked.event_id AND customer_id = asked.customer_id LIMIT 1) kept ON true
     LEFT JOIN LATERAL (SELECT claim_id FROM claim

@@ -11,42 +11,45 @@ use crate::error::Error;
 
 // Where a statement names holds, `= ANY` and `IS TRUE` leave the planner one way to find them, by their key: of a table that a
 // rush has just filled it knows nothing, and reads all of it, or all of one state.
-const LATEST: &str = "SELECT attempt, state, fingerprint, claim_id FROM hold
-    WHERE cause_id = $1 ORDER BY attempt DESC LIMIT 1";
+const LATEST: &str = "SELECT attempt, state, fingerprint, claim_id FROM hold_attempt
+    WHERE hold_key = $1 ORDER BY attempt DESC LIMIT 1";
 // An attempt that another call began is joined as long as nobody has given it up.
-const ATTEMPT: &str = "INSERT INTO hold (hold_id, cause_id, attempt, fingerprint, claim_id, state)
-    SELECT hold_id, cause_id, attempt, fingerprint, claim_id, 'RESERVING'
+const ATTEMPT: &str = "INSERT INTO hold_attempt (hold_id, hold_key, attempt, fingerprint, claim_id, state)
+    SELECT hold_id, hold_key, attempt, fingerprint, claim_id, 'RESERVING'
     FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::uuid[], $5::uuid[])
-        AS new (hold_id, cause_id, attempt, fingerprint, claim_id)
+        AS new (hold_id, hold_key, attempt, fingerprint, claim_id)
     ORDER BY hold_id
     ON CONFLICT (hold_id) DO UPDATE SET attempted_at = now()
-        WHERE hold.state = 'RESERVING' AND hold.fingerprint = excluded.fingerprint
+        WHERE hold_attempt.state = 'RESERVING' AND hold_attempt.fingerprint = excluded.fingerprint
     RETURNING hold_id";
 // The lock that the insert of a claim and its abandonment both take: whoever is second finds another state.
-const TAKE: &str = "UPDATE hold SET state = 'HELD', claim_id = new.claim_id
+const TAKE: &str = "UPDATE hold_attempt SET state = 'HELD', claim_id = new.claim_id
     FROM unnest($1::uuid[], $2::uuid[]) AS new (hold_id, claim_id)
-    WHERE hold.hold_id = ANY ($1) AND hold.hold_id = new.hold_id AND (hold.state = 'RESERVING') IS TRUE
-    RETURNING hold.claim_id, now() AS database_now";
-const GIVE_UP: &str = "UPDATE hold SET state = 'RELEASING', claim_id = NULL, release_due_at = now()
+    WHERE hold_attempt.hold_id = ANY ($1) AND hold_attempt.hold_id = new.hold_id AND (hold_attempt.state = 'RESERVING') IS TRUE
+    RETURNING hold_attempt.claim_id, now() AS database_now";
+const GIVE_UP: &str = "UPDATE hold_attempt SET state = 'RELEASING', claim_id = NULL, release_due_at = now()
     WHERE hold_id = ANY ($1) AND (state = 'HELD') IS TRUE";
-const DISCARD: &str = "DELETE FROM hold WHERE hold_id = $1 AND state = 'RESERVING' AND claim_id IS NULL";
-const ABANDON: &str = "UPDATE hold SET state = 'RELEASING', release_due_at = now()
+const DISCARD: &str =
+    "DELETE FROM hold_attempt WHERE hold_id = $1 AND state = 'RESERVING' AND claim_id IS NULL";
+const ABANDON: &str = "UPDATE hold_attempt SET state = 'RELEASING', release_due_at = now()
     WHERE hold_id = $1 AND state = 'RESERVING'";
-const ABANDON_OF_CLAIMS: &str = "UPDATE hold SET state = 'RELEASING', release_due_at = now()
+const ABANDON_OF_CLAIMS: &str = "UPDATE hold_attempt SET state = 'RELEASING', release_due_at = now()
     WHERE claim_id = ANY ($1) AND state = 'RESERVING'";
-const ABANDON_STALE: &str = "UPDATE hold SET state = 'RELEASING', release_due_at = now()
-    WHERE hold_id IN (SELECT hold_id FROM hold
+const ABANDON_STALE: &str = "UPDATE hold_attempt SET state = 'RELEASING', release_due_at = now()
+    WHERE hold_id IN (SELECT hold_id FROM hold_attempt
         WHERE state = 'RESERVING' AND claim_id IS NULL AND attempted_at < now() - make_interval(secs => $1)
         ORDER BY attempted_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
 // Taking one puts its next try off, so that others pass it over while it is worked on and after it failed.
-const TAKE_DUE: &str = "UPDATE hold SET release_due_at = now() + make_interval(secs => $1)
-    WHERE hold_id IN (SELECT hold_id FROM hold
+const TAKE_DUE: &str = "UPDATE hold_attempt SET release_due_at = now() + make_interval(secs => $1)
+    WHERE hold_id IN (SELECT hold_id FROM hold_attempt
         WHERE state = 'RELEASING' AND release_due_at <= now()
         ORDER BY release_due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
     RETURNING hold_id";
-const RELEASING_OF_CLAIM: &str = "SELECT hold_id FROM hold WHERE claim_id = $1 AND state = 'RELEASING'";
-const FINISH: &str = "UPDATE hold SET state = $2 WHERE hold_id = ANY ($1) AND (state = 'RELEASING') IS TRUE";
-const FORGET: &str = "DELETE FROM hold WHERE hold_id IN (SELECT hold_id FROM hold
+const RELEASING_OF_CLAIM: &str =
+    "SELECT hold_id FROM hold_attempt WHERE claim_id = $1 AND state = 'RELEASING'";
+const FINISH: &str =
+    "UPDATE hold_attempt SET state = $2 WHERE hold_id = ANY ($1) AND (state = 'RELEASING') IS TRUE";
+const FORGET: &str = "DELETE FROM hold_attempt WHERE hold_id IN (SELECT hold_id FROM hold_attempt
     WHERE state = 'RELEASED' AND claim_id IS NULL AND attempted_at < now() - make_interval(secs => $1)
     ORDER BY attempted_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
 

@@ -163,7 +163,7 @@ async fn who_has_no_right_writes_nothing() {
     let mut nowhere = wish;
     nowhere.selections[0].sector_id = Uuid::now_v7().to_string();
     world.create(&customer, nowhere).await.unwrap_err();
-    for count in ["SELECT count(*) AS count FROM hold", "SELECT count(*) AS count FROM allowance"] {
+    for count in ["SELECT count(*) AS count FROM hold_attempt", "SELECT count(*) AS count FROM allowance"] {
         assert_eq!(world.count(count).await, 0, "{count}");
     }
 }
@@ -178,7 +178,7 @@ async fn a_reserve_that_lands_after_its_attempt_was_given_up_holds_nothing() {
     assert_eq!(status.code(), Code::DeadlineExceeded);
     world.inventory.tell(|inventory| inventory.is_slow = false);
     wait_until("the attempt is given up", SOON, async || {
-        world.count("SELECT count(*) AS count FROM hold WHERE state = 'RELEASED'").await == 1
+        world.count("SELECT count(*) AS count FROM hold_attempt WHERE state = 'RELEASED'").await == 1
     })
     .await;
     assert_eq!(world.inventory.land(), 0);

@@ -292,7 +292,8 @@ impl World {
     /// what claims stand on, and each customer's count is that of their claims.
     pub(crate) async fn audit(&self) {
         wait_until("all holds are settled", SOON, async || {
-            let releasing = self.count("SELECT count(*) AS count FROM hold WHERE state = 'RELEASING'").await;
+            let releasing =
+                self.count("SELECT count(*) AS count FROM hold_attempt WHERE state = 'RELEASING'").await;
             releasing == 0 && self.differing_holds().await.is_none()
         })
         .await;

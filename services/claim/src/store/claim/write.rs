@@ -56,9 +56,9 @@ const INSERT_TRANSITIONS: &str =
     SELECT claim_id, number, state, release_reason, $5
     FROM unnest($1::uuid[], $2::int[], $3::text[], $4::text[]) AS new (claim_id, number, state, release_reason)";
 const UPDATE: &str = "UPDATE claim SET state = $2, release_reason = $3, payment_id = $4 WHERE claim_id = $1";
-const UPDATE_HOLDS: &str = "UPDATE hold SET state = new.state, release_due_at = now()
+const UPDATE_HOLDS: &str = "UPDATE hold_attempt SET state = new.state, release_due_at = now()
     FROM unnest($1::uuid[], $2::text[]) AS new (hold_id, state)
-    WHERE hold.hold_id = ANY ($1) AND hold.hold_id = new.hold_id";
+    WHERE hold_attempt.hold_id = ANY ($1) AND hold_attempt.hold_id = new.hold_id";
 const UPDATE_LIFETIME: &str = "UPDATE claim SET expires_at = $2, extended_at = $3 WHERE claim_id = $1";
 
 fn push_claim(rows: &mut CopyRows<'_>, claim: &Claim) -> Result<(), Error> {
