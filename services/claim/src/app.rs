@@ -10,7 +10,7 @@ mod confirm_claim;
 mod create_claim;
 mod extend_claim;
 mod read_claims;
-mod reconcile;
+mod reconcile_holds;
 mod release_claim;
 
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl App {
         changes: Vec<(Claim, Life)>,
         now: Timestamp,
     ) -> Result<Vec<Claim>, Error> {
-        let changed = store::claim::save(tx, &changes, now, self.cooldown).await?;
+        let changed = store::claims::save(tx, &changes, now, self.cooldown).await?;
         let moved = changes
             .iter()
             .zip(&changed)

@@ -1,17 +1,17 @@
 //! Between the contracts and the domain: the only place that names both.
 
-mod answers;
+mod clients;
 mod events;
-mod holds;
 mod requests;
+mod responses;
 
-pub use answers::{claim_to_pb, claims_page};
+pub use clients::{event, reservation, selection_to_pb};
 pub use events::{claim_released, order_completed};
-pub use holds::{event, reservation, selection_to_pb};
 pub use requests::{
     ListQuery, confirm_claim, create_claim, extend_claim, get_claim, list_claims, payment_confirmed,
     release_claim, turn_ended,
 };
+pub use responses::{claim_to_pb, claims_page};
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 mod allowance;
 mod claim;
 mod cooldown;
-mod life;
+mod lifecycle;
 mod lifetime;
 mod selection;
 mod turn;
@@ -11,7 +11,7 @@ mod turn;
 pub use allowance::{Allowance, LimitExceeded};
 pub use claim::{Buyer, Claim, EventSummary, Item, Origin, Reservation, Seat, Transition, Unit, total};
 pub use cooldown::{Abandonment, CooldownRule};
-pub use life::{HoldState, Life, Paid, PaidByAnother, ReleaseReason, Stage, State, Step};
+pub use lifecycle::{HoldState, Life, Paid, PaidByAnother, ReleaseReason, Stage, State, Step};
 pub use lifetime::Lifetime;
 pub use selection::{Selection, Wanted, unit_count};
 pub use turn::{Turn, TurnError, TurnToken};

@@ -1,8 +1,8 @@
 //! What Claim keeps, all of it in Postgres: SQL in, domain types out. Redis carries its events and nothing else.
 
-pub mod allowance;
-pub mod claim;
+pub mod allowances;
+pub mod claims;
 pub mod entrance;
-pub mod hold;
+pub mod hold_attempts;
 
 mod row;

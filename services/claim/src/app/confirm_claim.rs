@@ -20,7 +20,7 @@ use crate::{
     error::Error,
     store::{
         self,
-        hold::{Attempt, Want},
+        hold_attempts::{Attempt, Want},
     },
 };
 
@@ -88,13 +88,13 @@ impl App {
             .stores
             .postgres
             .transaction("note payment", |tx| async move {
-                let locked = store::claim::lock(&tx, id).await?;
+                let locked = store::claims::lock(&tx, id).await?;
                 let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim: id })?;
                 if command.amount != claim.total {
                     return Err(Error::AmountMismatch { claim: id });
                 }
                 // Only a claim that was given up has to fit in again.
-                let allowance = store::allowance::lock_one(&tx, (claim.event.id, claim.customer)).await?;
+                let allowance = store::allowances::lock_one(&tx, (claim.event.id, claim.customer)).await?;
                 let has_room = allowance.check(claim.unit_count()).is_ok();
                 let paid = claim.life.pay(command.payment, has_room);
                 let life =
@@ -125,7 +125,7 @@ impl App {
             .stores
             .postgres
             .transaction(label, |tx| async move {
-                let locked = store::claim::lock(&tx, id).await?;
+                let locked = store::claims::lock(&tx, id).await?;
                 let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim: id })?;
                 match step(claim.life) {
                     Some(life) if claim.hold == hold => self.change(&tx, claim, life, now).await,
@@ -144,10 +144,10 @@ impl App {
             // Each substitute is a wish of its own: one hold id stands for one selection.
             let cause = RequestId::derive(claim.id.as_uuid(), &format!("substitute {number}")).as_uuid();
             let want = Want { cause, fingerprint: cause, claim: Some(claim.id) };
-            let latest = store::hold::latest(&self.stores.postgres, cause).await?;
+            let latest = store::hold_attempts::latest(&self.stores.postgres, cause).await?;
             let attempt = Attempt::after(latest, want);
             let hold = attempt.hold;
-            if !store::hold::attempt(&self.stores.postgres, &[attempt]).await?.contains(&hold) {
+            if !store::hold_attempts::attempt(&self.stores.postgres, &[attempt]).await?.contains(&hold) {
                 // Another settlement has just used it, or given it up.
                 return self.get_claim(claim.id, None).await;
             }
@@ -199,12 +199,12 @@ impl App {
             .stores
             .postgres
             .transaction("replace hold", |tx| async move {
-                let locked = store::claim::lock(&tx, id).await?;
+                let locked = store::claims::lock(&tx, id).await?;
                 let (claim, _) = locked.ok_or(Error::ClaimNotFound { claim: id })?;
                 if claim.hold != old || claim.life.replace_hold().is_none() {
                     return Ok::<_, Error>(false);
                 }
-                store::claim::replace_hold(&tx, id, new, &reservation.items).await
+                store::claims::replace_hold(&tx, id, new, &reservation.items).await
             })
             .await?;
         if !is_replaced {

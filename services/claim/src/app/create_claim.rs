@@ -6,11 +6,11 @@
 //!
 //! Nothing is written for who has no right: a turn is proven by its signature and by Queue before anything else is done, and
 //! what is noted for an invitation that Inventory does not know is forgotten at once. What claims that come together write,
-//! they write together ([`enter`], [`insert`]). The attempt is also the memory of the request: with a claim on it, a repeat is
+//! they write together ([`precheck`], [`insert`]). The attempt is also the memory of the request: with a claim on it, a repeat is
 //! answered with that claim.
 
-mod enter;
 mod insert;
+mod precheck;
 
 use onsale_kit::{config::Secret, error::Chain};
 use onsale_storage::idempotency;
@@ -18,8 +18,8 @@ use onsale_types::{ClaimId, CustomerId, EventId, HoldId, RequestId, Timestamp};
 use serde::Deserialize;
 use uuid::Uuid;
 
-pub use enter::{Enter, Entered, Entering};
 pub use insert::{Insert, Prepared};
+pub use precheck::{Enter, Entered, Entering};
 
 use super::App;
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     domain::{Buyer, Claim, Origin, Reservation, Selection, Stage, Turn, TurnToken, unit_count},
     error::Error,
     metrics,
-    store::{self, hold::Want},
+    store::{self, hold_attempts::Want},
 };
 
 /// What a customer wants to claim.
@@ -201,7 +201,7 @@ impl App {
 
     /// The claim that the request has made, if it has; refuses its id with another body.
     async fn done_before(&self, command: &CreateClaim) -> Result<Option<Claim>, Error> {
-        let latest = store::hold::latest(&self.stores.postgres, command.want().cause).await?;
+        let latest = store::hold_attempts::latest(&self.stores.postgres, command.want().cause).await?;
         let Some(latest) = latest else { return Ok(None) };
         if latest.fingerprint != command.fingerprint {
             let id = command.request_id.as_uuid();
@@ -215,7 +215,7 @@ impl App {
 
     /// Forgets an attempt that can never come to anything. Should it fail, the reconciler gives it up as any other.
     async fn discard(&self, hold: HoldId) {
-        if let Err(error) = store::hold::discard(&self.stores.postgres, hold).await {
+        if let Err(error) = store::hold_attempts::discard(&self.stores.postgres, hold).await {
             tracing::debug!(%hold, error = %Chain(&error), "failed to forget an attempt, giving it up later");
         }
     }

@@ -28,12 +28,12 @@ impl App {
             .postgres
             .transaction("extend claim", |tx| async move {
                 let work = async {
-                    let locked = store::claim::lock(&tx, id).await?;
+                    let locked = store::claims::lock(&tx, id).await?;
                     let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim: id })?;
                     let extended = claim.extend(now, self.claims.window, self.claims.extension);
                     let claim = match extended {
                         Some(lifetime) => {
-                            store::claim::save_lifetime(&tx, id, lifetime).await?;
+                            store::claims::save_lifetime(&tx, id, lifetime).await?;
                             tracing::info!(claim_id = %id, payment_id = %payment, "claim extended");
                             metrics::extended();
                             Claim { lifetime, ..claim }

@@ -43,7 +43,7 @@ impl App {
             .postgres
             .transaction("release claim", |tx| async move {
                 let work = async {
-                    let found = store::claim::lock(&tx, id).await?;
+                    let found = store::claims::lock(&tx, id).await?;
                     let own = found.filter(|(claim, _)| claim.customer == customer);
                     let (claim, now) = own.ok_or(Error::ClaimNotFound { claim: id })?;
                     let life = claim.life.release(ReleaseReason::Customer);
@@ -56,7 +56,7 @@ impl App {
             .await?;
         self.wake();
         // Before the answer, so that the customer's next look finds the units free; without Inventory a little later.
-        for hold in store::hold::releasing_of_claim(&self.stores.postgres, id).await? {
+        for hold in store::hold_attempts::releasing_of_claim(&self.stores.postgres, id).await? {
             self.try_release_hold(hold).await;
         }
         Ok(answer)
@@ -65,7 +65,7 @@ impl App {
     /// Gives up a claim whose payment failed, in the transaction of the event that says so. A claim that is paid by another
     /// payment, or gone already, stays as it is.
     pub async fn release_unpaid(&self, tx: &Transaction, id: ClaimId) -> Result<(), Error> {
-        if let Some(locked) = store::claim::lock(tx, id).await? {
+        if let Some(locked) = store::claims::lock(tx, id).await? {
             self.give_up(tx, vec![locked], ReleaseReason::PaymentFailed).await?;
         }
         Ok(())
@@ -74,7 +74,7 @@ impl App {
     /// Gives up the open claim of a turn that ended before its time, in the transaction of the event that says so.
     pub async fn release_of_turn(&self, tx: &Transaction, turn: TurnEnded) -> Result<(), Error> {
         let TurnEnded { event, customer, fencing_number, reason } = turn;
-        if let Some(locked) = store::claim::lock_of_turn(tx, event, customer, fencing_number).await? {
+        if let Some(locked) = store::claims::lock_of_turn(tx, event, customer, fencing_number).await? {
             self.give_up(tx, vec![locked], reason).await?;
         }
         Ok(())
@@ -87,7 +87,7 @@ impl App {
             .stores
             .postgres
             .transaction("expire claims", |tx| async move {
-                let locked = store::claim::lock_expired(&tx, batch_max).await?;
+                let locked = store::claims::lock_expired(&tx, batch_max).await?;
                 let count = locked.len();
                 self.give_up(&tx, locked, ReleaseReason::Expired).await?;
                 Ok::<_, Error>(count)
@@ -138,7 +138,7 @@ impl App {
                 // Only holds of claims with a payment are committed, and those are never noted for release.
                 tracing::error!(?holds, "holds that were to be given back are sold");
             }
-            store::hold::finish(&self.stores.postgres, &holds, is_committed).await?;
+            store::hold_attempts::finish(&self.stores.postgres, &holds, is_committed).await?;
         }
         metrics::holds_released(released.len());
         Ok(())
@@ -153,7 +153,7 @@ impl App {
 
     /// Gives up an attempt that became no claim, and gives its hold back. Should any of it fail, the reconciler does it.
     pub(super) async fn abandon_hold(&self, hold: HoldId) {
-        match store::hold::abandon(&self.stores.postgres, hold).await {
+        match store::hold_attempts::abandon(&self.stores.postgres, hold).await {
             Ok(true) => self.try_release_hold(hold).await,
             Ok(false) => {}
             Err(error) => {

@@ -4,8 +4,9 @@ use onsale_proto::events::v1::{ClaimReleased, OrderCompleted};
 use onsale_types::Timestamp;
 
 use super::{
-    answers::{item_to_pb, release_reason},
-    event_to_pb, money_to_pb, timestamp_to_pb,
+    event_to_pb, money_to_pb,
+    responses::{item_to_pb, release_reason},
+    timestamp_to_pb,
 };
 use crate::domain::{Claim, Origin};
 

@@ -23,7 +23,7 @@ use super::money;
 use crate::{
     app::{ConfirmClaim, CreateClaim, ExtendClaim, Right, TurnEnded},
     domain::{Buyer, ReleaseReason, Selection, Wanted},
-    store::claim::{Filter, ListedState},
+    store::claims::{Filter, ListedState},
 };
 
 /// From the contract.

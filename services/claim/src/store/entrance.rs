@@ -5,7 +5,7 @@ use onsale_storage::postgres::{Postgres, Row, column};
 use onsale_types::{ClaimId, CustomerId, EventId, Timestamp};
 use uuid::Uuid;
 
-use super::{allowance, hold::Latest, row};
+use super::{allowances, hold_attempts::Latest, row};
 use crate::{domain::Allowance, error::Error};
 
 // Each look is one of an index: `LIMIT` keeps the planner from joining with the whole table instead.
@@ -59,7 +59,7 @@ fn known(found: &Row) -> Result<Known, Error> {
     let has_allowance = column::<Option<i32>>(found, "units_max")?.is_some();
     Ok(Known {
         latest: if has_hold { Some(Latest::read(found)?) } else { None },
-        allowance: if has_allowance { Some(allowance::allowance(found)?) } else { None },
+        allowance: if has_allowance { Some(allowances::allowance(found)?) } else { None },
         open_claim: column::<Option<Uuid>>(found, "open_claim_id")?.map(ClaimId::from_uuid),
         now: row::timestamp(found, "database_now")?,
     })

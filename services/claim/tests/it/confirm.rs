@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::{
     inventory::PRICE_MINOR,
-    world::{CAPACITY, Customer, UNITS_MAX, World, metadata, money, reason, units},
+    support::{CAPACITY, Customer, UNITS_MAX, World, metadata, money, reason, units},
 };
 
 /// A claim that expired before it was paid; its units are free again.

@@ -8,7 +8,7 @@ use onsale_testkit::wait_until;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::world::{CAPACITY, Customer, SOON, World, metadata, reason};
+use crate::support::{CAPACITY, Customer, SOON, World, metadata, reason};
 
 const RULE: [(&str, &str); 3] =
     [("COOLDOWN__CLAIMS", "3"), ("COOLDOWN__WITHIN", "1h"), ("COOLDOWN__LASTS", "1h")];

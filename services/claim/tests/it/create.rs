@@ -9,7 +9,7 @@ use tonic::Code;
 
 use crate::{
     inventory::PRICE_MINOR,
-    world::{CAPACITY, SOON, UNITS_MAX, World, metadata, money, reason, units},
+    support::{CAPACITY, SOON, UNITS_MAX, World, metadata, money, reason, units},
 };
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use onsale_testkit::wait_until;
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{CAPACITY, Customer, SOON, UNITS_MAX, World, metadata, reason, units};
+use crate::support::{CAPACITY, Customer, SOON, UNITS_MAX, World, metadata, reason, units};
 
 async fn all(
     world: &World,

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use onsale_proto::{claim::v1 as pb, inventory::v1::HoldState};
 use tonic::Code;
 
-use crate::world::{World, reason};
+use crate::support::{World, reason};
 
 #[tokio::test]
 async fn a_retry_gets_the_claim_as_it_is_even_after_the_turn_has_ended() {

@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 use uuid::Uuid;
 
-use crate::world::{Customer, World, metadata, reason};
+use crate::support::{Customer, World, metadata, reason};
 
 async fn refused(world: &World, customer: &Customer, request: pb::CreateClaimRequest) -> Status {
     let status = world.create(customer, request).await.expect_err("it is refused");

@@ -21,7 +21,7 @@ use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
 use uuid::Uuid;
 
-use crate::world::{CAPACITY, SOON, World};
+use crate::support::{CAPACITY, SOON, World};
 
 /// Says `payload` as the service that may.
 async fn tell<P: EventPayload>(world: &World, key: &str, payload: &P) {

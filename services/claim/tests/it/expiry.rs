@@ -8,7 +8,7 @@ use onsale_testkit::wait_until;
 use onsale_types::{Clock, SystemClock, Timestamp};
 use tonic::Code;
 
-use crate::world::{CAPACITY, SOON, World, units};
+use crate::support::{CAPACITY, SOON, World, units};
 
 #[tokio::test]
 async fn an_unpaid_claim_expires_and_its_units_are_claimed_by_the_next() {

@@ -4,7 +4,7 @@ use onsale_proto::{claim::v1 as pb, events::v1::ClaimReleased};
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{World, reason};
+use crate::support::{World, reason};
 
 const SHORT: [(&str, &str); 2] = [("CLAIMS__WINDOW", "2s"), ("CLAIMS__EXTENSION", "1h")];
 

@@ -17,7 +17,7 @@ use onsale_testkit::wait_until;
 use onsale_types::{EventId, Timestamp};
 use tonic::{Code, Request, Response, Status};
 
-use crate::world::{SOON, refusal, to_pb};
+use crate::support::{SOON, refusal, to_pb};
 
 /// The price of every unit.
 pub(crate) const PRICE_MINOR: i64 = 2_500;

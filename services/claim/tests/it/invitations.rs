@@ -7,7 +7,7 @@ use onsale_proto::{
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{Customer, UNITS_MAX, World, reason};
+use crate::support::{Customer, UNITS_MAX, World, reason};
 
 const TOKEN: &str = "an-invitation-of-inventory";
 

@@ -31,4 +31,4 @@ mod release;
 #[cfg(test)]
 mod starts;
 #[cfg(test)]
-mod world;
+mod support;

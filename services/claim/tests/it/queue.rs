@@ -11,7 +11,7 @@ use onsale_proto::queue::v1::{
 use onsale_types::Timestamp;
 use tonic::{Code, Request, Response, Status};
 
-use crate::world::{refusal, to_pb};
+use crate::support::{refusal, to_pb};
 
 /// The turns of a queue.
 #[derive(Clone, Default)]

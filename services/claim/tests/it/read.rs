@@ -5,7 +5,7 @@ use tonic::Code;
 use tonic_types::StatusExt;
 use uuid::Uuid;
 
-use crate::world::{Customer, World, metadata, reason};
+use crate::support::{Customer, World, metadata, reason};
 
 async fn list(world: &World, customer: &Customer, request: pb::ListClaimsRequest) -> pb::ListClaimsResponse {
     world.client().list_claims(customer.ask(request)).await.unwrap().into_inner()

@@ -5,7 +5,7 @@ use onsale_testkit::wait_until;
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{CAPACITY, SOON, World, reason};
+use crate::support::{CAPACITY, SOON, World, reason};
 
 #[tokio::test]
 async fn a_released_claim_gives_its_units_back_at_once_and_says_so_to_others() {

@@ -3,7 +3,7 @@
 use onsale_kit::config::{self, ConfigError, Environment};
 use onsale_testkit::{service, tokens::Mint, wait_until};
 
-use crate::world::{SOON, World};
+use crate::support::{SOON, World};
 
 #[tokio::test]
 async fn it_is_ready_on_real_stores_and_drains_cleanly() {

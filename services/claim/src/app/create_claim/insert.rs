@@ -10,14 +10,14 @@ use onsale_kit::batcher::{BatchOutcome, Processor};
 use onsale_storage::postgres::{Postgres, Transaction};
 use onsale_types::{ClaimId, CustomerId, HoldId, Timestamp};
 
-use super::enter::check;
+use super::precheck::check;
 use crate::{
     config::ClaimsConfig,
     domain::{
         Allowance, Buyer, Claim, CooldownRule, Life, Lifetime, Origin, Reservation, Stage, Transition, total,
     },
     error::Error,
-    store::{self, allowance::Key},
+    store::{self, allowances::Key},
 };
 
 /// A claim about to be made.
@@ -77,7 +77,7 @@ impl Processor<Prepared> for Insert {
 impl Insert {
     async fn insert(&self, tx: &Transaction, items: &[Prepared]) -> Result<Vec<Result<Claim, Error>>, Error> {
         let holds: Vec<_> = items.iter().map(|item| (item.hold, item.claim)).collect();
-        let (taken, now) = store::hold::take(tx, &holds).await?;
+        let (taken, now) = store::hold_attempts::take(tx, &holds).await?;
         let lost = || Err(Error::Contended { what: "the hold" });
         let Some(now) = now else { return Ok(items.iter().map(|_| lost()).collect()) };
         let live: Vec<&Prepared> = items.iter().filter(|item| taken.contains(&item.claim)).collect();
@@ -100,9 +100,9 @@ impl Insert {
         }
         let changed = standings.into_iter().filter(|(_, it)| it.allowance != it.stored);
         let changed: Vec<_> = changed.map(|(key, it)| (key, it.allowance)).collect();
-        store::allowance::save(tx, &changed).await?;
-        store::claim::insert(tx, &made).await?;
-        store::hold::give_up(tx, &refused).await?;
+        store::allowances::save(tx, &changed).await?;
+        store::claims::insert(tx, &made).await?;
+        store::hold_attempts::give_up(tx, &refused).await?;
         Ok(answers)
     }
 
@@ -131,10 +131,10 @@ async fn standings(tx: &Transaction, items: &[&Prepared]) -> Result<HashMap<Key,
         let opened = if none.check(units).is_ok() { none.with(units) } else { none };
         new.entry(item.key()).or_insert(opened);
     }
-    let made = store::allowance::open(tx, &new).await?;
+    let made = store::allowances::open(tx, &new).await?;
     let known: Vec<Key> = new.keys().filter(|key| !made.contains(key)).copied().collect();
-    let locked = store::allowance::lock(tx, &known).await?;
-    let open = store::allowance::open_claims(tx, &known).await?;
+    let locked = store::allowances::lock(tx, &known).await?;
+    let open = store::allowances::open_claims(tx, &known).await?;
     let fresh = new.iter().filter(|(key, _)| made.contains(key)).map(|(key, stored)| {
         // Who had none has no claim either.
         let allowance = Allowance::of_new_customer(stored.units_max);

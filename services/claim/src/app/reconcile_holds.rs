@@ -16,12 +16,13 @@ impl App {
     /// Says whether a batch was full, so that there may be more at once.
     pub async fn reconcile_holds(&self) -> Result<bool, Error> {
         let (postgres, config) = (&self.stores.postgres, &self.holds);
-        let abandoned = store::hold::abandon_stale(postgres, config.abandon_after, config.batch_max).await?;
+        let abandoned =
+            store::hold_attempts::abandon_stale(postgres, config.abandon_after, config.batch_max).await?;
         if abandoned > 0 {
             metrics::holds_abandoned(abandoned);
             tracing::info!(hold_count = abandoned, "holds that became no claim are given back");
         }
-        let due = store::hold::take_due(postgres, config.retry_after, config.batch_max).await?;
+        let due = store::hold_attempts::take_due(postgres, config.retry_after, config.batch_max).await?;
         let count = due.len();
         let release = async |hold| (hold, self.inventory.release(hold).await);
         let releases = stream::iter(due).map(release).buffer_unordered(config.concurrency);
@@ -38,7 +39,7 @@ impl App {
             let hold_count = failures.len();
             tracing::warn!(hold_count, error = %Chain(error), "failed to give back holds, trying again later");
         }
-        store::hold::forget(postgres, REMEMBERED, config.batch_max).await?;
+        store::hold_attempts::forget(postgres, REMEMBERED, config.batch_max).await?;
         let batch_max = usize::try_from(config.batch_max).unwrap_or(usize::MAX);
         Ok(count >= batch_max)
     }

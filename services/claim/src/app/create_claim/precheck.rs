@@ -14,7 +14,7 @@ use crate::{
     store::{
         self,
         entrance::{Known, Visitor},
-        hold::{Attempt, Want},
+        hold_attempts::{Attempt, Want},
     },
 };
 
@@ -89,7 +89,7 @@ impl Enter {
             return Ok(answers);
         }
         let attempts: Vec<Attempt> = attempts.into_values().collect();
-        let noted = store::hold::attempt(&self.postgres, &attempts).await?;
+        let noted = store::hold_attempts::attempt(&self.postgres, &attempts).await?;
         let contended = |answer| match answer {
             Ok(Entered::Attempt(hold)) if !noted.contains(&hold) => {
                 Err(Error::Contended { what: "the same request" })

@@ -4,18 +4,18 @@ use onsale_storage::postgres::{Isolation, Postgres, Row, Transaction, column};
 use onsale_types::{ClaimId, CustomerId, EventId, HoldId, Timestamp};
 use uuid::Uuid;
 
-use super::{hold, row};
+use super::{hold_attempts, row};
 use crate::{
     domain::{Claim, Item},
     error::Error,
 };
 
-mod read;
-mod write;
+mod changes;
+mod rows;
 
-use read::claims_of;
-use write::insert_items;
-pub use write::{insert, save, save_lifetime};
+use changes::insert_items;
+pub use changes::{insert, save, save_lifetime};
+use rows::claims_of;
 
 // The columns of a claim; each statement that reads claims begins with them.
 macro_rules! select_claims {
@@ -143,7 +143,7 @@ pub async fn lock_of_turn(
 
 /// Puts a locked claim on the hold `new`, with its units; false when that was given up before.
 pub async fn replace_hold(tx: &Transaction, id: ClaimId, new: HoldId, items: &[Item]) -> Result<bool, Error> {
-    let (taken, _) = hold::take(tx, &[(new, id)]).await?;
+    let (taken, _) = hold_attempts::take(tx, &[(new, id)]).await?;
     if taken.is_empty() {
         return Ok(false);
     }

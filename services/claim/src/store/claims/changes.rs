@@ -4,7 +4,7 @@ use onsale_storage::postgres::{CopyRows, Transaction, Type};
 use onsale_types::{ClaimId, Timestamp};
 use uuid::Uuid;
 
-use super::super::{allowance, hold, row};
+use super::super::{allowances, hold_attempts, row};
 use crate::{
     domain::{Claim, CooldownRule, Item, Life, Lifetime, Origin, Stage, Transition},
     error::Error,
@@ -162,7 +162,7 @@ pub async fn save(
     let moved: Vec<&Claim> = moved.into_iter().filter_map(|index| saved.get(index)).collect();
     insert_transitions(tx, &moved, now).await?;
     let settled: Vec<ClaimId> = saved.iter().filter(|it| it.life.is_final()).map(|it| it.id).collect();
-    hold::abandon_of_claims(tx, &settled).await?;
+    hold_attempts::abandon_of_claims(tx, &settled).await?;
     Ok(saved)
 }
 
@@ -202,7 +202,7 @@ async fn update_allowances(
     rule: CooldownRule,
 ) -> Result<(), Error> {
     let keys: Vec<_> = changes.iter().map(|(claim, _)| (claim.event.id, claim.customer)).collect();
-    let mut allowances = allowance::lock(tx, &keys).await?;
+    let mut allowances = allowances::lock(tx, &keys).await?;
     let before = allowances.clone();
     for ((claim, life), key) in changes.iter().zip(&keys) {
         let kept = allowances.get_mut(key).ok_or(Error::Stored { what: "allowance" })?;
@@ -210,7 +210,7 @@ async fn update_allowances(
     }
     let changed: Vec<_> =
         allowances.into_iter().filter(|(key, kept)| before.get(key) != Some(kept)).collect();
-    allowance::save(tx, &changed).await
+    allowances::save(tx, &changed).await
 }
 
 async fn insert_transitions(tx: &Transaction, moved: &[&Claim], now: Timestamp) -> Result<(), Error> {
