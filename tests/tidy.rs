@@ -27,9 +27,9 @@ const SERVICE_FILES: [&str; 15] = [
 ];
 
 /// What else may stand at the top of a service's `src/`; a new kind of part belongs into STYLE first.
-const SERVICE_MODULES: [&str; 12] = [
-    "main", "lib", "config", "grpc", "convert", "app", "domain", "store", "clients", "workers", "error",
-    "metrics",
+const SERVICE_MODULES: [&str; 13] = [
+    "main", "lib", "config", "grpc", "convert", "app", "engine", "domain", "store", "clients", "workers",
+    "error", "metrics",
 ];
 
 fn rust_files() -> Vec<TextFile> {

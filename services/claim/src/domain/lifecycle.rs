@@ -1,112 +1,84 @@
-//! The life of a claim: what may happen to it and in which order. The heart of *paid means served*.
+//! Lifecycle of a claim: its states and the transitions between them, which ensure that a paid claim is served or refunded.
 //!
-//! A payment is noted before its hold is committed, and from then on nothing but that payment's settlement moves the
-//! claim; it ends confirmed with committed units, or rejected with none. What is unpaid may be released at any time: first
-//! here, then at Inventory.
+//! A payment is recorded before its hold is committed, and from then on only the settlement of that payment changes the claim.
+//! The claim ends confirmed with committed units, or rejected without units. An unpaid claim may be released at any time, first
+//! in Claim, then at Inventory.
 
 use onsale_types::PaymentId;
 
-/// Where a claim is, who paid it, and what became of its hold.
+/// State of a claim and of the hold that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
-    /// The claim's state.
-    pub state: State,
-    /// The state of the hold it stands on.
-    pub hold: HoldState,
+pub(crate) struct ClaimLifecycle {
+    pub(crate) state: State,
+    pub(crate) hold: HoldState,
 }
 
-/// The states of a claim, with the payment as far as there is one.
+/// State of a claim, with its payment if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// To be paid; with a payment: paid, and being settled.
-    Claimed {
-        /// Who paid.
-        payment: Option<PaymentId>,
-    },
-    /// Paid, the units are the customer's. Final.
-    Confirmed {
-        /// Who paid.
-        payment: PaymentId,
-    },
-    /// Given up; with a payment: paid too late, and being settled.
-    Released {
-        /// Why.
-        reason: ReleaseReason,
-        /// Who paid.
-        payment: Option<PaymentId>,
-    },
-    /// Paid, but no units could be had: the money goes back. Final.
-    Rejected {
-        /// Who paid.
-        payment: PaymentId,
-    },
+pub(crate) enum State {
+    /// Waits for a payment; with a `payment_id`, that payment is being settled.
+    Claimed { payment_id: Option<PaymentId> },
+    /// Paid, and its hold is committed. Final.
+    Confirmed { payment_id: PaymentId },
+    /// Released; with a `payment_id`, it was paid too late and that payment is being settled.
+    Released { reason: ReleaseReason, payment_id: Option<PaymentId> },
+    /// Paid, but its units are gone and no others can be reserved, so Payment refunds the buyer. Final.
+    Rejected { payment_id: PaymentId },
 }
 
-/// Why an unpaid claim was given up.
+/// Reason for the release of an unpaid claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReleaseReason {
-    /// The customer wanted it.
+pub(crate) enum ReleaseReason {
     Customer,
-    /// It was not paid in time.
     Expired,
-    /// Its payment failed.
     PaymentFailed,
 }
 
-/// A state without its payment: what a claim's history tells.
+/// State without its payment, as recorded in a claim's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Units are held, to be paid.
+pub(crate) enum Stage {
     Claimed,
-    /// Paid.
     Confirmed,
-    /// Given up.
     Released(ReleaseReason),
-    /// Paid, without units to be had.
     Rejected,
 }
 
-/// The states of the hold a claim stands on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldState {
-    /// Units are set aside.
+/// State of the hold that a claim uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum HoldState {
     Held,
-    /// Units are sold.
     Committed,
-    /// To be given back: Inventory may or may not have heard of it.
+    /// Due for release: Inventory may or may not have released it.
     Releasing,
-    /// Units went back.
     Released,
 }
 
-/// What the settlement of a payment needs next.
+/// Next step of a payment's settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Nothing: it is settled, or nothing was paid.
+pub(crate) enum SettlementStep {
+    /// The payment is settled, or there is none.
     Done,
-    /// Commit the hold.
-    Commit,
-    /// Give the old hold back first: its units may be the ones to be had.
-    FinishRelease,
-    /// Reserve units anew.
-    Reserve,
+    CommitHold,
+    /// Release the old hold before reserving: its units may be the only free ones.
+    ReleaseHold,
+    ReserveUnits,
 }
 
-/// The claim is paid and cannot be given up.
+/// Refusal to release a claim that has a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Paid;
+pub(crate) struct AlreadyPaid;
 
-/// Another payment was first.
+/// Refusal of a second payment; holds the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PaidByAnother(pub PaymentId);
+pub(crate) struct PaidByAnother(pub(crate) PaymentId);
 
-impl Life {
-    /// A new claim on a hold.
-    pub const BEGIN: Self = Self { state: State::Claimed { payment: None }, hold: HoldState::Held };
+impl ClaimLifecycle {
+    /// Lifecycle of a new claim, whose units are held.
+    pub(crate) const NEW: Self = Self { state: State::Claimed { payment_id: None }, hold: HoldState::Held };
 
-    /// What the history says of it.
-    #[must_use]
-    pub fn stage(&self) -> Stage {
+    /// Returns the stage that the history records for this state.
+    pub(crate) fn stage(&self) -> Stage {
         match self.state {
             State::Claimed { .. } => Stage::Claimed,
             State::Confirmed { .. } => Stage::Confirmed,
@@ -115,100 +87,109 @@ impl Life {
         }
     }
 
-    /// Who paid.
-    #[must_use]
-    pub fn payment(&self) -> Option<PaymentId> {
+    /// Returns the payment that is being settled or has been settled.
+    pub(crate) fn payment_id(&self) -> Option<PaymentId> {
         match self.state {
-            State::Claimed { payment } | State::Released { payment, .. } => payment,
-            State::Confirmed { payment } | State::Rejected { payment } => Some(payment),
+            State::Claimed { payment_id } | State::Released { payment_id, .. } => payment_id,
+            State::Confirmed { payment_id } | State::Rejected { payment_id } => Some(payment_id),
         }
     }
 
-    /// Whether its units count against the customer's limit. A claim that was paid after its release counts while it is
-    /// being settled: its units are about to be the customer's again.
-    #[must_use]
-    pub fn is_counted(&self) -> bool {
+    /// Returns true if the claim's units count against the customer's limit. A claim that was paid after its release counts
+    /// while it is being settled, because the settlement may reserve its units again.
+    pub(crate) fn counts_against_limit(&self) -> bool {
         match self.state {
             State::Claimed { .. } | State::Confirmed { .. } => true,
-            State::Released { payment, .. } => payment.is_some(),
+            State::Released { payment_id, .. } => payment_id.is_some(),
             State::Rejected { .. } => false,
         }
     }
 
-    /// Whether nothing can happen to it any more.
-    #[must_use]
-    pub fn is_final(&self) -> bool {
+    /// Returns true if no further transition is possible.
+    pub(crate) fn is_final(&self) -> bool {
         matches!(self.state, State::Confirmed { .. } | State::Rejected { .. })
     }
 
-    /// Gives it up. One that is given up already stays as it is.
-    pub fn release(self, reason: ReleaseReason) -> Result<Self, Paid> {
+    /// Releases an unpaid claim. A claim that is released or rejected already stays unchanged.
+    pub(crate) fn release(self, reason: ReleaseReason) -> Result<Self, AlreadyPaid> {
         match self.state {
-            State::Claimed { payment: None } => {
-                Ok(Self { state: State::Released { reason, payment: None }, hold: HoldState::Releasing })
+            State::Claimed { payment_id: None } => {
+                Ok(Self { state: State::Released { reason, payment_id: None }, hold: HoldState::Releasing })
             }
             State::Released { .. } | State::Rejected { .. } => Ok(self),
-            State::Claimed { payment: Some(_) } | State::Confirmed { .. } => Err(Paid),
+            State::Claimed { payment_id: Some(_) } | State::Confirmed { .. } => Err(AlreadyPaid),
         }
     }
 
-    /// Notes who paid. `has_room`: the customer may have the units again, if they were given up.
-    pub fn pay(self, payment: PaymentId, has_room: bool) -> Result<Self, PaidByAnother> {
-        if let Some(first) = self.payment() {
-            return if first == payment { Ok(self) } else { Err(PaidByAnother(first)) };
+    /// Records the payment of a claim. `has_room` says whether the customer's limit admits the units of a released claim again;
+    /// without room, such a claim is rejected.
+    pub(crate) fn record_payment(self, payment_id: PaymentId, has_room: bool) -> Result<Self, PaidByAnother> {
+        if let Some(first) = self.payment_id() {
+            return if first == payment_id { Ok(self) } else { Err(PaidByAnother(first)) };
         }
         let state = match self.state {
-            State::Claimed { .. } => State::Claimed { payment: Some(payment) },
-            State::Released { reason, .. } if has_room => State::Released { reason, payment: Some(payment) },
-            State::Released { .. } => State::Rejected { payment },
+            State::Claimed { .. } => State::Claimed { payment_id: Some(payment_id) },
+            State::Released { reason, .. } if has_room => {
+                State::Released { reason, payment_id: Some(payment_id) }
+            }
+            State::Released { .. } => State::Rejected { payment_id },
             State::Confirmed { .. } | State::Rejected { .. } => self.state,
         };
         Ok(Self { state, ..self })
     }
 
-    /// What its settlement needs next.
-    #[must_use]
-    pub fn next_step(&self) -> Step {
-        if self.is_final() || self.payment().is_none() {
-            return Step::Done;
+    /// Decides the next step of the settlement.
+    pub(crate) fn next_step(&self) -> SettlementStep {
+        if self.is_final() || self.payment_id().is_none() {
+            return SettlementStep::Done;
         }
         match self.hold {
-            // Committed and not confirmed cannot be stored; committing again is harmless.
-            HoldState::Held | HoldState::Committed => Step::Commit,
-            HoldState::Releasing => Step::FinishRelease,
-            HoldState::Released => Step::Reserve,
+            // An unconfirmed claim with a committed hold cannot be stored. If it were, a second commit would be harmless.
+            HoldState::Held | HoldState::Committed => SettlementStep::CommitHold,
+            HoldState::Releasing => SettlementStep::ReleaseHold,
+            HoldState::Released => SettlementStep::ReserveUnits,
         }
     }
 
-    /// Inventory says that the hold's units went back. None: that is no news, or not about this claim any more.
-    #[must_use]
-    pub fn lose_hold(self) -> Option<Self> {
-        (self.next_step() == Step::Commit).then_some(Self { hold: HoldState::Released, ..self })
+    /// Records that Inventory had already released the hold. Returns `None` if the settlement no longer waits for its commit.
+    pub(crate) fn lose_hold(self) -> Option<Self> {
+        (self.next_step() == SettlementStep::CommitHold).then_some(Self { hold: HoldState::Released, ..self })
     }
 
-    /// Puts it on a new hold. None: it needs none.
-    #[must_use]
-    pub fn replace_hold(self) -> Option<Self> {
-        (self.next_step() == Step::Reserve).then_some(Self { hold: HoldState::Held, ..self })
+    /// Moves the claim to a new hold. Returns `None` if the settlement does not need one.
+    pub(crate) fn replace_hold(self) -> Option<Self> {
+        (self.next_step() == SettlementStep::ReserveUnits).then_some(Self { hold: HoldState::Held, ..self })
     }
 
-    /// Its hold is committed: it is the customer's. None: it is settled already.
-    #[must_use]
-    pub fn complete(self) -> Option<Self> {
-        match (self.next_step(), self.payment()) {
-            (Step::Commit, Some(payment)) => {
-                Some(Self { state: State::Confirmed { payment }, hold: HoldState::Committed })
+    /// Confirms the claim after the commit of its hold. Returns `None` if the claim is settled already.
+    pub(crate) fn confirm(self) -> Option<Self> {
+        match (self.next_step(), self.payment_id()) {
+            (SettlementStep::CommitHold, Some(payment_id)) => {
+                Some(Self { state: State::Confirmed { payment_id }, hold: HoldState::Committed })
             }
-            (Step::Done | Step::Commit | Step::FinishRelease | Step::Reserve, _) => None,
+            (
+                SettlementStep::Done
+                | SettlementStep::CommitHold
+                | SettlementStep::ReleaseHold
+                | SettlementStep::ReserveUnits,
+                _,
+            ) => None,
         }
     }
 
-    /// No units can be had. None: it is settled already, or has some.
-    #[must_use]
-    pub fn reject(self) -> Option<Self> {
-        match (self.next_step(), self.payment()) {
-            (Step::Reserve, Some(payment)) => Some(Self { state: State::Rejected { payment }, ..self }),
-            (Step::Done | Step::Commit | Step::FinishRelease | Step::Reserve, _) => None,
+    /// Rejects a paid claim for which no units can be reserved. Returns `None` if it is settled already or has a hold.
+    pub(crate) fn reject(self) -> Option<Self> {
+        match (self.next_step(), self.payment_id()) {
+            (SettlementStep::ReserveUnits, Some(payment_id)) => {
+                Some(Self { state: State::Rejected { payment_id }, ..self })
+            }
+            (
+                SettlementStep::Done
+                | SettlementStep::CommitHold
+                | SettlementStep::ReleaseHold
+                | SettlementStep::ReserveUnits,
+                _,
+            ) => None,
         }
     }
 }

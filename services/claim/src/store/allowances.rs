@@ -1,33 +1,34 @@
-//! How many units a customer has of an event. Whoever changes it holds its row's lock; who takes several takes them in the
-//! order of their keys.
+//! Allowances of customers by event. A transaction that changes an allowance holds the lock of its row. Several rows are locked in
+//! the order of their keys, so that two transactions cannot deadlock.
 
 use std::collections::{HashMap, HashSet};
-use std::time::SystemTime;
 
-use onsale_storage::postgres::{Row, Transaction, column};
-use onsale_types::{ClaimId, CustomerId, EventId, Timestamp};
+use onsale_storage::postgres::{
+    Row, Transaction,
+    row::{RowExt as _, SqlCount, SqlTime},
+};
+use onsale_types::{ClaimId, CustomerId, EventId};
 use uuid::Uuid;
 
-use super::row;
 use crate::{
-    domain::{Abandonment, Allowance},
+    domain::{AbandonedStreak, Allowance, BatchCustomer},
     error::Error,
 };
 
-// Waits for whoever makes the same one right now, and leaves what is there as it is.
+// Waits for a concurrent insert of the same row and leaves an existing row unchanged.
 const OPEN: &str = "INSERT INTO allowance (event_id, customer_id, units_max, units_taken)
     SELECT event_id, customer_id, units_max, units_taken
     FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[]) AS new (event_id, customer_id, units_max, units_taken)
     ORDER BY event_id, customer_id
     ON CONFLICT (event_id, customer_id) DO NOTHING
     RETURNING event_id, customer_id";
-// Each by its key and in the order of keys, whatever the planner knows of the table: `LIMIT` leaves it no other way.
+// One index lookup per key, in the order of keys: `LIMIT` leaves the planner no other plan.
 const LOCK: &str = "SELECT kept.*
     FROM (SELECT event_id, customer_id FROM unnest($1::uuid[], $2::uuid[]) AS asked (event_id, customer_id)
         ORDER BY event_id, customer_id) asked
     CROSS JOIN LATERAL (SELECT event_id, customer_id, units_max, units_taken, abandoned_count, abandoned_at
         FROM allowance WHERE event_id = asked.event_id AND customer_id = asked.customer_id LIMIT 1 FOR UPDATE) kept";
-// All of them are there. Said so, each is found by its key; said as an update, the planner may read the whole table.
+// All rows exist. An upsert finds each by its key; for an UPDATE the planner may read the whole table.
 const SAVE: &str =
     "INSERT INTO allowance (event_id, customer_id, units_max, units_taken, abandoned_count, abandoned_at)
     SELECT event_id, customer_id, units_max, units_taken, abandoned_count, abandoned_at
@@ -35,87 +36,100 @@ const SAVE: &str =
         AS new (event_id, customer_id, units_max, units_taken, abandoned_count, abandoned_at)
     ON CONFLICT (event_id, customer_id) DO UPDATE SET units_taken = excluded.units_taken,
         abandoned_count = excluded.abandoned_count, abandoned_at = excluded.abandoned_at";
-// One look at the index for each who asks: `LIMIT` keeps the planner from reading the whole table instead.
+// One index lookup per customer: `LIMIT` keeps the planner from reading the whole table.
 const OPEN_CLAIMS: &str = "SELECT asked.event_id, asked.customer_id, open.claim_id
     FROM unnest($1::uuid[], $2::uuid[]) AS asked (event_id, customer_id)
     CROSS JOIN LATERAL (SELECT claim_id FROM claim
         WHERE event_id = asked.event_id AND customer_id = asked.customer_id AND state = 'CLAIMED' LIMIT 1) open";
 
-/// Whose allowance, and in which event.
-pub type Key = (EventId, CustomerId);
+/// Key of an allowance.
+pub(crate) type Key = (EventId, CustomerId);
 
-/// Makes the allowances that are not there yet, as they are given; says which those were. They are locked then.
-pub async fn open(tx: &Transaction, new: &HashMap<Key, Allowance>) -> Result<HashSet<Key>, Error> {
-    let keys: Vec<&Key> = new.keys().collect();
-    let (events, customers) = columns(keys.iter().copied());
-    let units_max = integers(new.values().map(|allowance| allowance.units_max))?;
-    let units_taken = integers(new.values().map(|allowance| allowance.units_taken))?;
-    let made = tx.query(OPEN, &[&events, &customers, &units_max, &units_taken]).await?;
-    made.iter().map(key).collect()
+/// Inserts the allowance of each new customer as given, locks the others, and returns all with the customers' open claims.
+pub(crate) async fn open_or_lock(
+    transaction: &Transaction,
+    first: &HashMap<Key, Allowance>,
+) -> Result<HashMap<Key, BatchCustomer>, Error> {
+    let opened = open(transaction, first).await?;
+    let known: Vec<Key> = first.keys().filter(|key| !opened.contains(key)).copied().collect();
+    let locked = lock(transaction, &known).await?;
+    let open_claims = open_claims(transaction, &known).await?;
+    let new = first.iter().filter(|(key, _)| opened.contains(key));
+    let new = new.map(|(key, stored)| (*key, BatchCustomer::new_customer(*stored)));
+    let known = locked
+        .into_iter()
+        .map(|(key, stored)| (key, BatchCustomer::known_customer(stored, open_claims.get(&key).copied())));
+    Ok(new.chain(known).collect())
 }
 
-/// Locks the allowances of `keys`, as far as there are any.
-pub async fn lock(tx: &Transaction, keys: &[Key]) -> Result<HashMap<Key, Allowance>, Error> {
+/// Inserts the allowances that do not exist yet and returns their keys. The inserted rows are locked.
+async fn open(transaction: &Transaction, first: &HashMap<Key, Allowance>) -> Result<HashSet<Key>, Error> {
+    let (events, customers) = columns(first.keys());
+    let units_max: Vec<_> = first.values().map(|allowance| SqlCount(allowance.units_max)).collect();
+    let units_taken: Vec<_> = first.values().map(|allowance| SqlCount(allowance.units_taken)).collect();
+    let rows = transaction.query(OPEN, &[&events, &customers, &units_max, &units_taken]).await?;
+    rows.iter().map(read_key).collect()
+}
+
+/// Locks the allowances of `keys` that exist.
+pub(crate) async fn lock(transaction: &Transaction, keys: &[Key]) -> Result<HashMap<Key, Allowance>, Error> {
     if keys.is_empty() {
         return Ok(HashMap::new());
     }
     let (events, customers) = columns(keys);
-    let locked = tx.query(LOCK, &[&events, &customers]).await?;
-    locked.iter().map(|locked| Ok((key(locked)?, allowance(locked)?))).collect()
+    let rows = transaction.query(LOCK, &[&events, &customers]).await?;
+    rows.iter().map(|row| Ok((read_key(row)?, read(row)?))).collect()
 }
 
-/// Locks the allowance of a customer who has claimed before.
-pub async fn lock_one(tx: &Transaction, key: Key) -> Result<Allowance, Error> {
-    lock(tx, &[key]).await?.remove(&key).ok_or(Error::Stored { what: "allowance" })
+/// Locks the allowance of a customer who has a claim of the event.
+pub(crate) async fn lock_one(transaction: &Transaction, key: Key) -> Result<Allowance, Error> {
+    lock(transaction, &[key]).await?.remove(&key).ok_or(Error::Stored { what: "allowance" })
 }
 
-/// Keeps allowances that are locked.
-pub async fn save(tx: &Transaction, changed: &[(Key, Allowance)]) -> Result<(), Error> {
+/// Saves locked allowances.
+pub(crate) async fn save(transaction: &Transaction, changed: &[(Key, Allowance)]) -> Result<(), Error> {
     if changed.is_empty() {
         return Ok(());
     }
     let (events, customers) = columns(changed.iter().map(|(key, _)| key));
-    let units_max = integers(changed.iter().map(|(_, allowance)| allowance.units_max))?;
-    let units_taken = integers(changed.iter().map(|(_, allowance)| allowance.units_taken))?;
-    let counts = integers(changed.iter().map(|(_, allowance)| allowance.abandonment.count))?;
-    let last =
-        |(_, allowance): &(Key, Allowance)| allowance.abandonment.last.map(row::system_time).transpose();
-    let lasts = changed.iter().map(last).collect::<Result<Vec<Option<SystemTime>>, Error>>()?;
-    tx.execute(SAVE, &[&events, &customers, &units_max, &units_taken, &counts, &lasts]).await?;
+    let counts = |count: fn(&Allowance) -> u32| -> Vec<SqlCount<u32>> {
+        changed.iter().map(|(_, allowance)| SqlCount(count(allowance))).collect()
+    };
+    let units_max = counts(|allowance| allowance.units_max);
+    let units_taken = counts(|allowance| allowance.units_taken);
+    let abandoned = counts(|allowance| allowance.abandoned.count);
+    let last: Vec<Option<SqlTime>> =
+        changed.iter().map(|(_, allowance)| allowance.abandoned.last.map(SqlTime)).collect();
+    transaction.execute(SAVE, &[&events, &customers, &units_max, &units_taken, &abandoned, &last]).await?;
     Ok(())
 }
 
-/// The open claims of these customers, exact while their allowances are locked.
-pub async fn open_claims(tx: &Transaction, keys: &[Key]) -> Result<HashMap<Key, ClaimId>, Error> {
+/// Reads the open claims of customers. The result cannot change while their allowances are locked.
+async fn open_claims(transaction: &Transaction, keys: &[Key]) -> Result<HashMap<Key, ClaimId>, Error> {
     if keys.is_empty() {
         return Ok(HashMap::new());
     }
     let (events, customers) = columns(keys);
-    let found = tx.query(OPEN_CLAIMS, &[&events, &customers]).await?;
-    found.iter().map(|found| Ok((key(found)?, row::id(found, "claim_id", ClaimId::from_uuid)?))).collect()
+    let rows = transaction.query(OPEN_CLAIMS, &[&events, &customers]).await?;
+    rows.iter().map(|row| Ok((read_key(row)?, row.read_id("claim_id")?))).collect()
 }
 
-/// The allowance in a row that has its columns.
-pub(super) fn allowance(found: &Row) -> Result<Allowance, Error> {
-    let last = column::<Option<SystemTime>>(found, "abandoned_at")?;
-    let last =
-        last.map(|time| Timestamp::from_system_time(time).ok_or(Error::Stored { what: "abandoned_at" }));
+/// Reads an allowance from a row with its columns.
+pub(super) fn read(row: &Row) -> Result<Allowance, Error> {
     Ok(Allowance {
-        units_max: row::count(found, "units_max")?,
-        units_taken: row::count(found, "units_taken")?,
-        abandonment: Abandonment { count: row::count(found, "abandoned_count")?, last: last.transpose()? },
+        units_max: row.read_count("units_max")?,
+        units_taken: row.read_count("units_taken")?,
+        abandoned: AbandonedStreak {
+            count: row.read_count("abandoned_count")?,
+            last: row.read_optional_time("abandoned_at")?,
+        },
     })
 }
 
-fn key(found: &Row) -> Result<Key, Error> {
-    let event = row::id(found, "event_id", EventId::from_uuid)?;
-    Ok((event, row::id(found, "customer_id", CustomerId::from_uuid)?))
+fn read_key(row: &Row) -> Result<Key, Error> {
+    Ok((row.read_id("event_id")?, row.read_id("customer_id")?))
 }
 
 fn columns<'a>(keys: impl IntoIterator<Item = &'a Key>) -> (Vec<Uuid>, Vec<Uuid>) {
-    keys.into_iter().map(|(event, customer)| (event.as_uuid(), customer.as_uuid())).unzip()
-}
-
-fn integers(counts: impl Iterator<Item = u32>) -> Result<Vec<i32>, Error> {
-    counts.map(row::integer).collect()
+    keys.into_iter().map(|(event_id, customer_id)| (event_id.as_uuid(), customer_id.as_uuid())).unzip()
 }

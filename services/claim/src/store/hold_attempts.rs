@@ -1,20 +1,45 @@
-//! The holds asked of Inventory, written before the asking. What a crash leaves is found and given back from here.
+//! Attempts to obtain a hold. Each is stored before Inventory is called, so that a hold which a crash leaves behind is found and
+//! released.
 
 use std::{collections::HashSet, time::Duration};
 
-use onsale_storage::postgres::{Postgres, Row, Transaction, column};
-use onsale_types::{ClaimId, HoldId, Timestamp};
+use onsale_storage::{
+    due::{BackoffBounds, DueTable},
+    postgres::{
+        Postgres, Row, Transaction,
+        row::{RowExt as _, SqlCount, uuids},
+    },
+};
+use onsale_types::{ClaimId, HoldId, Named as _, Timestamp};
 use uuid::Uuid;
 
-use super::row;
-use crate::error::Error;
+use super::allowances;
+use crate::{
+    domain::{HoldAttempt, HoldState, LatestAttempt, PrecheckItem, PrecheckState},
+    error::Error,
+};
 
-// Where a statement names holds, `= ANY` and `IS TRUE` leave the planner one way to find them, by their key: of a table that a
-// rush has just filled it knows nothing, and reads all of it, or all of one state.
-const LATEST: &str = "SELECT attempt, state, fingerprint, claim_id FROM hold_attempt
-    WHERE hold_key = $1 ORDER BY attempt DESC LIMIT 1";
-// An attempt that another call began is joined as long as nobody has given it up.
-const ATTEMPT: &str = "INSERT INTO hold_attempt (hold_id, hold_key, attempt, fingerprint, claim_id, state)
+// Statements that name holds use `= ANY` and `IS TRUE`, which leave the planner only the plan by primary key. Without statistics,
+// as for a table that a rush has just filled, it would read the whole table or all rows of one state.
+
+// One index lookup each: `LIMIT` keeps the planner from joining with a whole table.
+const PRECHECK: &str =
+    "SELECT latest.attempt, latest.is_abandoned, latest.fingerprint, latest.claim_id,
+        kept.units_max, kept.units_taken, kept.abandoned_count, kept.abandoned_at,
+        open.claim_id AS open_claim_id, now() AS database_now
+    FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) WITH ORDINALITY AS asked (hold_key, event_id, customer_id, place)
+    LEFT JOIN LATERAL (SELECT attempt, state IN ('RELEASING', 'RELEASED') AS is_abandoned, fingerprint, claim_id
+        FROM hold_attempt WHERE hold_key = asked.hold_key ORDER BY attempt DESC LIMIT 1) latest ON true
+    LEFT JOIN LATERAL (SELECT units_max, units_taken, abandoned_count, abandoned_at FROM allowance
+        WHERE event_id = asked.event_id AND customer_id = asked.customer_id LIMIT 1) kept ON true
+    LEFT JOIN LATERAL (SELECT claim_id FROM claim
+        WHERE event_id = asked.event_id AND customer_id = asked.customer_id AND state = 'CLAIMED' LIMIT 1) open ON true
+    ORDER BY asked.place";
+const LATEST: &str =
+    "SELECT attempt, state IN ('RELEASING', 'RELEASED') AS is_abandoned, fingerprint, claim_id
+    FROM hold_attempt WHERE hold_key = $1 ORDER BY attempt DESC LIMIT 1";
+// Joins the attempt of a concurrent call unless it was abandoned.
+const BEGIN: &str = "INSERT INTO hold_attempt (hold_id, hold_key, attempt, fingerprint, claim_id, state)
     SELECT hold_id, hold_key, attempt, fingerprint, claim_id, 'RESERVING'
     FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::uuid[], $5::uuid[])
         AS new (hold_id, hold_key, attempt, fingerprint, claim_id)
@@ -22,14 +47,16 @@ const ATTEMPT: &str = "INSERT INTO hold_attempt (hold_id, hold_key, attempt, fin
     ON CONFLICT (hold_id) DO UPDATE SET attempted_at = now()
         WHERE hold_attempt.state = 'RESERVING' AND hold_attempt.fingerprint = excluded.fingerprint
     RETURNING hold_id";
-// The lock that the insert of a claim and its abandonment both take: whoever is second finds another state.
+// Takes the row lock that ABANDON takes too: the later of the two finds another state.
 const TAKE: &str = "UPDATE hold_attempt SET state = 'HELD', claim_id = new.claim_id
     FROM unnest($1::uuid[], $2::uuid[]) AS new (hold_id, claim_id)
-    WHERE hold_attempt.hold_id = ANY ($1) AND hold_attempt.hold_id = new.hold_id AND (hold_attempt.state = 'RESERVING') IS TRUE
+    WHERE hold_attempt.hold_id = ANY ($1) AND hold_attempt.hold_id = new.hold_id
+        AND (hold_attempt.state = 'RESERVING') IS TRUE
     RETURNING hold_attempt.claim_id, now() AS database_now";
-const GIVE_UP: &str = "UPDATE hold_attempt SET state = 'RELEASING', claim_id = NULL, release_due_at = now()
+const RELEASE_TAKEN: &str =
+    "UPDATE hold_attempt SET state = 'RELEASING', claim_id = NULL, release_due_at = now()
     WHERE hold_id = ANY ($1) AND (state = 'HELD') IS TRUE";
-const DISCARD: &str =
+const DELETE: &str =
     "DELETE FROM hold_attempt WHERE hold_id = $1 AND state = 'RESERVING' AND claim_id IS NULL";
 const ABANDON: &str = "UPDATE hold_attempt SET state = 'RELEASING', release_due_at = now()
     WHERE hold_id = $1 AND state = 'RESERVING'";
@@ -39,175 +66,156 @@ const ABANDON_STALE: &str = "UPDATE hold_attempt SET state = 'RELEASING', releas
     WHERE hold_id IN (SELECT hold_id FROM hold_attempt
         WHERE state = 'RESERVING' AND claim_id IS NULL AND attempted_at < now() - make_interval(secs => $1)
         ORDER BY attempted_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
-// Taking one puts its next try off, so that others pass it over while it is worked on and after it failed.
-const TAKE_DUE: &str = "UPDATE hold_attempt SET release_due_at = now() + make_interval(secs => $1)
-    WHERE hold_id IN (SELECT hold_id FROM hold_attempt
-        WHERE state = 'RELEASING' AND release_due_at <= now()
-        ORDER BY release_due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-    RETURNING hold_id";
 const RELEASING_OF_CLAIM: &str =
     "SELECT hold_id FROM hold_attempt WHERE claim_id = $1 AND state = 'RELEASING'";
 const FINISH: &str =
     "UPDATE hold_attempt SET state = $2 WHERE hold_id = ANY ($1) AND (state = 'RELEASING') IS TRUE";
-const FORGET: &str = "DELETE FROM hold_attempt WHERE hold_id IN (SELECT hold_id FROM hold_attempt
+const DELETE_OLD: &str = "DELETE FROM hold_attempt WHERE hold_id IN (SELECT hold_id FROM hold_attempt
     WHERE state = 'RELEASED' AND claim_id IS NULL AND attempted_at < now() - make_interval(secs => $1)
     ORDER BY attempted_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
+const RELEASES: DueTable = onsale_storage::due_table! {
+    table: "hold_attempt",
+    id: "hold_id",
+    due: "release_due_at",
+    attempts: none,
+    condition: "state = 'RELEASING'",
+    make_due_by: "claim_id",
+    returning: "hold_id",
+};
 
-/// The last hold asked for on behalf of a cause.
-#[derive(Clone, Copy, Debug)]
-pub struct Latest {
-    attempt: i32,
-    is_given_up: bool,
-    /// Of the body it was asked for with.
-    pub fingerprint: Uuid,
-    /// The claim that stands on it, or that it was asked for again for.
-    pub claim: Option<ClaimId>,
+/// Reads, without locks, the stored state that the precheck of each item needs, in the order of the items.
+pub(crate) async fn precheck(
+    postgres: &Postgres,
+    items: &[PrecheckItem],
+) -> Result<Vec<PrecheckState>, Error> {
+    let keys: Vec<Uuid> = items.iter().map(|item| item.hold_request.hold_key).collect();
+    let events = uuids(items.iter().map(|item| &item.event_id));
+    let customers = uuids(items.iter().map(|item| &item.customer_id));
+    let rows = postgres.query("precheck", PRECHECK, &[&keys, &events, &customers]).await?;
+    rows.iter().map(read_state).collect()
 }
 
-/// One try to get a hold.
-#[derive(Clone, Copy, Debug)]
-pub struct Attempt {
-    /// The id that Inventory is asked for.
-    pub hold: HoldId,
-    number: i32,
-    want: Want,
+fn read_state(row: &Row) -> Result<PrecheckState, Error> {
+    let has_attempt = row.read::<Option<i32>>("attempt")?.is_some();
+    let has_allowance = row.read::<Option<i32>>("units_max")?.is_some();
+    Ok(PrecheckState {
+        latest_attempt: if has_attempt { Some(read_latest(row)?) } else { None },
+        open_claim_id: row.read_optional_id("open_claim_id")?,
+        allowance: if has_allowance { Some(allowances::read(row)?) } else { None },
+        now: row.read_time("database_now")?,
+    })
 }
 
-/// What a hold is wanted for.
-#[derive(Clone, Copy, Debug)]
-pub struct Want {
-    /// Names the wish: the same for every try.
-    pub cause: Uuid,
-    /// Of what is asked for.
-    pub fingerprint: Uuid,
-    /// The claim it is for, if there is one already.
-    pub claim: Option<ClaimId>,
+fn read_latest(row: &Row) -> Result<LatestAttempt, Error> {
+    Ok(LatestAttempt {
+        number: row.read_count("attempt")?,
+        is_abandoned: row.read("is_abandoned")?,
+        fingerprint: row.read("fingerprint")?,
+        claim_id: row.read_optional_id("claim_id")?,
+    })
 }
 
-impl Latest {
-    /// From a row that has its columns.
-    pub(super) fn read(found: &Row) -> Result<Self, Error> {
-        Ok(Self {
-            attempt: column(found, "attempt")?,
-            is_given_up: matches!(column::<&str>(found, "state")?, "RELEASING" | "RELEASED"),
-            fingerprint: column(found, "fingerprint")?,
-            claim: column::<Option<Uuid>>(found, "claim_id")?.map(ClaimId::from_uuid),
-        })
-    }
+/// Reads the latest attempt of a hold key.
+pub(crate) async fn latest(postgres: &Postgres, hold_key: Uuid) -> Result<Option<LatestAttempt>, Error> {
+    let row = postgres.query_opt("latest hold attempt", LATEST, &[&hold_key]).await?;
+    row.as_ref().map(read_latest).transpose()
 }
 
-impl Attempt {
-    /// The next try of `want` after `latest`: the same, as long as nobody gave that up, for a hold that went back cannot be had
-    /// again.
-    #[must_use]
-    pub fn after(latest: Option<Latest>, want: Want) -> Self {
-        let number = latest.map_or(1, |latest| latest.attempt.saturating_add(i32::from(latest.is_given_up)));
-        let hold = HoldId::from_uuid(Uuid::new_v5(&want.cause, &number.to_be_bytes()));
-        Self { hold, number, want }
-    }
-}
-
-/// The last hold asked for on behalf of `cause`.
-pub async fn latest(postgres: &Postgres, cause: Uuid) -> Result<Option<Latest>, Error> {
-    let found = postgres.query_opt("latest hold", LATEST, &[&cause]).await?;
-    found.as_ref().map(Latest::read).transpose()
-}
-
-/// Notes that Inventory is about to be asked for these holds, each named once. Answers which may be asked for: not those that
-/// were given up or used just now.
-pub async fn attempt(postgres: &Postgres, attempts: &[Attempt]) -> Result<HashSet<HoldId>, Error> {
-    let holds: Vec<Uuid> = attempts.iter().map(|it| it.hold.as_uuid()).collect();
-    let causes: Vec<Uuid> = attempts.iter().map(|it| it.want.cause).collect();
-    let numbers: Vec<i32> = attempts.iter().map(|it| it.number).collect();
-    let fingerprints: Vec<Uuid> = attempts.iter().map(|it| it.want.fingerprint).collect();
+/// Stores attempts, whose hold ids are distinct, before Inventory is called. Returns the holds that may be reserved; the others
+/// were abandoned or taken by a claim in the meantime.
+pub(crate) async fn begin(postgres: &Postgres, attempts: &[HoldAttempt]) -> Result<HashSet<HoldId>, Error> {
+    let holds = uuids(attempts.iter().map(|attempt| &attempt.hold_id));
+    let keys: Vec<Uuid> = attempts.iter().map(|attempt| attempt.request.hold_key).collect();
+    let numbers: Vec<SqlCount<u32>> = attempts.iter().map(|attempt| SqlCount(attempt.number)).collect();
+    let fingerprints: Vec<Uuid> = attempts.iter().map(|attempt| attempt.request.fingerprint).collect();
     let claims: Vec<Option<Uuid>> =
-        attempts.iter().map(|it| it.want.claim.map(|claim| claim.as_uuid())).collect();
-    let noted = postgres
-        .query("attempt holds", ATTEMPT, &[&holds, &causes, &numbers, &fingerprints, &claims])
+        attempts.iter().map(|attempt| attempt.request.claim_id.map(|claim_id| claim_id.as_uuid())).collect();
+    let rows = postgres
+        .query("begin hold attempts", BEGIN, &[&holds, &keys, &numbers, &fingerprints, &claims])
         .await?;
-    noted.iter().map(|noted| row::id(noted, "hold_id", HoldId::from_uuid)).collect()
+    rows.iter().map(|row| Ok(row.read_id("hold_id")?)).collect()
 }
 
-/// Makes each hold that of its claim, unless it was given up before. Answers the claims that have theirs, and the time by the
-/// database's clock if there are any.
-pub async fn take(
-    tx: &Transaction,
+/// Takes each hold for its claim unless its attempt was abandoned. Returns the claims that obtained their hold and, if there are
+/// any, the time by the database's clock.
+pub(crate) async fn take(
+    transaction: &Transaction,
     holds: &[(HoldId, ClaimId)],
 ) -> Result<(HashSet<ClaimId>, Option<Timestamp>), Error> {
     let (ids, claims): (Vec<Uuid>, Vec<Uuid>) =
-        holds.iter().map(|(hold, claim)| (hold.as_uuid(), claim.as_uuid())).unzip();
-    let taken = tx.query(TAKE, &[&ids, &claims]).await?;
-    let now = taken.first().map(|taken| row::timestamp(taken, "database_now")).transpose()?;
-    let claims = taken.iter().map(|taken| row::id(taken, "claim_id", ClaimId::from_uuid));
-    Ok((claims.collect::<Result<_, _>>()?, now))
+        holds.iter().map(|(hold_id, claim_id)| (hold_id.as_uuid(), claim_id.as_uuid())).unzip();
+    let rows = transaction.query(TAKE, &[&ids, &claims]).await?;
+    let now = rows.first().map(|row| row.read_time("database_now")).transpose()?;
+    let claims = rows.iter().map(|row| Ok(row.read_id("claim_id")?));
+    Ok((claims.collect::<Result<_, Error>>()?, now))
 }
 
-/// Gives up holds that were just taken for claims that are not made: from here on they have to be given back.
-pub async fn give_up(tx: &Transaction, holds: &[HoldId]) -> Result<(), Error> {
+/// Marks holds for release that this transaction has taken for claims which were then refused.
+pub(crate) async fn release_taken(transaction: &Transaction, holds: &[HoldId]) -> Result<(), Error> {
     if !holds.is_empty() {
-        tx.execute(GIVE_UP, &[&uuids(holds)]).await?;
+        transaction.execute(RELEASE_TAKEN, &[&uuids(holds)]).await?;
     }
     Ok(())
 }
 
-/// Forgets an attempt at what Inventory never had and never will have, so that nothing can be held for it.
-pub async fn discard(postgres: &Postgres, hold: HoldId) -> Result<(), Error> {
-    postgres.execute("discard attempt", DISCARD, &[&hold.as_uuid()]).await?;
+/// Deletes an attempt that Inventory refused for good. There is no hold to release.
+pub(crate) async fn delete(postgres: &Postgres, hold_id: HoldId) -> Result<(), Error> {
+    postgres.execute("delete hold attempt", DELETE, &[&hold_id.as_uuid()]).await?;
     Ok(())
 }
 
-/// Gives an attempt up: from here on it has to be given back. False when a claim stands on it, or it was given up before.
-pub async fn abandon(postgres: &Postgres, hold: HoldId) -> Result<bool, Error> {
-    Ok(postgres.execute("abandon hold", ABANDON, &[&hold.as_uuid()]).await? == 1)
+/// Abandons an attempt, so that its hold is due for release. Returns false if a claim has taken it or it was abandoned before.
+pub(crate) async fn abandon(postgres: &Postgres, hold_id: HoldId) -> Result<bool, Error> {
+    Ok(postgres.execute("abandon hold attempt", ABANDON, &[&hold_id.as_uuid()]).await? == 1)
 }
 
-/// Gives up every attempt made for claims that are settled.
-pub async fn abandon_of_claims(tx: &Transaction, claims: &[ClaimId]) -> Result<(), Error> {
+/// Abandons the attempts to replace the holds of settled claims.
+pub(crate) async fn abandon_of_claims(transaction: &Transaction, claims: &[ClaimId]) -> Result<(), Error> {
     if !claims.is_empty() {
-        let claims: Vec<Uuid> = claims.iter().map(ClaimId::as_uuid).collect();
-        tx.execute(ABANDON_OF_CLAIMS, &[&claims]).await?;
+        transaction.execute(ABANDON_OF_CLAIMS, &[&uuids(claims)]).await?;
     }
     Ok(())
 }
 
-/// Gives up attempts that became no claim in `after`, at most `count_max`; says how many.
-pub async fn abandon_stale(postgres: &Postgres, after: Duration, count_max: u32) -> Result<u64, Error> {
-    let parameters = (after.as_secs_f64(), i64::from(count_max));
+/// Abandons at most `count_max` attempts older than `age` without a claim, and returns their number.
+pub(crate) async fn abandon_stale(postgres: &Postgres, age: Duration, count_max: u32) -> Result<u64, Error> {
+    let parameters = (age.as_secs_f64(), i64::from(count_max));
     Ok(postgres.execute("abandon stale holds", ABANDON_STALE, &[&parameters.0, &parameters.1]).await?)
 }
 
-/// Takes holds that are to be given back, at most `count_max`; nobody else takes them before `again_after`.
-pub async fn take_due(
+/// Leases at most `count_max` holds that are due for release. Other workers skip them until `retry_after` has passed.
+pub(crate) async fn lease_releases(
     postgres: &Postgres,
-    again_after: Duration,
+    retry_after: Duration,
     count_max: u32,
 ) -> Result<Vec<HoldId>, Error> {
-    let parameters = (again_after.as_secs_f64(), i64::from(count_max));
-    let due = postgres.query("take due holds", TAKE_DUE, &[&parameters.0, &parameters.1]).await?;
-    due.iter().map(|due| row::id(due, "hold_id", HoldId::from_uuid)).collect()
+    let lease = BackoffBounds::fixed(retry_after);
+    let rows = RELEASES.lease(postgres, "lease releases", lease, count_max).await?;
+    rows.iter().map(|row| Ok(row.read_id("hold_id")?)).collect()
 }
 
-/// The holds of a claim that are to be given back.
-pub async fn releasing_of_claim(postgres: &Postgres, claim: ClaimId) -> Result<Vec<HoldId>, Error> {
-    let found = postgres.query("releasing holds", RELEASING_OF_CLAIM, &[&claim.as_uuid()]).await?;
-    found.iter().map(|found| row::id(found, "hold_id", HoldId::from_uuid)).collect()
+/// Returns the holds of a claim that are due for release.
+pub(crate) async fn releasing_of_claim(postgres: &Postgres, claim_id: ClaimId) -> Result<Vec<HoldId>, Error> {
+    let rows = postgres.query("releasing holds", RELEASING_OF_CLAIM, &[&claim_id.as_uuid()]).await?;
+    rows.iter().map(|row| Ok(row.read_id("hold_id")?)).collect()
 }
 
-/// Notes how giving holds back ended; `is_committed`: Inventory says that they are sold.
-pub async fn finish(postgres: &Postgres, holds: &[HoldId], is_committed: bool) -> Result<(), Error> {
+/// Records the outcome of releases. `is_committed`: Inventory reported the holds as committed, that is, sold.
+pub(crate) async fn finish_releases(
+    postgres: &Postgres,
+    holds: &[HoldId],
+    is_committed: bool,
+) -> Result<(), Error> {
     if !holds.is_empty() {
-        let state = if is_committed { "COMMITTED" } else { "RELEASED" };
-        postgres.execute("finish release", FINISH, &[&uuids(holds), &state]).await?;
+        let state = if is_committed { HoldState::Committed } else { HoldState::Released }.name();
+        postgres.execute("finish releases", FINISH, &[&uuids(holds), &state]).await?;
     }
     Ok(())
 }
 
-/// Forgets attempts that came to nothing longer ago than `after`, at most `count_max`; says how many.
-pub async fn forget(postgres: &Postgres, after: Duration, count_max: u32) -> Result<u64, Error> {
-    let parameters = (after.as_secs_f64(), i64::from(count_max));
-    Ok(postgres.execute("forget holds", FORGET, &[&parameters.0, &parameters.1]).await?)
-}
-
-fn uuids(holds: &[HoldId]) -> Vec<Uuid> {
-    holds.iter().map(HoldId::as_uuid).collect()
+/// Deletes at most `count_max` released attempts older than `age` that no claim uses.
+pub(crate) async fn delete_old(postgres: &Postgres, age: Duration, count_max: u32) -> Result<(), Error> {
+    let parameters = (age.as_secs_f64(), i64::from(count_max));
+    postgres.execute("delete old hold attempts", DELETE_OLD, &[&parameters.0, &parameters.1]).await?;
+    Ok(())
 }

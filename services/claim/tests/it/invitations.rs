@@ -95,7 +95,7 @@ async fn an_invitation_token_is_stored_nowhere() {
     let (world, _) = start().await;
     let customer = world.customer();
     world.create(&customer, invited(&world, &customer, 1)).await.unwrap();
-    for table in ["hold", "claim", "allowance", "idempotency", "outbox"] {
+    for table in ["hold_attempt", "claim", "allowance", "idempotency", "outbox"] {
         let sql = format!("SELECT count(*) AS count FROM claim.{table} t WHERE t::text LIKE '%{TOKEN}%'");
         assert_eq!(world.count_of(&sql).await, 0, "{table}");
     }

@@ -1,4 +1,4 @@
-//! Any order of events, on a claim and an Inventory of one hold at a time.
+//! Random sequences of events on a claim and on an Inventory that has one hold at a time.
 
 use std::time::Duration;
 
@@ -6,35 +6,35 @@ use onsale_types::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Allowance, CooldownRule, Lifetime};
+use crate::domain::{Allowance, ClaimExpiry, CooldownRule};
 
 const UNITS: u32 = 2;
 const WINDOW: Duration = Duration::from_secs(600);
-const RULE: CooldownRule = CooldownRule { claims: 2, within: WINDOW, lasts: WINDOW };
+const RULE: CooldownRule = CooldownRule { claims: 2, max_gap: WINDOW, duration: WINDOW };
 
-/// What can happen, as the service sees it.
+/// Event that the service may observe.
 #[derive(Clone, Copy, Debug)]
-enum Happening {
+enum Event {
     Release(ReleaseReason),
     Pay {
         by: usize,
         has_room: bool,
     },
-    /// The settlement takes its next step; `is_had` is what Inventory answers when it is asked for units.
+    /// The settlement takes its next step. `has_units`: Inventory can reserve units again.
     Settle {
-        is_had: bool,
+        has_units: bool,
     },
-    /// The release that is to be done is done.
+    /// The releaser releases a hold that is due.
     FinishRelease,
     /// Inventory releases a hold by itself.
     HoldExpires,
-    /// A payment has begun, so many seconds after the claim was made.
+    /// A payment begins this many seconds after the claim was created.
     Extend {
         seconds: u64,
     },
 }
 
-/// A hold at Inventory.
+/// State of the hold at Inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stock {
     Held,
@@ -42,56 +42,56 @@ enum Stock {
     Free,
 }
 
-struct World {
-    life: Life,
+struct Model {
+    lifecycle: ClaimLifecycle,
     stock: Stock,
     payments: [PaymentId; 2],
     history: Vec<Stage>,
-    lifetime: Lifetime,
+    expiry: ClaimExpiry,
     allowance: Allowance,
 }
 
-impl World {
+impl Model {
     fn new() -> Self {
         Self {
-            life: Life::BEGIN,
+            lifecycle: ClaimLifecycle::NEW,
             stock: Stock::Held,
             payments: [PaymentId::generate(), PaymentId::generate()],
             history: vec![Stage::Claimed],
-            lifetime: Lifetime::begin(Timestamp::EPOCH, None, WINDOW).unwrap(),
+            expiry: ClaimExpiry::begin(Timestamp::EPOCH, None, WINDOW).unwrap(),
             allowance: Allowance::of_new_customer(UNITS).with(UNITS),
         }
     }
 
-    fn go(&mut self, life: Life) {
-        if life.stage() != self.history.last().copied().unwrap() {
-            self.history.push(life.stage());
+    fn change(&mut self, lifecycle: ClaimLifecycle) {
+        if lifecycle.stage() != self.history.last().copied().unwrap() {
+            self.history.push(lifecycle.stage());
         }
-        self.allowance = self.allowance.after(self.life, life, UNITS, Timestamp::EPOCH, RULE);
-        self.life = life;
+        self.allowance = self.allowance.after(self.lifecycle, lifecycle, UNITS, Timestamp::EPOCH, RULE);
+        self.lifecycle = lifecycle;
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Release(reason) => {
-                if let Ok(life) = self.life.release(reason) {
-                    self.go(life);
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Release(reason) => {
+                if let Ok(lifecycle) = self.lifecycle.release(reason) {
+                    self.change(lifecycle);
                 }
             }
-            Happening::Pay { by, has_room } => {
-                if let Ok(life) = self.life.pay(self.payments[by], has_room) {
-                    self.go(life);
+            Event::Pay { by, has_room } => {
+                if let Ok(lifecycle) = self.lifecycle.record_payment(self.payments[by], has_room) {
+                    self.change(lifecycle);
                 }
             }
-            Happening::Settle { is_had } => self.settle(is_had),
-            Happening::FinishRelease => self.finish_release(),
-            Happening::Extend { seconds } => {
+            Event::Settle { has_units } => self.settle(has_units),
+            Event::FinishRelease => self.finish_release(),
+            Event::Extend { seconds } => {
                 let now = Timestamp::EPOCH.checked_add(Duration::from_secs(seconds)).unwrap();
-                if let Some(lifetime) = self.lifetime.extend(now, WINDOW, WINDOW) {
-                    self.lifetime = lifetime;
+                if let Some(expiry) = self.expiry.extend(now, WINDOW, WINDOW) {
+                    self.expiry = expiry;
                 }
             }
-            Happening::HoldExpires => {
+            Event::HoldExpires => {
                 if self.stock == Stock::Held {
                     self.stock = Stock::Free;
                 }
@@ -99,52 +99,52 @@ impl World {
         }
     }
 
-    fn settle(&mut self, is_had: bool) {
-        let next = match self.life.next_step() {
-            Step::Done => None,
-            Step::Commit if self.stock == Stock::Free => self.life.lose_hold(),
-            Step::Commit => {
+    fn settle(&mut self, has_units: bool) {
+        let next = match self.lifecycle.next_step() {
+            SettlementStep::Done => None,
+            SettlementStep::CommitHold if self.stock == Stock::Free => self.lifecycle.lose_hold(),
+            SettlementStep::CommitHold => {
                 self.stock = Stock::Committed;
-                self.life.complete()
+                self.lifecycle.confirm()
             }
-            Step::FinishRelease => {
+            SettlementStep::ReleaseHold => {
                 self.finish_release();
                 None
             }
-            Step::Reserve if is_had => {
+            SettlementStep::ReserveUnits if has_units => {
                 self.stock = Stock::Held;
-                self.life.replace_hold()
+                self.lifecycle.replace_hold()
             }
-            Step::Reserve => self.life.reject(),
+            SettlementStep::ReserveUnits => self.lifecycle.reject(),
         };
-        if let Some(life) = next {
-            self.go(life);
+        if let Some(lifecycle) = next {
+            self.change(lifecycle);
         }
     }
 
     fn finish_release(&mut self) {
-        if self.life.hold == HoldState::Releasing {
-            assert_ne!(self.stock, Stock::Committed, "what is to be released was never committed");
+        if self.lifecycle.hold == HoldState::Releasing {
+            assert_ne!(self.stock, Stock::Committed, "a hold due for release is never committed");
             self.stock = Stock::Free;
-            self.life.hold = HoldState::Released;
+            self.lifecycle.hold = HoldState::Released;
         }
     }
 
     fn check(&self) {
-        match self.life.state {
+        match self.lifecycle.state {
             State::Confirmed { .. } => {
-                assert_eq!((self.stock, self.life.hold), (Stock::Committed, HoldState::Committed));
+                assert_eq!((self.stock, self.lifecycle.hold), (Stock::Committed, HoldState::Committed));
             }
-            State::Rejected { .. } => assert_ne!(self.stock, Stock::Committed, "rejected, and sold"),
+            State::Rejected { .. } => assert_ne!(self.stock, Stock::Committed, "rejected, but sold"),
             State::Claimed { .. } | State::Released { .. } => assert_ne!(self.stock, Stock::Committed),
         }
-        if self.life.hold == HoldState::Released {
+        if self.lifecycle.hold == HoldState::Released {
             assert_eq!(self.stock, Stock::Free, "units leaked");
         }
         let last = self.history.last().copied().unwrap();
-        assert_eq!(last, self.life.stage());
-        assert_eq!(self.allowance.units_taken, if self.life.is_counted() { UNITS } else { 0 });
-        assert!(self.lifetime.expire_time <= Timestamp::EPOCH.checked_add(WINDOW * 2).unwrap());
+        assert_eq!(last, self.lifecycle.stage());
+        assert_eq!(self.allowance.units_taken, if self.lifecycle.counts_against_limit() { UNITS } else { 0 });
+        assert!(self.expiry.expire_time <= Timestamp::EPOCH.checked_add(WINDOW * 2).unwrap());
     }
 }
 
@@ -156,92 +156,92 @@ fn reason() -> impl Strategy<Value = ReleaseReason> {
     ]
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        2 => reason().prop_map(Happening::Release),
-        2 => (0_usize..2, prop::bool::weighted(0.8)).prop_map(|(by, has_room)| Happening::Pay { by, has_room }),
-        4 => any::<bool>().prop_map(|is_had| Happening::Settle { is_had }),
-        1 => Just(Happening::FinishRelease),
-        1 => Just(Happening::HoldExpires),
-        1 => (0_u64..1_000).prop_map(|seconds| Happening::Extend { seconds }),
+        2 => reason().prop_map(Event::Release),
+        2 => (0_usize..2, prop::bool::weighted(0.8)).prop_map(|(by, has_room)| Event::Pay { by, has_room }),
+        4 => any::<bool>().prop_map(|has_units| Event::Settle { has_units }),
+        1 => Just(Event::FinishRelease),
+        1 => Just(Event::HoldExpires),
+        1 => (0_u64..1_000).prop_map(|seconds| Event::Extend { seconds }),
     ]
 }
 
 proptest! {
     #[test]
-    fn units_are_sold_exactly_when_confirmed_and_never_leak(
-        happenings in prop::collection::vec(happening(), 0..40),
+    fn units_are_sold_only_with_a_confirmed_claim_and_never_leak(
+        events in prop::collection::vec(event(), 0..40),
     ) {
-        let mut world = World::new();
-        for happening in happenings {
-            let (before, end) = (world.life, world.lifetime);
-            world.happen(happening);
-            world.check();
+        let mut model = Model::new();
+        for event in events {
+            let (before, end) = (model.lifecycle, model.expiry);
+            model.apply(event);
+            model.check();
             if before.is_final() {
-                prop_assert_eq!(world.life.state, before.state, "{:?} moved what is final", happening);
+                prop_assert_eq!(model.lifecycle.state, before.state, "{:?} changed a final state", event);
             }
             if let Some(extend_time) = end.extend_time {
-                prop_assert_eq!(world.lifetime.extend_time, Some(extend_time), "a claim is extended once");
-                prop_assert_eq!(world.lifetime.expire_time, end.expire_time);
+                prop_assert_eq!(model.expiry.extend_time, Some(extend_time), "a claim is extended once");
+                prop_assert_eq!(model.expiry.expire_time, end.expire_time);
             }
-            if let Some(payment) = before.payment() {
-                prop_assert_eq!(world.life.payment(), Some(payment), "a claim has one payment");
+            if let Some(payment) = before.payment_id() {
+                prop_assert_eq!(model.lifecycle.payment_id(), Some(payment), "a claim has one payment");
             }
         }
     }
 
     #[test]
-    fn a_paid_claim_ends_confirmed_or_rejected_and_only_its_settlement_decides(
-        before in prop::collection::vec(happening(), 0..20),
+    fn paid_claim_ends_confirmed_or_rejected_whatever_releases_it(
+        before in prop::collection::vec(event(), 0..20),
         noise in prop::collection::vec(reason(), 0..4),
-        is_had: bool,
+        has_units: bool,
     ) {
-        let mut world = World::new();
-        for happening in before {
-            world.happen(happening);
+        let mut model = Model::new();
+        for event in before {
+            model.apply(event);
         }
-        world.happen(Happening::Pay { by: 0, has_room: true });
+        model.apply(Event::Pay { by: 0, has_room: true });
         for reason in noise {
-            world.happen(Happening::Release(reason));
+            model.apply(Event::Release(reason));
         }
-        // Commit, lose, reserve, commit: no settlement has more steps than that.
+        // The longest settlement has four steps: commit, lose the hold, reserve, commit.
         for _ in 0..5 {
-            world.happen(Happening::Settle { is_had });
+            model.apply(Event::Settle { has_units });
         }
-        world.check();
-        prop_assert!(world.life.is_final(), "{:?}", world.life);
+        model.check();
+        prop_assert!(model.lifecycle.is_final(), "{:?}", model.lifecycle);
     }
 
     #[test]
-    fn a_claim_counts_while_its_units_are_or_may_become_the_customers(
-        happenings in prop::collection::vec(happening(), 0..40),
+    fn sold_claim_counts_against_the_limit_and_rejected_one_does_not(
+        events in prop::collection::vec(event(), 0..40),
     ) {
-        let mut world = World::new();
-        for happening in happenings {
-            world.happen(happening);
-            if world.stock == Stock::Committed {
-                prop_assert!(world.life.is_counted());
+        let mut model = Model::new();
+        for event in events {
+            model.apply(event);
+            if model.stock == Stock::Committed {
+                prop_assert!(model.lifecycle.counts_against_limit());
             }
-            if world.life.stage() == Stage::Rejected {
-                prop_assert!(!world.life.is_counted());
+            if model.lifecycle.stage() == Stage::Rejected {
+                prop_assert!(!model.lifecycle.counts_against_limit());
             }
         }
     }
 }
 
 #[test]
-fn a_claim_that_was_given_up_and_paid_is_rejected_when_the_limit_leaves_no_room() {
-    let payment = PaymentId::generate();
-    let released = Life::BEGIN.release(ReleaseReason::Expired).unwrap();
-    assert_eq!(released.pay(payment, false).unwrap().state, State::Rejected { payment });
-    assert_eq!(released.pay(payment, true).unwrap().next_step(), Step::FinishRelease);
+fn late_payment_is_rejected_if_the_limit_leaves_no_room() {
+    let payment_id = PaymentId::generate();
+    let released = ClaimLifecycle::NEW.release(ReleaseReason::Expired).unwrap();
+    assert_eq!(released.record_payment(payment_id, false).unwrap().state, State::Rejected { payment_id });
+    assert_eq!(released.record_payment(payment_id, true).unwrap().next_step(), SettlementStep::ReleaseHold);
 }
 
 #[test]
-fn a_second_payment_is_told_who_was_first() {
+fn second_payment_is_refused_with_the_first_payment_id() {
     let (first, second) = (PaymentId::generate(), PaymentId::generate());
-    let paid = Life::BEGIN.pay(first, true).unwrap();
-    assert_eq!(paid.pay(second, true), Err(PaidByAnother(first)));
-    assert_eq!(paid.pay(first, true), Ok(paid));
-    assert_eq!(paid.release(ReleaseReason::Expired), Err(Paid));
+    let paid = ClaimLifecycle::NEW.record_payment(first, true).unwrap();
+    assert_eq!(paid.record_payment(second, true), Err(PaidByAnother(first)));
+    assert_eq!(paid.record_payment(first, true), Ok(paid));
+    assert_eq!(paid.release(ReleaseReason::Expired), Err(AlreadyPaid));
 }

@@ -1,128 +1,118 @@
-//! Rows into claims.
+//! Reads claims with their items and history from rows.
 
-use std::{collections::HashMap, sync::Arc, time::SystemTime};
+use std::{collections::HashMap, sync::Arc};
 
-use onsale_storage::postgres::{Row, Transaction, column};
-use onsale_types::{
-    ClaimId, Currency, CustomerId, EventId, HoldId, Money, PaymentId, QuotaId, SectorId, Timestamp,
-};
+use onsale_storage::postgres::{Row, Transaction, row::RowExt as _};
+use onsale_types::{Currency, Money};
 use uuid::Uuid;
 
-use super::super::row;
-use super::{HISTORY, ITEMS};
+use super::stage;
 use crate::{
     domain::{
-        Buyer, Claim, EventSummary, Item, Life, Lifetime, Origin, Seat, Stage, State, Transition, Unit,
+        Buyer, Claim, ClaimExpiry, ClaimLifecycle, EventSummary, Item, Origin, Seat, Stage, State,
+        Transition, Unit,
     },
     error::Error,
 };
 
-/// The claims of `found`, in its order, with what belongs to them.
-pub(super) async fn claims_of(tx: &Transaction, found: &[Row]) -> Result<Vec<Claim>, Error> {
-    if found.is_empty() {
+const ITEMS: &str =
+    "SELECT claim_id, sector_id, sector_name, unit_price_minor, group_count, units, row_labels, seat_labels
+    FROM claim_item WHERE claim_id = ANY ($1) ORDER BY claim_id, place";
+// Transition 1 is not stored: every claim begins CLAIMED at its creation time.
+const HISTORY: &str = "SELECT claim_id, state, release_reason, transitioned_at
+    FROM claim_transition WHERE claim_id = ANY ($1) AND number > 1 ORDER BY claim_id, number";
+
+/// Reads the claims of `rows`, in their order, and loads their items and history.
+pub(super) async fn read_claims(transaction: &Transaction, rows: &[Row]) -> Result<Vec<Claim>, Error> {
+    if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let ids = found.iter().map(|found| column::<Uuid>(found, "claim_id")).collect::<Result<Vec<_>, _>>()?;
-    let mut items = grouped(tx.query(ITEMS, &[&ids]).await?)?;
-    let mut history = grouped(tx.query(HISTORY, &[&ids]).await?)?;
-    let mut claims = Vec::with_capacity(found.len());
-    for (found, id) in found.iter().zip(ids) {
+    let ids = rows.iter().map(|row| row.read("claim_id")).collect::<Result<Vec<Uuid>, _>>()?;
+    let mut items = group_by_claim(transaction.query(ITEMS, &[&ids]).await?)?;
+    let mut history = group_by_claim(transaction.query(HISTORY, &[&ids]).await?)?;
+    let mut claims = Vec::with_capacity(rows.len());
+    for (row, id) in rows.iter().zip(ids) {
         let items = items.remove(&id).unwrap_or_default();
         let history = history.remove(&id).unwrap_or_default();
-        claims.push(claim(found, &items, &history)?);
+        claims.push(read_claim(row, &items, &history)?);
     }
     Ok(claims)
 }
 
-/// Rows by their claim, in the order they came.
-fn grouped(rows: Vec<Row>) -> Result<HashMap<Uuid, Vec<Row>>, Error> {
+fn group_by_claim(rows: Vec<Row>) -> Result<HashMap<Uuid, Vec<Row>>, Error> {
     let mut groups: HashMap<Uuid, Vec<Row>> = HashMap::new();
     for row in rows {
-        groups.entry(column(&row, "claim_id")?).or_default().push(row);
+        groups.entry(row.read("claim_id")?).or_default().push(row);
     }
     Ok(groups)
 }
 
-fn claim(found: &Row, items: &[Row], history: &[Row]) -> Result<Claim, Error> {
-    let currency = Currency::parse(column(found, "currency_code")?)
-        .map_err(|_malformed| Error::Stored { what: "currency_code" })?;
-    let lifetime = lifetime(found)?;
-    let begin = Transition { stage: Stage::Claimed, time: lifetime.create_time };
-    let history = std::iter::once(Ok(begin)).chain(history.iter().map(transition));
+fn read_claim(row: &Row, items: &[Row], history: &[Row]) -> Result<Claim, Error> {
+    let currency: Currency = row.read_named("currency_code")?;
+    let expiry = ClaimExpiry {
+        create_time: row.read_time("created_at")?,
+        expire_time: row.read_time("expires_at")?,
+        extend_time: row.read_optional_time("extended_at")?,
+    };
+    let first = Transition { stage: Stage::Claimed, time: expiry.create_time };
+    let history = std::iter::once(Ok(first)).chain(history.iter().map(read_transition));
     Ok(Claim {
-        id: row::id(found, "claim_id", ClaimId::from_uuid)?,
-        customer: row::id(found, "customer_id", CustomerId::from_uuid)?,
+        id: row.read_id("claim_id")?,
+        customer_id: row.read_id("customer_id")?,
         event: Arc::new(EventSummary {
-            id: row::id(found, "event_id", EventId::from_uuid)?,
-            name: column(found, "event_name")?,
-            venue_name: column(found, "venue_name")?,
-            venue_address: column(found, "venue_address")?,
-            time_zone: column(found, "time_zone")?,
-            start_time: row::timestamp(found, "start_at")?,
+            id: row.read_id("event_id")?,
+            name: row.read("event_name")?,
+            venue_name: row.read("venue_name")?,
+            venue_address: row.read("venue_address")?,
+            time_zone: row.read("time_zone")?,
+            start_time: row.read_time("start_at")?,
         }),
-        buyer: Buyer { email: column(found, "buyer_email")?, locale: column(found, "buyer_locale")? },
-        items: items.iter().map(|found| item(found, currency)).collect::<Result<_, _>>()?,
-        total: Money::new(column(found, "total_minor")?, currency),
-        origin: origin(found)?,
-        hold: row::id(found, "hold_id", HoldId::from_uuid)?,
-        life: life(found)?,
-        lifetime,
+        buyer: Buyer { email: row.read("buyer_email")?, locale: row.read("buyer_locale")? },
+        items: items.iter().map(|row| read_item(row, currency)).collect::<Result<_, _>>()?,
+        total: Money::new(row.read("total_minor")?, currency),
+        origin: read_origin(row)?,
+        hold_id: row.read_id("hold_id")?,
+        lifecycle: read_lifecycle(row)?,
+        expiry,
         history: history.collect::<Result<_, _>>()?,
     })
 }
 
-fn origin(found: &Row) -> Result<Origin, Error> {
-    let fencing_number = column::<Option<i64>>(found, "fencing_number")?;
-    let quota = column::<Option<Uuid>>(found, "quota_id")?.map(QuotaId::from_uuid);
-    match (fencing_number.map(u64::try_from), quota) {
-        (Some(Ok(fencing_number)), None) => Ok(Origin::Turn { fencing_number }),
-        (None, Some(quota)) => Ok(Origin::Invitation { quota }),
-        (Some(_), _) | (None, None) => Err(Error::Stored { what: "fencing_number" }),
+fn read_origin(row: &Row) -> Result<Origin, Error> {
+    match (row.read_optional_count("fencing_number")?, row.read_optional_id("quota_id")?) {
+        (Some(fencing_number), None) => Ok(Origin::Turn { fencing_number }),
+        (None, Some(quota_id)) => Ok(Origin::Invitation { quota_id }),
+        (Some(_), Some(_)) | (None, None) => Err(Error::Stored { what: "fencing_number" }),
     }
 }
 
-fn lifetime(found: &Row) -> Result<Lifetime, Error> {
-    let extended = column::<Option<SystemTime>>(found, "extended_at")?;
-    let extended =
-        extended.map(|time| Timestamp::from_system_time(time).ok_or(Error::Stored { what: "extended_at" }));
-    Ok(Lifetime {
-        create_time: row::timestamp(found, "created_at")?,
-        expire_time: row::timestamp(found, "expires_at")?,
-        extend_time: extended.transpose()?,
-    })
-}
-
-fn life(found: &Row) -> Result<Life, Error> {
-    let payment = column::<Option<Uuid>>(found, "payment_id")?.map(PaymentId::from_uuid);
-    let paid = || payment.ok_or(Error::Stored { what: "payment_id" });
-    let state = match row::stage(found)? {
-        Stage::Claimed => State::Claimed { payment },
-        Stage::Confirmed => State::Confirmed { payment: paid()? },
-        Stage::Released(reason) => State::Released { reason, payment },
-        Stage::Rejected => State::Rejected { payment: paid()? },
+fn read_lifecycle(row: &Row) -> Result<ClaimLifecycle, Error> {
+    let payment_id = row.read_optional_id("payment_id")?;
+    let paid = || payment_id.ok_or(Error::Stored { what: "payment_id" });
+    let state = match stage::read(row)? {
+        Stage::Claimed => State::Claimed { payment_id },
+        Stage::Confirmed => State::Confirmed { payment_id: paid()? },
+        Stage::Released(reason) => State::Released { reason, payment_id },
+        Stage::Rejected => State::Rejected { payment_id: paid()? },
     };
-    Ok(Life { state, hold: row::hold_state(found)? })
+    Ok(ClaimLifecycle { state, hold: row.read_named("hold_state")? })
 }
 
-fn transition(found: &Row) -> Result<Transition, Error> {
-    Ok(Transition { stage: row::stage(found)?, time: row::timestamp(found, "transitioned_at")? })
+fn read_transition(row: &Row) -> Result<Transition, Error> {
+    Ok(Transition { stage: stage::read(row)?, time: row.read_time("transitioned_at")? })
 }
 
-fn item(found: &Row, currency: Currency) -> Result<Item, Error> {
-    let numbers: Vec<i32> = column(found, "units")?;
-    let row_labels: Vec<String> = column(found, "row_labels")?;
-    let seat_labels: Vec<String> = column(found, "seat_labels")?;
+fn read_item(row: &Row, currency: Currency) -> Result<Item, Error> {
+    let row_labels: Vec<String> = row.read("row_labels")?;
+    let seat_labels: Vec<String> = row.read("seat_labels")?;
     let mut seats =
         row_labels.into_iter().zip(seat_labels).map(|(row_label, seat_label)| Seat { row_label, seat_label });
-    let units = numbers.into_iter().map(|number| {
-        let number = u32::try_from(number).map_err(|_negative| Error::Stored { what: "units" })?;
-        Ok(Unit { number, seat: seats.next() })
-    });
+    let numbers: Vec<u32> = row.read_counts("units")?;
     Ok(Item {
-        sector: row::id(found, "sector_id", SectorId::from_uuid)?,
-        sector_name: column(found, "sector_name")?,
-        units: units.collect::<Result<_, Error>>()?,
-        unit_price: Money::new(column(found, "unit_price_minor")?, currency),
-        group_count: row::count(found, "group_count")?,
+        sector_id: row.read_id("sector_id")?,
+        sector_name: row.read("sector_name")?,
+        units: numbers.into_iter().map(|number| Unit { number, seat: seats.next() }).collect(),
+        unit_price: Money::new(row.read("unit_price_minor")?, currency),
+        group_count: row.read_count("group_count")?,
     })
 }
