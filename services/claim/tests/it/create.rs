@@ -1,4 +1,4 @@
-//! `CreateClaim`: units for a customer with a turn, and nothing left behind when it is cut.
+//! `CreateClaim`: claims for customers with a turn, and the release of holds after an interruption.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_customer_with_a_turn_claims_units_and_gets_all_there_is_to_know() {
+async fn claim_with_a_turn_has_all_its_details() {
     let world = World::start().await;
     let customer = world.customer();
     let selections = vec![
@@ -38,7 +38,7 @@ async fn a_customer_with_a_turn_claims_units_and_gets_all_there_is_to_know() {
 }
 
 #[tokio::test]
-async fn an_event_that_inventory_told_of_once_is_named_by_every_claim_until_it_changes() {
+async fn event_is_cached_until_its_revision_changes() {
     let world = World::start().await;
     let claim = || async {
         let customer = world.customer();
@@ -55,16 +55,16 @@ async fn an_event_that_inventory_told_of_once_is_named_by_every_claim_until_it_c
     world.inventory.tell(|state| (state.event_name, state.event_revision) = (Some("Replay".to_owned()), 1));
     assert_eq!((name().await, name().await), ("Replay".into(), "Replay".into()));
     assert_eq!(told(), 2);
-    // An event that was not told of cannot be sold: no claim is made up.
+    // Without the event's data no claim is created.
     world.inventory.tell(|state| (state.is_terse, state.event_revision) = (true, 2));
     assert_eq!(claim().await.unwrap_err().code(), Code::Internal);
-    // Nor is one that is told in its place, then or later.
+    // The data of another event is refused and not cached.
     world.inventory.tell(|state| (state.is_terse, state.is_confused) = (false, true));
     assert_eq!(claim().await.unwrap_err().code(), Code::Internal);
     world.inventory.tell(|state| state.is_confused = false);
     assert_eq!(name().await, "Replay");
     assert_eq!(told(), 4);
-    wait_until("the holds of the claims that were not made are given back", SOON, || async {
+    wait_until("the holds of the refused claims are released", SOON, || async {
         world.inventory.units_in(HoldState::Held) == 6
     })
     .await;
@@ -72,13 +72,13 @@ async fn an_event_that_inventory_told_of_once_is_named_by_every_claim_until_it_c
 }
 
 #[tokio::test]
-async fn a_claim_ends_with_its_window_or_with_its_turn_whichever_comes_first() {
+async fn claim_expires_with_its_window_or_its_turn() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "100s")]).await;
     for (turn_seconds, expected) in [(1_000, 100), (30, 30)] {
         let customer = world.customer();
         let token = world.turn(&customer, 1, Duration::from_secs(turn_seconds));
         let mut wish = world.wish(&customer, 1);
-        // The wish's own turn lasts longer; Queue's word counts, and it was given last.
+        // The request's own turn lasts longer, but the latest turn at Queue counts.
         wish.right = Some(pb::create_claim_request::Right::TurnToken(token));
         world.turn(&customer, 1, Duration::from_secs(turn_seconds));
         let claim = world.create(&customer, wish).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_claim_ends_with_its_window_or_with_its_turn_whichever_comes_first() {
 }
 
 #[tokio::test]
-async fn of_twenty_claims_at_once_a_customer_gets_one() {
+async fn twenty_concurrent_claims_of_one_customer_make_one() {
     let world = World::start().await;
     world.inventory.add_sector(&world.general, 30, false);
     let customer = world.customer();
@@ -110,7 +110,7 @@ async fn of_twenty_claims_at_once_a_customer_gets_one() {
 }
 
 #[tokio::test]
-async fn the_limit_counts_over_all_claims_and_holds_against_twenty_at_once() {
+async fn limit_covers_all_claims_under_concurrent_requests() {
     let world = World::start().await;
     let customer = world.customer();
     let first = world.claim(&customer, UNITS_MAX - 1).await;
@@ -138,19 +138,19 @@ async fn the_limit_counts_over_all_claims_and_holds_against_twenty_at_once() {
 }
 
 #[tokio::test]
-async fn a_first_claim_above_the_limit_is_refused_by_the_transaction_and_its_units_go_back() {
+async fn first_claim_beyond_the_limit_is_refused_and_releases_its_units() {
     let world = World::start().await;
     let customer = world.customer();
-    // The test's Inventory does not look at the limit, so nobody else refuses.
+    // The fake Inventory does not check the limit.
     let status = world.create(&customer, world.wish(&customer, UNITS_MAX + 1)).await.unwrap_err();
     assert_eq!(reason(&status), "CUSTOMER_LIMIT_EXCEEDED");
     assert!(world.inventory.reserve_calls() > 0);
-    assert_eq!(world.inventory.units_in(HoldState::Held), 0, "given back before the answer");
+    assert_eq!(world.inventory.units_in(HoldState::Held), 0, "released before the response");
     world.audit().await;
 }
 
 #[tokio::test]
-async fn released_and_rejected_units_do_not_count() {
+async fn released_units_do_not_count_against_the_limit() {
     let world = World::start().await;
     let customer = world.customer();
     for _ in 0..3 {
@@ -161,7 +161,7 @@ async fn released_and_rejected_units_do_not_count() {
 }
 
 #[tokio::test]
-async fn fifty_customers_for_ten_units_get_ten() {
+async fn fifty_customers_get_no_more_than_ten_units() {
     let world = World::start().await;
     let wishes: Vec<_> = (0..50).map(|_| world.customer()).map(|it| (world.wish(&it, 1), it)).collect();
     let calls = wishes.iter().map(|(wish, customer)| world.create(customer, wish.clone()));
@@ -177,20 +177,20 @@ async fn fifty_customers_for_ten_units_get_ten() {
 }
 
 #[tokio::test]
-async fn a_hold_that_became_no_claim_is_given_back_and_the_same_request_may_be_made_again() {
+async fn hold_without_a_claim_is_released_and_a_retry_succeeds() {
     let world = World::start_with(&[("HOLDS__ABANDON_AFTER", "300ms")]).await;
     let customer = world.customer();
     let wish = world.wish(&customer, 2);
     world.inventory.tell(|inventory| inventory.is_mute = true);
     {
-        // Reserved, and cut before the answer: as good as a crash in between.
+        // Canceling the call between reservation and response has the effect of a crash.
         let call = world.create(&customer, wish.clone());
         tokio::select! {
             answer = call => panic!("answered: {answer:?}"),
             () = wait_until("units are held", SOON, async || world.inventory.units_in(HoldState::Held) == 2) => {}
         }
     }
-    wait_until("the units are back", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
+    wait_until("the units are free", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
     world.audit().await;
 
     world.inventory.tell(|inventory| inventory.is_mute = false);
@@ -200,14 +200,14 @@ async fn a_hold_that_became_no_claim_is_given_back_and_the_same_request_may_be_m
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_after_the_hold_was_given_up_makes_no_claim() {
+async fn response_after_the_abandonment_creates_no_claim() {
     let world = World::start_with(&[("HOLDS__ABANDON_AFTER", "200ms")]).await;
     let customer = world.customer();
     let wish = world.wish(&customer, 2);
     world.inventory.tell(|inventory| inventory.is_mute = true);
     let late = async {
         wait_until("units are held", SOON, async || world.inventory.units_in(HoldState::Held) == 2).await;
-        wait_until("they are back", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
+        wait_until("they are free", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
         world.inventory.tell(|inventory| inventory.is_mute = false);
     };
     let (answer, ()) = tokio::join!(world.create(&customer, wish.clone()), late);
@@ -219,8 +219,8 @@ async fn an_answer_that_comes_after_the_hold_was_given_up_makes_no_claim() {
 }
 
 #[tokio::test]
-async fn a_claim_under_way_or_made_is_never_taken_for_abandoned() {
-    // Given up about when it would become a claim: each races with the reconciler, and either wins whole.
+async fn created_claim_survives_a_race_with_the_reconciler() {
+    // The attempts are abandoned at about the time of their claims' inserts, so each insert races with the reconciler.
     let world = World::start_with(&[("HOLDS__ABANDON_AFTER", "60ms"), ("HOLDS__RELEASE_EVERY", "5ms")]).await;
     world.inventory.add_sector(&world.general, 100, false);
     let customers: Vec<_> = (0..20).map(|_| world.customer()).collect();
@@ -244,7 +244,7 @@ async fn a_claim_under_way_or_made_is_never_taken_for_abandoned() {
 }
 
 #[tokio::test]
-async fn while_inventory_is_away_nothing_is_claimed_and_a_retry_works_when_it_is_back() {
+async fn retry_succeeds_after_inventory_was_unavailable() {
     let world = World::start().await;
     let customer = world.customer();
     let wish = world.wish(&customer, 2);
@@ -258,7 +258,7 @@ async fn while_inventory_is_away_nothing_is_claimed_and_a_retry_works_when_it_is
 }
 
 #[tokio::test]
-async fn a_hold_that_inventory_gave_back_itself_makes_no_claim() {
+async fn hold_released_by_inventory_creates_no_claim() {
     let world = World::start().await;
     let customer = world.customer();
     let wish = world.wish(&customer, 1);

@@ -1,4 +1,4 @@
-//! `CreateClaim` of many at once: together in the database, and each with an answer of its own.
+//! `CreateClaim` in batches: requests share statements and fail separately.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ async fn all(
 }
 
 #[tokio::test]
-async fn one_of_a_hundred_that_is_refused_disturbs_no_other() {
-    // One batch at a time and much to do in each, so that they share.
+async fn refused_requests_do_not_affect_others_in_the_batch() {
+    // With one batch at a time, the requests share batches.
     let world = World::start_with(&[("CREATE__CONCURRENCY", "1")]).await;
     world.inventory.add_sector(&world.general, 1_000, false);
     let customers: Vec<_> = (0..100).map(|_| world.customer()).collect();
     let mut wishes: Vec<_> = customers.into_iter().map(|it| (world.wish(&it, 2), it)).collect();
-    // More than anybody may have; the test's Inventory lets it pass. Nothing there; and one who has a claim.
+    // Three refusals: beyond the limit, which the fake Inventory does not check; an unknown sector; an open claim.
     wishes[10].0 = world.wish(&wishes[10].1, UNITS_MAX + 1);
     wishes[20].0.selections[0].sector_id = Uuid::now_v7().to_string();
     let open = world.claim(&wishes[30].1, 1).await;
@@ -50,15 +50,15 @@ async fn one_of_a_hundred_that_is_refused_disturbs_no_other() {
     for (claim, customer) in
         answers.iter().zip(&wishes).filter_map(|(it, (_, who))| Some((it.as_ref().ok()?, who)))
     {
-        assert_eq!(claim.customer_id, customer.id, "each has their own");
-        assert_eq!(world.get(customer, &claim.claim_id).await.unwrap(), *claim, "as it is stored");
+        assert_eq!(claim.customer_id, customer.id, "each customer has their own claim");
+        assert_eq!(world.get(customer, &claim.claim_id).await.unwrap(), *claim, "as stored");
     }
     world.audit().await;
     assert_eq!(world.inventory.free(&world.general), 1_000 - 194 - 1);
 }
 
 #[tokio::test]
-async fn a_row_that_the_database_refuses_fails_its_own_request_only() {
+async fn row_refused_by_the_database_fails_only_its_request() {
     let world = World::start_with(&[("CREATE__CONCURRENCY", "1")]).await;
     world.inventory.add_sector(&world.general, 1_000, false);
     let wishes: Vec<_> = (0..30).map(|_| world.customer()).map(|it| (world.wish(&it, 1), it)).collect();
@@ -69,14 +69,14 @@ async fn a_row_that_the_database_refuses_fails_its_own_request_only() {
     for (at, answer) in answers.iter().enumerate() {
         assert_eq!(answer.is_ok(), at != 7, "{answer:?}");
     }
-    // What it left behind goes back as after a crash; and once the trap is gone the same request is served.
+    // The hold is released as after a crash. Without the trap the same request succeeds.
     world.run("ALTER TABLE claim.claim DROP CONSTRAINT trap").await;
     world.create(&wishes[7].1, wishes[7].0.clone()).await.unwrap();
     world.audit().await;
 }
 
 #[tokio::test]
-async fn claims_of_several_sectors_with_and_without_seats_are_kept_as_they_were_reserved() {
+async fn claims_are_stored_as_they_were_reserved() {
     let world = World::start().await;
     let selections = |seats: &[u32]| {
         vec![
@@ -103,7 +103,7 @@ async fn claims_of_several_sectors_with_and_without_seats_are_kept_as_they_were_
 }
 
 #[tokio::test]
-async fn many_devices_of_one_customer_make_one_claim_whatever_each_asks_for() {
+async fn concurrent_requests_of_one_customer_create_one_claim() {
     let world = World::start().await;
     for _ in 0..3 {
         let customer = world.customer();
@@ -112,7 +112,7 @@ async fn many_devices_of_one_customer_make_one_claim_whatever_each_asks_for() {
         let answers = all(&world, &wishes).await;
         assert_eq!(answers.iter().flatten().count(), 1);
         for status in answers.into_iter().filter_map(Result::err) {
-            // Some find nothing left, for as long as those that will be refused hold it.
+            // Requests that will be refused hold units for a short time, so others may find none.
             assert!(
                 ["CLAIM_OPEN_EXISTS", "NOT_ENOUGH_UNITS"].contains(&reason(&status).as_str()),
                 "{status:?}"
@@ -124,7 +124,7 @@ async fn many_devices_of_one_customer_make_one_claim_whatever_each_asks_for() {
 }
 
 #[tokio::test]
-async fn twins_and_a_liar_with_one_request_id_at_once() {
+async fn concurrent_requests_with_one_id_and_two_bodies_create_one_claim() {
     let world = World::start().await;
     let customer = world.customer();
     let wish = world.wish(&customer, 1);
@@ -132,7 +132,7 @@ async fn twins_and_a_liar_with_one_request_id_at_once() {
     let wishes: Vec<_> =
         (0..12).map(|at| (if at == 5 { liar.clone() } else { wish.clone() }, customer.clone())).collect();
     let answers = all(&world, &wishes).await;
-    // One body is the request's, and all of that body get the same claim.
+    // All requests with the body that came first get the same claim.
     let claims: Vec<_> = answers.iter().flatten().collect();
     assert!(!claims.is_empty() && claims.iter().all(|claim| *claim == claims[0]));
     for status in answers.iter().filter_map(|answer| answer.as_ref().err()) {
@@ -143,7 +143,7 @@ async fn twins_and_a_liar_with_one_request_id_at_once() {
 }
 
 #[tokio::test]
-async fn who_has_no_right_writes_nothing() {
+async fn unauthorized_request_writes_nothing() {
     let world = World::start().await;
     let customer = world.customer();
     let wish = world.wish(&customer, 1);
@@ -169,7 +169,7 @@ async fn who_has_no_right_writes_nothing() {
 }
 
 #[tokio::test]
-async fn a_reserve_that_lands_after_its_attempt_was_given_up_holds_nothing() {
+async fn reservation_after_the_abandonment_holds_nothing() {
     let world = World::start_with(&[("HOLDS__ABANDON_AFTER", "100ms")]).await;
     let customer = world.customer();
     let wish = world.wish(&customer, 2);
@@ -177,11 +177,11 @@ async fn a_reserve_that_lands_after_its_attempt_was_given_up_holds_nothing() {
     let status = world.create(&customer, wish.clone()).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
     world.inventory.tell(|inventory| inventory.is_slow = false);
-    wait_until("the attempt is given up", SOON, async || {
+    wait_until("the attempt is released", SOON, async || {
         world.count("SELECT count(*) AS count FROM hold_attempt WHERE state = 'RELEASED'").await == 1
     })
     .await;
-    assert_eq!(world.inventory.land(), 0);
+    assert_eq!(world.inventory.run_delayed(), 0);
     let claim = world.create(&customer, wish).await.unwrap();
     assert_eq!(units(&claim).len(), 2);
     world.audit().await;
@@ -189,7 +189,7 @@ async fn a_reserve_that_lands_after_its_attempt_was_given_up_holds_nothing() {
 }
 
 #[tokio::test]
-async fn a_service_that_dies_between_reserve_and_claim_strands_nothing() {
+async fn crash_between_reservation_and_claim_leaves_no_units_held() {
     let world = World::start_with(&[("HOLDS__ABANDON_AFTER", "300ms")]).await;
     let customers: Vec<_> = (0..4).map(|_| world.customer()).collect();
     let wishes: Vec<_> = customers.iter().map(|it| (world.wish(it, 2), it.clone())).collect();
@@ -198,11 +198,11 @@ async fn a_service_that_dies_between_reserve_and_claim_strands_nothing() {
         answers = all(&world, &wishes) => panic!("answered: {answers:?}"),
         () = wait_until("units are held", SOON, async || world.inventory.units_in(HoldState::Held) == 8) => {}
     }
-    // Gone with all it had in its head. The next one has only what is written down.
+    // The new process knows only what is stored.
     let world = world.restart().await;
     let wishes: Vec<_> = wishes.into_iter().map(|(wish, it)| (wish, world.again(&it))).collect();
     world.inventory.tell(|inventory| inventory.is_mute = false);
-    wait_until("all is back", Duration::from_secs(30), async || {
+    wait_until("all units are free", Duration::from_secs(30), async || {
         world.inventory.free(&world.general) == CAPACITY
     })
     .await;

@@ -1,4 +1,4 @@
-//! `CreateClaim` asked twice is asked once.
+//! Idempotency of `CreateClaim`.
 
 use futures_util::future::join_all;
 use onsale_proto::{claim::v1 as pb, inventory::v1::HoldState};
@@ -7,7 +7,7 @@ use tonic::Code;
 use crate::support::{World, reason};
 
 #[tokio::test]
-async fn a_retry_gets_the_claim_as_it_is_even_after_the_turn_has_ended() {
+async fn retry_after_the_turn_returns_the_current_claim() {
     let world = World::start().await;
     let customer = world.customer();
     let wish = world.wish(&customer, 2);
@@ -20,7 +20,7 @@ async fn a_retry_gets_the_claim_as_it_is_even_after_the_turn_has_ended() {
 }
 
 #[tokio::test]
-async fn the_same_request_ten_times_at_once_makes_one_claim_and_one_hold() {
+async fn ten_concurrent_repeats_make_one_claim_and_one_hold() {
     let world = World::start().await;
     for _ in 0..5 {
         let customer = world.customer();
@@ -34,7 +34,7 @@ async fn the_same_request_ten_times_at_once_makes_one_claim_and_one_hold() {
 }
 
 #[tokio::test]
-async fn the_same_id_with_another_body_is_refused_also_while_the_first_is_not_done() {
+async fn request_id_with_another_body_is_refused() {
     let world = World::start().await;
     let customer = world.customer();
     let wish = world.wish(&customer, 1);
@@ -48,14 +48,14 @@ async fn the_same_id_with_another_body_is_refused_also_while_the_first_is_not_do
     for _ in 0..2 {
         let status = world.create(&customer, other.clone()).await.unwrap_err();
         assert_eq!((status.code(), reason(&status).as_str()), (Code::InvalidArgument, "REQUEST_ID_REUSED"));
-        // The first one is done between the two.
+        // The first request succeeds between the two attempts.
         world.create(&customer, wish.clone()).await.unwrap();
     }
     world.audit().await;
 }
 
 #[tokio::test]
-async fn one_customers_request_id_means_nothing_for_another() {
+async fn two_customers_may_use_the_same_request_id() {
     let world = World::start().await;
     let (one, two) = (world.customer(), world.customer());
     let first = world.wish(&one, 1);

@@ -1,4 +1,4 @@
-//! `CreateClaim` says no, with the contract's reason, and holds nothing.
+//! Refusals of `CreateClaim`: each has the contract's reason and leaves nothing held.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use uuid::Uuid;
 use crate::support::{Customer, World, metadata, reason};
 
 async fn refused(world: &World, customer: &Customer, request: pb::CreateClaimRequest) -> Status {
-    let status = world.create(customer, request).await.expect_err("it is refused");
+    let status = world.create(customer, request).await.expect_err("the request is invalid");
     assert_eq!(world.inventory.units_in(HoldState::Held), 0, "something is held after {status:?}");
     status
 }
 
 #[tokio::test]
-async fn a_customer_without_a_verified_address_cannot_buy() {
+async fn customer_without_a_verified_address_is_refused() {
     let world = World::start().await;
     let customer = world.customer_without_email();
     let status = refused(&world, &customer, world.wish(&customer, 1)).await;
@@ -30,7 +30,7 @@ async fn a_customer_without_a_verified_address_cannot_buy() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_queues_own_for_this_customer_and_event_buys_nothing() {
+async fn forged_and_foreign_turn_tokens_are_refused() {
     let world = World::start().await;
     let (customer, other) = (world.customer(), world.customer());
     let wish = world.wish(&customer, 1);
@@ -45,7 +45,7 @@ async fn a_token_that_is_not_queues_own_for_this_customer_and_event_buys_nothing
         world.turn_token(&customer.id, &world.event, 0, end),
         world.turn_token("nobody", &world.event, 1, end),
         stranger.sign(&facts, &claims).unwrap(),
-        // Genuine, but Queue has never heard of the customer.
+        // A genuine token of another customer.
         world.turn_token(&other.id, &world.event, 9, end),
     ] {
         let request = pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..wish.clone() };
@@ -64,7 +64,7 @@ async fn a_token_that_is_not_queues_own_for_this_customer_and_event_buys_nothing
 }
 
 #[tokio::test]
-async fn a_turn_that_ran_out_buys_nothing() {
+async fn expired_turn_is_refused() {
     let world = World::start().await;
     let customer = world.customer();
     let token = world.turn_token(&customer.id, &world.event, 1, Timestamp::from_secs(1_000));
@@ -73,7 +73,7 @@ async fn a_turn_that_ran_out_buys_nothing() {
     assert_eq!((status.code(), reason(&status).as_str()), (Code::FailedPrecondition, "TURN_EXPIRED"));
     assert_eq!(metadata(&status, "expire_time"), "1970-01-01T00:16:40.000000Z");
 
-    // The token thinks it lasts, Queue knows better: by the database's clock it is over.
+    // The token has not expired, but Queue returns an end that is past by the database's clock.
     let wish = world.wish(&customer, 1);
     world.queue.grant(&world.event, &customer.id, 1, Timestamp::from_secs(1_000));
     let status = refused(&world, &customer, wish).await;
@@ -82,7 +82,7 @@ async fn a_turn_that_ran_out_buys_nothing() {
 }
 
 #[tokio::test]
-async fn what_queue_says_of_a_turn_passes_through() {
+async fn refusals_of_queue_are_passed_on() {
     let world = World::start().await;
     let customer = world.customer();
     for refusal in [
@@ -96,7 +96,7 @@ async fn what_queue_says_of_a_turn_passes_through() {
         assert_eq!((status.code(), reason(&status).as_str()), refusal);
         assert_eq!(metadata(&status, "from"), "queue");
     }
-    // What is between services stays between services.
+    // Reasons that concern only the services are not passed on.
     world.queue.refuse(Some((Code::PermissionDenied, "ROLE_MISSING")));
     let status = refused(&world, &customer, world.wish(&customer, 1)).await;
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Internal, "INTERNAL"));
@@ -104,7 +104,7 @@ async fn what_queue_says_of_a_turn_passes_through() {
 }
 
 #[tokio::test]
-async fn what_inventory_says_of_the_stock_passes_through() {
+async fn refusals_of_inventory_are_passed_on() {
     let world = World::start().await;
     let customer = world.customer();
     for refusal in [
@@ -126,7 +126,7 @@ async fn what_inventory_says_of_the_stock_passes_through() {
 }
 
 #[tokio::test]
-async fn every_malformed_field_is_named() {
+async fn refusal_names_every_malformed_field() {
     let world = World::start().await;
     let customer = world.customer();
     let select = |sector: &str, count: u32, units: &[u32]| UnitSelection {

@@ -1,4 +1,4 @@
-//! Claims by invitation: Inventory knows whom it invited, and no turn is asked for.
+//! Claims by invitation, which Inventory verifies and which need no turn.
 
 use onsale_proto::{
     claim::v1::{self as pb, create_claim_request::Right},
@@ -22,13 +22,13 @@ async fn start() -> (World, String) {
     world.inventory.tell(|inventory| {
         inventory.invitations.insert(TOKEN.to_owned(), quota.clone());
     });
-    // Nobody has to be in line.
+    // Queue knows no customer.
     world.queue.refuse(Some((Code::NotFound, "ENTRY_NOT_FOUND")));
     (world, quota)
 }
 
 #[tokio::test]
-async fn an_invitation_stands_in_for_a_turn_and_the_claim_lasts_its_window() {
+async fn claim_by_invitation_needs_no_turn_and_lasts_its_window() {
     let (world, quota) = start().await;
     let customer = world.customer();
     let claim = world.create(&customer, invited(&world, &customer, 2)).await.unwrap();
@@ -39,12 +39,12 @@ async fn an_invitation_stands_in_for_a_turn_and_the_claim_lasts_its_window() {
     assert_eq!(world.text("SELECT quota_id::text AS text FROM claim").await, quota);
     world.confirm(world.payment_of(&claim)).await.unwrap();
     let orders = world.events::<OrderCompleted>().await;
-    assert_eq!((orders.len(), orders[0].fencing_number), (1, 0), "Queue hears of no turn");
+    assert_eq!((orders.len(), orders[0].fencing_number), (1, 0), "a claim by invitation has no turn");
     world.audit().await;
 }
 
 #[tokio::test]
-async fn the_limit_counts_over_turns_and_invitations() {
+async fn limit_covers_turns_and_invitations() {
     let (world, _) = start().await;
     let customer = world.customer();
     let claim = world.create(&customer, invited(&world, &customer, UNITS_MAX - 1)).await.unwrap();
@@ -59,7 +59,7 @@ async fn the_limit_counts_over_turns_and_invitations() {
 }
 
 #[tokio::test]
-async fn a_released_claim_by_invitation_names_no_turn() {
+async fn event_of_a_claim_by_invitation_has_no_fencing_number() {
     let (world, _) = start().await;
     let customer = world.customer();
     let claim = world.create(&customer, invited(&world, &customer, 1)).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_released_claim_by_invitation_names_no_turn() {
 }
 
 #[tokio::test]
-async fn what_inventory_says_of_an_invitation_passes_through() {
+async fn invitation_refusals_of_inventory_are_passed_on() {
     let (world, _) = start().await;
     let customer = world.customer();
     let unknown = Some(Right::InvitationToken("invented".to_owned()));
@@ -91,7 +91,7 @@ async fn what_inventory_says_of_an_invitation_passes_through() {
 }
 
 #[tokio::test]
-async fn an_invitation_token_is_stored_nowhere() {
+async fn invitation_token_is_not_stored() {
     let (world, _) = start().await;
     let customer = world.customer();
     world.create(&customer, invited(&world, &customer, 1)).await.unwrap();
