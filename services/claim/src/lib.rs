@@ -45,7 +45,7 @@ const TURN_AUDIENCE: &str = "onsale-turn";
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
-    let neighbors = chassis.neighbours()?;
+    let neighbors = chassis.neighbors()?;
     let inventory = Inventory::new(neighbors.channel("inventory", &config.neighbors.inventory)?);
     let (postgres, cooldown) = (stores.postgres.clone(), config.cooldown.rule());
     let release_hint = Arc::new(Notify::new());

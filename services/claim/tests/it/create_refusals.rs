@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onsale_kit::auth::{SigningKey, TokenFacts, TokenSigner};
+use onsale_kit::auth::{SigningKey, TokenFields, TokenSigner};
 use onsale_proto::{
     claim::v1::{self as pb, create_claim_request::Right},
     inventory::v1::HoldState,
@@ -37,14 +37,14 @@ async fn forged_and_foreign_turn_tokens_are_refused() {
     let end = SystemClock.now().checked_add(Duration::from_secs(60)).unwrap();
     let stranger = TokenSigner::new(SigningKey::parse(&SigningKey::generate().unwrap()).unwrap(), "queue");
     let claims = serde_json::json!({ "event_id": world.event, "fencing_number": 1 });
-    let facts = TokenFacts { audience: "onsale-turn", subject: &customer.id, expiry: end };
+    let fields = TokenFields { audience: "onsale-turn", subject: &customer.id, expiry: end };
     for token in [
         "nonsense".to_owned(),
         world.turn_token(&other.id, &world.event, 1, end),
         world.turn_token(&customer.id, &Uuid::now_v7().to_string(), 1, end),
         world.turn_token(&customer.id, &world.event, 0, end),
         world.turn_token("nobody", &world.event, 1, end),
-        stranger.sign(&facts, &claims).unwrap(),
+        stranger.sign(&fields, &claims).unwrap(),
         // A genuine token of another customer.
         world.turn_token(&other.id, &world.event, 9, end),
     ] {

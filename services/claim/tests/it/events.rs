@@ -139,7 +139,7 @@ async fn queue_expired_releases_only_the_claim_of_an_abandoned_turn() {
         ended(&stays.id, ExpireReason::Left, 0),
         ended(&left.id, ExpireReason::Left, 1),
     ] {
-        publish(&world, &told.entry_id, &told).await;
+        publish(&world, &event.entry_id, &event).await;
     }
     handled(&world, 5).await;
     let released = world.get(&left, &claim.claim_id).await.unwrap();

@@ -1,7 +1,7 @@
 //! Start, readiness, shutdown and validation of the settings.
 
 use onsale_kit::config::{self, ConfigError, Environment};
-use onsale_testkit::{service, tokens::Mint, wait_until};
+use onsale_testkit::{service, tokens::TestIssuer, wait_until};
 
 use crate::support::{SOON, World};
 
@@ -21,7 +21,7 @@ fn missing_keys_and_bad_settings_are_reported() {
     let problems = |settings: &[(&str, &str)]| {
         let stores = [("STORES__POSTGRES__URL", "postgres://nobody@localhost/none")];
         let settings: Vec<_> = stores.iter().chain(settings).copied().collect();
-        let environment: Environment = service::environment(&Mint::new(), &settings);
+        let environment: Environment = service::environment(&TestIssuer::new(), &settings);
         let loaded =
             config::load::<onsale_claim::config::Config>("claim", onsale_claim::DEFAULTS, &environment);
         match loaded.expect_err("the settings are bad") {
