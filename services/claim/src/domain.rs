@@ -9,15 +9,16 @@ mod lifecycle;
 
 pub(crate) use allowance::{AbandonedStreak, Allowance, CooldownRule, LimitExceeded};
 pub(crate) use claim::{
-    Buyer, Claim, ClaimExpiry, EventSummary, Item, Origin, Reservation, Seat, Transition, Unit, total,
+    BatchCustomer, Buyer, Claim, ClaimExpiry, EventSummary, Item, NewClaim, Origin, Reservation, Seat,
+    Transition, Unit, total,
 };
 pub(crate) use claim_event::ClaimEvent;
 pub(crate) use commands::{
     ClaimFilter, ClaimState, ConfirmClaim, EndedTurn, EntryEnd, ExtendClaim, ReserveUnits,
 };
 pub(crate) use create_claim::{
-    BatchCustomer, CreateClaim, Credential, HoldAttempt, HoldRequest, LatestAttempt, NewClaim, PrecheckItem,
-    PrecheckOutcome, PrecheckState, Refusal, Selection, Turn, TurnError, TurnToken, Wanted,
+    CreateClaim, Credential, HoldAttempt, HoldRequest, LatestAttempt, PrecheckItem, PrecheckOutcome,
+    PrecheckState, Refusal, Selection, Turn, TurnError, TurnToken, Wanted,
 };
 pub(crate) use lifecycle::{
     AlreadyPaid, ClaimLifecycle, HoldState, PaidByAnother, ReleaseReason, SettlementStep, Stage, State,

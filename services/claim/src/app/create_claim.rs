@@ -5,10 +5,12 @@
 //! 3. Reserve the hold at Inventory.
 //! 4. Insert: take the hold, lock the customer's allowance and create the claim.
 //!
-//! Requests that arrive together share the statements of steps 2 and 4 ([`PrecheckProcessor`], [`InsertProcessor`]). The insert and
+//! Requests that arrive together share the statements of steps 2 and 4 ([`PrecheckProcessor`], [`insert`]). The insert and
 //! the reconciler, which abandons attempts without a claim, take the same row lock: the later of the two finds the attempt gone. A
 //! retry joins the attempt that is under way, or starts a new one, with a new hold, after that was abandoned. The attempt also
 //! identifies the request: a repeat returns the claim that uses the attempt's hold.
+
+mod insert;
 
 use std::collections::HashMap;
 
@@ -17,25 +19,22 @@ use onsale_kit::{
     config::Secret,
     error::Chain,
 };
-use onsale_storage::{
-    idempotency,
-    postgres::{Postgres, Transaction},
-};
+use onsale_storage::{idempotency, postgres::Postgres};
 use onsale_types::{ClaimId, CustomerId, EventId, HoldId, Timestamp};
 use serde::Deserialize;
 use uuid::Uuid;
 
+pub(crate) use insert::InsertProcessor;
+
 use super::App;
 use crate::{
     clients::{self, inventory},
-    config::ClaimsConfig,
     domain::{
-        Allowance, Claim, CooldownRule, CreateClaim, Credential, HoldAttempt, NewClaim, Origin, PrecheckItem,
-        PrecheckOutcome, Refusal, Reservation, ReserveUnits, Stage, TurnToken,
+        Claim, CooldownRule, CreateClaim, Credential, HoldAttempt, NewClaim, Origin, PrecheckItem,
+        PrecheckOutcome, Refusal, Reservation, ReserveUnits, TurnToken,
     },
     error::Error,
-    metrics,
-    store::{self, allowances::Key},
+    metrics, store,
 };
 
 /// Claims of a turn token beyond the standard ones.
@@ -211,89 +210,6 @@ impl App {
         Ok(reservation)
     }
 
-    /// Inserts the claim. After a refusal its hold is released before the caller gets the response.
-    async fn insert(&self, new: NewClaim) -> Result<Claim, Error> {
-        let hold_id = new.hold_id;
-        let inserted: Result<Claim, Error> = self.inserts.submit(new).await.map_err(Error::from);
-        match &inserted {
-            Ok(_) => metrics::stage_entered(Stage::Claimed),
-            // Another call uses the hold, or has abandoned and thus released it.
-            Err(Error::Contended { .. }) => {}
-            Err(error) if error.is_refusal() => self.releaser.try_release(hold_id).await,
-            Err(_) => {}
-        }
-        inserted
-    }
-}
-
-/// Last batched step of `CreateClaim`: one transaction takes the holds, locks the allowances and inserts the claims.
-///
-/// The domain decides one claim after the other. A refused claim does not affect the others, and its hold becomes due for
-/// release.
-#[derive(Debug)]
-pub(crate) struct InsertProcessor {
-    pub(crate) postgres: Postgres,
-    pub(crate) claims: ClaimsConfig,
-    pub(crate) cooldown: CooldownRule,
-}
-
-impl Processor<NewClaim> for InsertProcessor {
-    type Output = Claim;
-    type Error = Error;
-
-    async fn process(&self, items: &[NewClaim]) -> BatchOutcome<Claim, Error> {
-        let work = |transaction: Transaction| async move { self.insert(&transaction, items).await };
-        match self.postgres.transaction("create claims", work).await {
-            Ok(outcomes) => BatchOutcome::Answered(outcomes),
-            // The transaction was rolled back, so the batcher may split the batch.
-            Err(error) if error.is_suspect() => BatchOutcome::Suspect(error),
-            Err(error) => BatchOutcome::Failed(error),
-        }
-    }
-}
-
-impl InsertProcessor {
-    async fn insert(
-        &self,
-        transaction: &Transaction,
-        items: &[NewClaim],
-    ) -> Result<Vec<Result<Claim, Error>>, Error> {
-        let holds: Vec<_> = items.iter().map(|item| (item.hold_id, item.id)).collect();
-        let (taken, now) = store::hold_attempts::take(transaction, &holds).await?;
-        let lost = || Err(Error::Contended { what: "the hold" });
-        let Some(now) = now else { return Ok(items.iter().map(|_| lost()).collect()) };
-        let mut first: HashMap<Key, Allowance> = HashMap::with_capacity(items.len());
-        for item in items.iter().filter(|item| taken.contains(&item.id)) {
-            let (units_max, unit_count) = (item.reservation.units_max, item.reservation.unit_count());
-            first.entry(key(item)).or_insert_with(|| Allowance::of_first_claim(units_max, unit_count));
-        }
-        let mut customers = store::allowances::open_or_lock(transaction, &first).await?;
-
-        let mut outcomes = Vec::with_capacity(items.len());
-        let (mut created, mut refused_holds) = (Vec::with_capacity(items.len()), Vec::new());
-        for item in items {
-            if !taken.contains(&item.id) {
-                outcomes.push(lost());
-                continue;
-            }
-            let customer = customers.get_mut(&key(item)).ok_or(Error::Stored { what: "allowance" })?;
-            let outcome = item.create(customer, now, self.claims.window, self.cooldown);
-            match &outcome {
-                Ok(claim) => created.push(claim.clone()),
-                Err(_) => refused_holds.push(item.hold_id),
-            }
-            outcomes.push(outcome.map_err(|refusal| refused(item.customer_id, refusal)));
-        }
-        let changed = customers.into_iter().filter_map(|(key, it)| Some((key, it.changed_allowance()?)));
-        let changed: Vec<(Key, Allowance)> = changed.collect();
-        store::allowances::save(transaction, &changed).await?;
-        store::new_claims::insert(transaction, &created).await?;
-        store::hold_attempts::release_taken(transaction, &refused_holds).await?;
-        Ok(outcomes)
-    }
-}
-
-impl App {
     /// Finds the claim that the request has already created. Fails if the request id was used with another body.
     async fn find_created_claim(&self, command: &CreateClaim) -> Result<Option<Claim>, Error> {
         let request = command.hold_request();
@@ -308,10 +224,6 @@ impl App {
             None => Ok(None),
         }
     }
-}
-
-fn key(item: &NewClaim) -> Key {
-    (item.reservation.event.id, item.customer_id)
 }
 
 /// Counts refusals for a cooldown, and returns the error for the caller.

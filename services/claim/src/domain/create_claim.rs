@@ -1,5 +1,5 @@
-//! The rules of `CreateClaim`, in the order in which they apply: the turn token, the attempt to obtain a hold, the check before a
-//! reservation, and the creation of the claim.
+//! The command `CreateClaim` and the rules that apply before a reservation, in order: the turn token, the attempt to obtain a hold,
+//! and the precheck.
 
 use std::time::Duration;
 
@@ -7,10 +7,7 @@ use onsale_kit::config::Secret;
 use onsale_types::{ClaimId, CustomerId, EventId, HoldId, RequestId, SectorId, Timestamp};
 use uuid::Uuid;
 
-use super::{
-    Allowance, Buyer, Claim, ClaimExpiry, ClaimLifecycle, CooldownRule, LimitExceeded, Origin, Reservation,
-    Stage, Transition, total,
-};
+use super::{Allowance, Buyer, CooldownRule, LimitExceeded};
 
 /// A customer's request for a claim.
 #[derive(Clone, Debug)]
@@ -231,82 +228,6 @@ impl PrecheckItem {
             allowance.check_claim(self.unit_count, stored.now, rule)?;
         }
         Ok(PrecheckOutcome::Reserve(HoldAttempt::next(stored.latest_attempt, self.hold_request)))
-    }
-}
-
-/// A claim that is about to be created on a reserved hold.
-#[derive(Clone, Debug)]
-pub(crate) struct NewClaim {
-    pub(crate) id: ClaimId,
-    pub(crate) customer_id: CustomerId,
-    pub(crate) buyer: Buyer,
-    pub(crate) origin: Origin,
-    /// `None` for a claim by invitation.
-    pub(crate) turn_end: Option<Timestamp>,
-    pub(crate) hold_id: HoldId,
-    pub(crate) reservation: Reservation,
-}
-
-/// A customer's locked allowance and open claim in one event, while a batch creates claims.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BatchCustomer {
-    /// Allowance with the claims that the batch has created so far.
-    pub(crate) allowance: Allowance,
-    pub(crate) open_claim_id: Option<ClaimId>,
-    /// Allowance in the database.
-    stored: Allowance,
-}
-
-impl BatchCustomer {
-    /// Returns a customer without claims whose allowance `stored` was just inserted; it may count the first claim already.
-    pub(crate) fn new_customer(stored: Allowance) -> Self {
-        Self { allowance: Allowance::of_new_customer(stored.units_max), open_claim_id: None, stored }
-    }
-
-    /// Returns a customer whose allowance `stored` was just locked.
-    pub(crate) fn known_customer(stored: Allowance, open_claim_id: Option<ClaimId>) -> Self {
-        Self { allowance: stored, open_claim_id, stored }
-    }
-
-    /// Returns the allowance if it must be saved.
-    pub(crate) fn changed_allowance(&self) -> Option<Allowance> {
-        (self.allowance != self.stored).then_some(self.allowance)
-    }
-}
-
-impl NewClaim {
-    /// Creates the claim if the customer may have it, and counts it against the customer's allowance.
-    pub(crate) fn create(
-        &self,
-        customer: &mut BatchCustomer,
-        now: Timestamp,
-        window: Duration,
-        rule: CooldownRule,
-    ) -> Result<Claim, Refusal> {
-        if let Some(claim_id) = customer.open_claim_id {
-            return Err(Refusal::OpenClaim(claim_id));
-        }
-        let expiry = ClaimExpiry::begin(now, self.turn_end, window)
-            .ok_or(Refusal::TurnExpired { expire_time: self.turn_end.unwrap_or(now) })?;
-        let items = self.reservation.items.clone();
-        let total = total(&items).ok().flatten().ok_or(Refusal::InvalidPrice)?;
-        let unit_count = self.reservation.unit_count();
-        customer.allowance.check_claim(unit_count, now, rule)?;
-        customer.allowance = customer.allowance.with(unit_count);
-        customer.open_claim_id = Some(self.id);
-        Ok(Claim {
-            id: self.id,
-            customer_id: self.customer_id,
-            event: self.reservation.event.clone(),
-            buyer: self.buyer.clone(),
-            items,
-            total,
-            origin: self.origin,
-            hold_id: self.hold_id,
-            lifecycle: ClaimLifecycle::NEW,
-            expiry,
-            history: vec![Transition { stage: Stage::Claimed, time: expiry.create_time }],
-        })
     }
 }
 
