@@ -51,7 +51,6 @@ static PERMANENT: LazyLock<[Reason; 4]> = LazyLock::new(|| {
     ]
 });
 
-/// Outcome of `CommitHold`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitOutcome {
     /// The units are sold.
@@ -60,7 +59,6 @@ pub(crate) enum CommitOutcome {
     Released,
 }
 
-/// Outcome of `ReleaseHold`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseOutcome {
     /// The units are free, or the hold never existed.

@@ -14,7 +14,6 @@ use onsale_types::{EventId, HoldId, Money, QuotaId, RequestId, SectorId, Timesta
 
 use crate::domain::{EventSummary, Item, Reservation, ReserveUnits, Seat, Selection, Turn, Unit, Wanted};
 
-/// Encodes `ValidateTurn`.
 pub(crate) fn validate_turn(turn: &Turn) -> ValidateTurnRequest {
     ValidateTurnRequest {
         event_id: turn.event_id.to_string(),
@@ -46,12 +45,10 @@ pub(crate) fn reserve_units(
     }
 }
 
-/// Encodes `CommitHold`.
 pub(crate) fn commit_hold(hold_id: HoldId) -> CommitHoldRequest {
     CommitHoldRequest { request_id: step_id(hold_id, "commit"), hold_id: hold_id.to_string() }
 }
 
-/// Encodes `ReleaseHold`.
 pub(crate) fn release_hold(hold_id: HoldId) -> ReleaseHoldRequest {
     ReleaseHoldRequest { request_id: step_id(hold_id, "release"), hold_id: hold_id.to_string() }
 }

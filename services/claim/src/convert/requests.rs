@@ -79,7 +79,6 @@ fn buyer(identity: &Identity) -> Option<Buyer> {
     Some(Buyer { email, locale: identity.locale.clone().unwrap_or_default() })
 }
 
-/// Reads a `GetClaim`.
 pub(crate) fn get_claim(request: &pb::GetClaimRequest) -> Result<ClaimId, InvalidFields> {
     let mut violations = Violations::new();
     let claim_id = violations.check("claim_id", ClaimId::parse(&request.claim_id));
@@ -113,7 +112,6 @@ pub(crate) fn list_claims(
     })
 }
 
-/// Reads a `ReleaseClaim`.
 pub(crate) fn release_claim<'a>(
     caller: &'a str,
     request: &pb::ReleaseClaimRequest,
@@ -127,7 +125,6 @@ pub(crate) fn release_claim<'a>(
     })
 }
 
-/// Reads a `ConfirmClaim`.
 pub(crate) fn confirm_claim<'a>(
     caller: &'a str,
     request: &pb::ConfirmClaimRequest,
@@ -143,7 +140,6 @@ pub(crate) fn confirm_claim<'a>(
     })
 }
 
-/// Reads an `ExtendClaim`.
 pub(crate) fn extend_claim<'a>(
     caller: &'a str,
     request: &pb::ExtendClaimRequest,

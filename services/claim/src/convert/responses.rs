@@ -25,12 +25,10 @@ pub(super) const CONFIRM_CLAIM: Method<Claim> =
 pub(super) const EXTEND_CLAIM: Method<Claim> =
     Method::new("ExtendClaim", |claim| extended(claim).encode_to_vec());
 
-/// Encodes the response of `CreateClaim`.
 pub(crate) fn create_claim(claim: &Claim) -> pb::CreateClaimResponse {
     pb::CreateClaimResponse { claim: Some(claim_to_pb(claim)) }
 }
 
-/// Encodes the response of `GetClaim`.
 pub(crate) fn get_claim(claim: &Claim) -> pb::GetClaimResponse {
     pb::GetClaimResponse { claim: Some(claim_to_pb(claim)) }
 }

@@ -73,7 +73,7 @@ impl CreateClaim {
 pub(crate) struct TurnToken {
     pub(crate) customer_id: CustomerId,
     pub(crate) event_id: EventId,
-    /// Number of the turn among the customer's turns of the event, from 1.
+    /// Rises with every turn that Queue grants in the event, from 1.
     pub(crate) fencing_number: u64,
     /// End of the turn when the token was issued; Queue may have ended it earlier.
     pub(crate) expire_time: Timestamp,

@@ -43,6 +43,20 @@ pub(crate) enum Stage {
     Rejected,
 }
 
+impl Stage {
+    /// Returns the name of the stage in metrics. It is not derived, because it joins the stage and its reason.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Confirmed => "confirmed",
+            Self::Released(ReleaseReason::Customer) => "released_customer",
+            Self::Released(ReleaseReason::Expired) => "released_expired",
+            Self::Released(ReleaseReason::PaymentFailed) => "released_payment_failed",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
 /// State of the hold that a claim uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]

@@ -87,7 +87,7 @@ impl ClaimWriter {
             moved.iter().filter_map(|claim| ClaimEvent::of_stage(claim, now)).collect();
         self.outbox.append(transaction, &events).await?;
         for claim in moved {
-            metrics::stage_entered(claim.lifecycle.stage());
+            metrics::stage_entered(claim.lifecycle.stage().label());
         }
         Ok(saved)
     }

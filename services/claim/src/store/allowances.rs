@@ -86,7 +86,6 @@ pub(crate) async fn lock_one(transaction: &Transaction, key: Key) -> Result<Allo
     lock(transaction, &[key]).await?.remove(&key).ok_or(Error::Stored { what: "allowance" })
 }
 
-/// Saves locked allowances.
 pub(crate) async fn save(transaction: &Transaction, changed: &[(Key, Allowance)]) -> Result<(), Error> {
     if changed.is_empty() {
         return Ok(());

@@ -58,7 +58,6 @@ const LOCK_OPEN_OF_TURN: &str = "SELECT claim_id FROM claim
 const DELETE_ITEMS: &str = "DELETE FROM claim_item WHERE claim_id = $1";
 const REPLACE_HOLD: &str = "UPDATE claim SET hold_id = $2 WHERE claim_id = $1";
 
-/// Reads one claim.
 pub(crate) async fn find(postgres: &Postgres, claim_id: ClaimId) -> Result<Option<Claim>, Error> {
     // One snapshot for claim, items and history.
     postgres

@@ -20,7 +20,7 @@ impl App {
         let hold_id = new.hold_id;
         let inserted: Result<Claim, Error> = self.inserts.submit(new).await.map_err(Error::from);
         match &inserted {
-            Ok(_) => metrics::stage_entered(Stage::Claimed),
+            Ok(_) => metrics::stage_entered(Stage::Claimed.label()),
             // Another call uses the hold, or has abandoned and thus released it.
             Err(Error::Contended { .. }) => {}
             Err(error) if error.is_refusal() => self.releaser.try_release(hold_id).await,
