@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// Creates a claim and waits until it has expired and its units are free.
-async fn expired(world: &World, customer: &Customer, wish: pb::CreateClaimRequest) -> pb::Claim {
-    let claim = world.create(customer, wish).await.unwrap();
+async fn expired(world: &World, customer: &Customer, request: pb::CreateClaimRequest) -> pb::Claim {
+    let claim = world.create(customer, request).await.unwrap();
     world.wait_for(customer, &claim.claim_id, pb::ClaimState::Released).await;
     world.audit().await;
     claim
@@ -26,7 +26,7 @@ async fn expired(world: &World, customer: &Customer, wish: pb::CreateClaimReques
 async fn paid_claim_becomes_an_order_with_a_complete_event() {
     let world = World::start().await;
     let customer = world.customer();
-    let claim = world.create(&customer, world.wish_for_seats(&customer, &[3, 4])).await.unwrap();
+    let claim = world.create(&customer, world.request_seats(&customer, &[3, 4])).await.unwrap();
     let payment = world.payment_of(&claim);
     let confirmed = world.confirm(payment.clone()).await.unwrap();
 
@@ -133,7 +133,7 @@ async fn one_of_two_concurrent_payments_is_refused() {
 async fn claim_with_a_lost_hold_gets_the_same_seats_if_free() {
     let world = World::start().await;
     let customer = world.customer();
-    let claim = world.create(&customer, world.wish_for_seats(&customer, &[5, 6])).await.unwrap();
+    let claim = world.create(&customer, world.request_seats(&customer, &[5, 6])).await.unwrap();
     world.inventory.lose_holds();
     let confirmed = world.confirm(world.payment_of(&claim)).await.unwrap();
     assert_eq!((confirmed.state(), units(&confirmed)), (pb::ClaimState::Confirmed, vec![5, 6]));
@@ -144,7 +144,7 @@ async fn claim_with_a_lost_hold_gets_the_same_seats_if_free() {
 async fn claim_paid_after_expiry_gets_the_same_number_of_units() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "200ms")]).await;
     let customer = world.customer();
-    let claim = expired(&world, &customer, world.wish_for_seats(&customer, &[1, 2])).await;
+    let claim = expired(&world, &customer, world.request_seats(&customer, &[1, 2])).await;
     world.inventory.sell_elsewhere(&world.seated, [1]);
     let confirmed = world.confirm(world.payment_of(&claim)).await.unwrap();
     assert_eq!((confirmed.state(), units(&confirmed)), (pb::ClaimState::Confirmed, vec![2, 3]));
@@ -160,7 +160,7 @@ async fn claim_paid_after_expiry_gets_the_same_number_of_units() {
 async fn late_payment_without_free_units_rejects_the_claim_for_good() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "200ms")]).await;
     let customer = world.customer();
-    let claim = expired(&world, &customer, world.wish_for_seats(&customer, &[1, 2])).await;
+    let claim = expired(&world, &customer, world.request_seats(&customer, &[1, 2])).await;
     world.inventory.sell_elsewhere(&world.seated, 2..=CAPACITY);
     let payment = world.payment_of(&claim);
     let rejected = world.confirm(payment.clone()).await.unwrap();
@@ -187,7 +187,7 @@ async fn late_payment_without_free_units_rejects_the_claim_for_good() {
 async fn late_payment_beyond_the_limit_is_rejected() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "1s")]).await;
     let customer = world.customer();
-    let late = expired(&world, &customer, world.wish(&customer, 2)).await;
+    let late = expired(&world, &customer, world.request_units(&customer, 2)).await;
     let second = world.claim(&customer, UNITS_MAX - 1).await;
     world.confirm(world.payment_of(&second)).await.unwrap();
     let rejected = world.confirm(world.payment_of(&late)).await.unwrap();
@@ -200,7 +200,7 @@ async fn concurrent_late_payments_reserve_once() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "200ms")]).await;
     let customer = world.customer();
     for _ in 0..2 {
-        let claim = expired(&world, &customer, world.wish_for_seats(&customer, &[1, 2])).await;
+        let claim = expired(&world, &customer, world.request_seats(&customer, &[1, 2])).await;
         let payment = world.payment_of(&claim);
         let calls = (0..10).map(|_| {
             let request_id = Uuid::now_v7().to_string();
@@ -224,14 +224,14 @@ async fn concurrent_late_payments_reserve_once() {
 async fn settlement_waits_while_inventory_is_unavailable() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "200ms")]).await;
     let customer = world.customer();
-    let claim = expired(&world, &customer, world.wish(&customer, 1)).await;
+    let claim = expired(&world, &customer, world.request_units(&customer, 1)).await;
     let payment = world.payment_of(&claim);
     for code in [Code::Unavailable, Code::Internal] {
-        world.inventory.tell(|inventory| inventory.down = Some(code));
+        world.inventory.configure(|inventory| inventory.down = Some(code));
         let status = world.confirm(payment.clone()).await.unwrap_err();
         assert_eq!(status.code(), code);
     }
-    world.inventory.tell(|inventory| inventory.down = None);
+    world.inventory.configure(|inventory| inventory.down = None);
     assert_eq!(world.confirm(payment).await.unwrap().state(), pb::ClaimState::Confirmed);
     world.audit().await;
 }

@@ -21,7 +21,8 @@ async fn abandon(world: &World, customer: &Customer, times: u32) {
 }
 
 async fn refused(world: &World, customer: &Customer) -> Status {
-    let status = world.create(customer, world.wish(customer, 1)).await.expect_err("the cooldown is running");
+    let status =
+        world.create(customer, world.request_units(customer, 1)).await.expect_err("the cooldown is running");
     assert_eq!((status.code(), reason(&status).as_str()), (Code::ResourceExhausted, "CLAIM_COOLDOWN"));
     status
 }
@@ -53,7 +54,7 @@ async fn claim_is_created_after_the_cooldown() {
     abandon(&world, &customer, 2).await;
     refused(&world, &customer).await;
     wait_until("the cooldown is over", SOON, async || {
-        world.create(&customer, world.wish(&customer, 1)).await.is_ok()
+        world.create(&customer, world.request_units(&customer, 1)).await.is_ok()
     })
     .await;
     world.audit().await;
@@ -92,7 +93,7 @@ async fn twenty_concurrent_requests_do_not_bypass_the_cooldown() {
     abandon(&world, &customer, 2).await;
     // Each successful request releases its claim. After the third abandoned claim, all others are refused.
     let tries = (0..20).map(|_| async {
-        if let Ok(claim) = world.create(&customer, world.wish(&customer, 1)).await {
+        if let Ok(claim) = world.create(&customer, world.request_units(&customer, 1)).await {
             world.release(&customer, &claim.claim_id).await.unwrap();
             return 1;
         }

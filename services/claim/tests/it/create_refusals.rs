@@ -25,7 +25,7 @@ async fn refused(world: &World, customer: &Customer, request: pb::CreateClaimReq
 async fn customer_without_a_verified_address_is_refused() {
     let world = World::start().await;
     let customer = world.customer_without_email();
-    let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+    let status = refused(&world, &customer, world.request_units(&customer, 1)).await;
     assert_eq!((status.code(), reason(&status).as_str()), (Code::FailedPrecondition, "EMAIL_NOT_VERIFIED"));
 }
 
@@ -33,7 +33,7 @@ async fn customer_without_a_verified_address_is_refused() {
 async fn forged_and_foreign_turn_tokens_are_refused() {
     let world = World::start().await;
     let (customer, other) = (world.customer(), world.customer());
-    let wish = world.wish(&customer, 1);
+    let request = world.request_units(&customer, 1);
     let end = SystemClock.now().checked_add(Duration::from_secs(60)).unwrap();
     let stranger = TokenSigner::new(SigningKey::parse(&SigningKey::generate().unwrap()).unwrap(), "queue");
     let claims = serde_json::json!({ "event_id": world.event, "fencing_number": 1 });
@@ -48,7 +48,7 @@ async fn forged_and_foreign_turn_tokens_are_refused() {
         // A genuine token of another customer.
         world.turn_token(&other.id, &world.event, 9, end),
     ] {
-        let request = pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..wish.clone() };
+        let request = pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..request.clone() };
         let status = refused(&world, &customer, request).await;
         assert_eq!((status.code(), reason(&status).as_str()), (Code::PermissionDenied, "TURN_TOKEN_INVALID"));
     }
@@ -56,7 +56,7 @@ async fn forged_and_foreign_turn_tokens_are_refused() {
     let status = refused(
         &world,
         &customer,
-        pb::CreateClaimRequest { right: Some(Right::TurnToken(unknown)), ..wish.clone() },
+        pb::CreateClaimRequest { right: Some(Right::TurnToken(unknown)), ..request.clone() },
     )
     .await;
     assert_eq!(reason(&status), "TURN_TOKEN_INVALID", "a turn that Queue does not know");
@@ -68,15 +68,16 @@ async fn expired_turn_is_refused() {
     let world = World::start().await;
     let customer = world.customer();
     let token = world.turn_token(&customer.id, &world.event, 1, Timestamp::from_secs(1_000));
-    let request = pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..world.wish(&customer, 1) };
+    let request =
+        pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..world.request_units(&customer, 1) };
     let status = refused(&world, &customer, request).await;
     assert_eq!((status.code(), reason(&status).as_str()), (Code::FailedPrecondition, "TURN_EXPIRED"));
     assert_eq!(metadata(&status, "expire_time"), "1970-01-01T00:16:40.000000Z");
 
     // The token has not expired, but Queue returns an end that is past by the database's clock.
-    let wish = world.wish(&customer, 1);
+    let request = world.request_units(&customer, 1);
     world.queue.grant(&world.event, &customer.id, 1, Timestamp::from_secs(1_000));
-    let status = refused(&world, &customer, wish).await;
+    let status = refused(&world, &customer, request).await;
     assert_eq!(reason(&status), "TURN_EXPIRED");
     world.audit().await;
 }
@@ -92,13 +93,13 @@ async fn refusals_of_queue_are_passed_on() {
         (Code::PermissionDenied, "CUSTOMER_BLOCKED"),
     ] {
         world.queue.refuse(Some(refusal));
-        let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+        let status = refused(&world, &customer, world.request_units(&customer, 1)).await;
         assert_eq!((status.code(), reason(&status).as_str()), refusal);
         assert_eq!(metadata(&status, "from"), "queue");
     }
     // Reasons that concern only the services are not passed on.
     world.queue.refuse(Some((Code::PermissionDenied, "ROLE_MISSING")));
-    let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+    let status = refused(&world, &customer, world.request_units(&customer, 1)).await;
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Internal, "INTERNAL"));
     assert_eq!(world.inventory.reserve_calls(), 0);
 }
@@ -115,13 +116,15 @@ async fn refusals_of_inventory_are_passed_on() {
         (Code::NotFound, "SECTOR_NOT_FOUND"),
         (Code::InvalidArgument, "FIELDS_INVALID"),
     ] {
-        world.inventory.tell(|inventory| inventory.refuses = Some(refusal));
-        let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+        world.inventory.configure(|inventory| inventory.refuses = Some(refusal));
+        let status = refused(&world, &customer, world.request_units(&customer, 1)).await;
         assert_eq!((status.code(), reason(&status).as_str()), refusal);
         assert_eq!(metadata(&status, "from"), "inventory");
     }
-    world.inventory.tell(|inventory| inventory.refuses = Some((Code::InvalidArgument, "HOLD_ID_REUSED")));
-    let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+    world
+        .inventory
+        .configure(|inventory| inventory.refuses = Some((Code::InvalidArgument, "HOLD_ID_REUSED")));
+    let status = refused(&world, &customer, world.request_units(&customer, 1)).await;
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Internal, "INTERNAL"));
 }
 
@@ -165,7 +168,7 @@ async fn refusal_names_every_malformed_field() {
         ]
     );
     for selections in [Vec::new(), vec![select(&world.general, 1, &[]); 11]] {
-        let request = pb::CreateClaimRequest { selections, ..world.wish(&customer, 1) };
+        let request = pb::CreateClaimRequest { selections, ..world.request_units(&customer, 1) };
         let status = refused(&world, &customer, request).await;
         let violations = status.get_details_bad_request().unwrap().field_violations;
         assert_eq!(violations[0].field, "selections");

@@ -14,7 +14,7 @@ use crate::support::{CAPACITY, SOON, World, units};
 async fn units_of_an_expired_claim_can_be_claimed_again() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "1s")]).await;
     let (slow, next) = (world.customer(), world.customer());
-    let claim = world.create(&slow, world.wish_for_seats(&slow, &[1, 2])).await.unwrap();
+    let claim = world.create(&slow, world.request_seats(&slow, &[1, 2])).await.unwrap();
     let expired = world.wait_for(&slow, &claim.claim_id, pb::ClaimState::Released).await;
     assert_eq!(expired.release_reason(), pb::ReleaseReason::Expired);
     assert_eq!(
@@ -27,7 +27,7 @@ async fn units_of_an_expired_claim_can_be_claimed_again() {
     wait_until("the seats are free", SOON, async || world.inventory.free(&world.seated) == CAPACITY).await;
     let events = world.events::<ClaimReleased>().await;
     assert_eq!((events.len(), events[0].reason(), events[0].unit_count), (1, pb::ReleaseReason::Expired, 2));
-    let bought = world.create(&next, world.wish_for_seats(&next, &[1, 2])).await.unwrap();
+    let bought = world.create(&next, world.request_seats(&next, &[1, 2])).await.unwrap();
     assert_eq!(units(&bought), [1, 2]);
 }
 
@@ -51,11 +51,11 @@ async fn claim_under_settlement_does_not_expire() {
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
     let payment = world.payment_of(&claim);
-    world.inventory.tell(|inventory| inventory.down = Some(Code::Unavailable));
+    world.inventory.configure(|inventory| inventory.down = Some(Code::Unavailable));
     let status = world.confirm(payment.clone()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     // A later claim that expires shows that the worker has run since.
-    world.inventory.tell(|inventory| inventory.down = None);
+    world.inventory.configure(|inventory| inventory.down = None);
     let witness = world.customer();
     let later = world.claim(&witness, 1).await;
     world.wait_for(&witness, &later.claim_id, pb::ClaimState::Released).await;

@@ -40,18 +40,18 @@ pub(crate) struct State {
     /// Code and reason with which `ReserveUnits` is refused.
     pub(crate) refuses: Option<(Code, &'static str)>,
     /// `ReserveUnits` takes effect, but its response waits while this is set.
-    pub(crate) is_mute: bool,
+    pub(crate) withholds_responses: bool,
     /// `ReserveUnits` times out while this is set, and takes effect with `run_delayed`.
-    pub(crate) is_slow: bool,
+    pub(crate) times_out: bool,
     /// Responses omit the event while this is set.
-    pub(crate) is_terse: bool,
+    pub(crate) omits_event: bool,
     /// Responses carry another event while this is set.
-    pub(crate) is_confused: bool,
+    pub(crate) sends_other_event: bool,
     /// Changed name of the event, and the number of its changes.
     pub(crate) event_name: Option<String>,
     pub(crate) event_revision: u64,
     /// Number of responses with the event.
-    pub(crate) events_told: u32,
+    pub(crate) events_sent: u32,
     delayed: Vec<ReserveUnitsRequest>,
     /// Number of `ReserveUnits` calls.
     pub(crate) reserve_calls: u32,
@@ -75,7 +75,7 @@ impl FakeInventory {
     }
 
     /// Changes the behavior.
-    pub(crate) fn tell(&self, change: impl FnOnce(&mut State)) {
+    pub(crate) fn configure(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock().unwrap());
     }
 
@@ -134,7 +134,11 @@ impl FakeInventory {
         }
         let hold = state.reserve(&request)?;
         let event = EventSummary {
-            event_id: if state.is_confused { EventId::generate().to_string() } else { request.event_id },
+            event_id: if state.sends_other_event {
+                EventId::generate().to_string()
+            } else {
+                request.event_id
+            },
             name: state.event_name.clone().unwrap_or_else(|| "Final".to_owned()),
             venue_name: "Arena".to_owned(),
             venue_address: String::new(),
@@ -142,8 +146,8 @@ impl FakeInventory {
             start_time: Some(to_pb(Timestamp::from_secs(4_000_000_000))),
         };
         let event_revision = state.event_revision + 1;
-        let is_known = state.is_terse || request.known_event_revision == event_revision;
-        state.events_told += u32::from(!is_known);
+        let is_known = state.omits_event || request.known_event_revision == event_revision;
+        state.events_sent += u32::from(!is_known);
         Ok(ReserveUnitsResponse {
             hold: Some(hold),
             event: (!is_known).then_some(event),
@@ -260,12 +264,13 @@ impl InventoryInternalService for FakeInventory {
     ) -> Result<Response<ReserveUnitsResponse>, Status> {
         let request = request.into_inner();
         self.state.lock().unwrap().reserve_calls += 1;
-        if self.state.lock().unwrap().is_slow {
+        if self.state.lock().unwrap().times_out {
             self.state.lock().unwrap().delayed.push(request);
             return Err(refusal(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", &[]));
         }
         let answer = self.reserve_now(request)?;
-        wait_until("responses are allowed", SOON, async || !self.state.lock().unwrap().is_mute).await;
+        wait_until("responses are allowed", SOON, async || !self.state.lock().unwrap().withholds_responses)
+            .await;
         Ok(Response::new(answer))
     }
 

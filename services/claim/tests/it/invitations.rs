@@ -13,13 +13,13 @@ const TOKEN: &str = "an-invitation-of-inventory";
 
 fn invited(world: &World, customer: &Customer, count: u32) -> pb::CreateClaimRequest {
     let right = Some(Right::InvitationToken(TOKEN.to_owned()));
-    pb::CreateClaimRequest { right, ..world.wish(customer, count) }
+    pb::CreateClaimRequest { right, ..world.request_units(customer, count) }
 }
 
 async fn start() -> (World, String) {
     let world = World::start_with(&[("CLAIMS__WINDOW", "100s")]).await;
     let quota = Uuid::now_v7().to_string();
-    world.inventory.tell(|inventory| {
+    world.inventory.configure(|inventory| {
         inventory.invitations.insert(TOKEN.to_owned(), quota.clone());
     });
     // Queue knows no customer.
@@ -52,7 +52,7 @@ async fn limit_covers_turns_and_invitations() {
     assert_eq!(reason(&status), "CLAIM_OPEN_EXISTS");
     world.confirm(world.payment_of(&claim)).await.unwrap();
     world.queue.refuse(None);
-    let status = world.create(&customer, world.wish(&customer, 2)).await.unwrap_err();
+    let status = world.create(&customer, world.request_units(&customer, 2)).await.unwrap_err();
     assert_eq!(reason(&status), "CUSTOMER_LIMIT_EXCEEDED");
     world.claim(&customer, 1).await;
     world.audit().await;
@@ -73,7 +73,7 @@ async fn invitation_refusals_of_inventory_are_passed_on() {
     let (world, _) = start().await;
     let customer = world.customer();
     let unknown = Some(Right::InvitationToken("invented".to_owned()));
-    let unknown = pb::CreateClaimRequest { right: unknown, ..world.wish(&customer, 1) };
+    let unknown = pb::CreateClaimRequest { right: unknown, ..world.request_units(&customer, 1) };
     let status = world.create(&customer, unknown).await.unwrap_err();
     assert_eq!(
         (status.code(), reason(&status).as_str()),
@@ -83,7 +83,7 @@ async fn invitation_refusals_of_inventory_are_passed_on() {
         ["INVITATION_NOT_ACCEPTED", "INVITATION_ACCEPTED_BY_ANOTHER", "INVITATION_EXPIRED", "INVITATION_USED"]
     {
         let refusal = (Code::FailedPrecondition, reason_of);
-        world.inventory.tell(|inventory| inventory.refuses = Some(refusal));
+        world.inventory.configure(|inventory| inventory.refuses = Some(refusal));
         let status = world.create(&customer, invited(&world, &customer, 1)).await.unwrap_err();
         assert_eq!((status.code(), reason(&status).as_str()), refusal);
     }

@@ -70,11 +70,11 @@ async fn release_reaches_inventory_when_it_is_available_again() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 2).await;
-    world.inventory.tell(|inventory| inventory.down = Some(Code::Unavailable));
+    world.inventory.configure(|inventory| inventory.down = Some(Code::Unavailable));
     let released = world.release(&customer, &claim.claim_id).await.unwrap();
     assert_eq!(released.state(), pb::ClaimState::Released);
     assert_eq!(world.inventory.units_in(HoldState::Held), 2);
-    world.inventory.tell(|inventory| inventory.down = None);
+    world.inventory.configure(|inventory| inventory.down = None);
     wait_until("the units are free", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
     world.audit().await;
 }

@@ -175,18 +175,18 @@ impl World {
     }
 
     /// Returns a request for `count` units of the general sector, with a turn of 20 minutes.
-    pub(crate) fn wish(&self, customer: &Customer, count: u32) -> pb::CreateClaimRequest {
+    pub(crate) fn request_units(&self, customer: &Customer, count: u32) -> pb::CreateClaimRequest {
         let selection = UnitSelection { sector_id: self.general.clone(), count, units: Vec::new() };
-        self.wish_for(customer, vec![selection])
+        self.request_for(customer, vec![selection])
     }
 
     /// Returns a request for exact seats.
-    pub(crate) fn wish_for_seats(&self, customer: &Customer, units: &[u32]) -> pb::CreateClaimRequest {
+    pub(crate) fn request_seats(&self, customer: &Customer, units: &[u32]) -> pb::CreateClaimRequest {
         let selection = UnitSelection { sector_id: self.seated.clone(), count: 0, units: units.to_vec() };
-        self.wish_for(customer, vec![selection])
+        self.request_for(customer, vec![selection])
     }
 
-    pub(crate) fn wish_for(
+    pub(crate) fn request_for(
         &self,
         customer: &Customer,
         selections: Vec<UnitSelection>,
@@ -215,7 +215,7 @@ impl World {
 
     /// Creates a claim of `count` units of the general sector.
     pub(crate) async fn claim(&self, customer: &Customer, count: u32) -> pb::Claim {
-        self.create(customer, self.wish(customer, count)).await.unwrap()
+        self.create(customer, self.request_units(customer, count)).await.unwrap()
     }
 
     pub(crate) async fn get(&self, customer: &Customer, claim_id: &str) -> Result<pb::Claim, Status> {
