@@ -4,6 +4,8 @@
 //! settlement then takes one step after the other. Each step is idempotent and may run in several processes at the same time. Only
 //! the hold that the claim uses is ever committed, and a settlement replaces it under the lock of the claim's row: two settlements
 //! of one claim can neither sell twice nor lose a unit.
+//!
+//! The labels of transactions are label values of metrics, so they keep older words than the functions.
 
 use onsale_storage::{
     idempotency::{self, Answer, Request},
@@ -45,7 +47,7 @@ impl App {
         let claim = &self.confirm_claim(command).await?;
         self.stores
             .postgres
-            .transaction("store response", |transaction| async move {
+            .transaction("remember answer", |transaction| async move {
                 request.once(&transaction, async { Ok::<_, Error>(claim.clone()) }).await
             })
             .await
@@ -74,7 +76,7 @@ impl App {
         let recorded = self
             .stores
             .postgres
-            .transaction("record payment", |transaction| async move {
+            .transaction("note payment", |transaction| async move {
                 let locked = store::claims::lock(&transaction, claim_id).await?;
                 let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim_id })?;
                 if command.amount != claim.total {
@@ -97,7 +99,7 @@ impl App {
     async fn commit_hold(&self, claim: Claim) -> Result<Claim, Error> {
         match self.inventory.commit_hold(claim.hold_id).await? {
             CommitOutcome::Committed => {
-                self.change_lifecycle("confirm claim", &claim, ClaimLifecycle::confirm).await
+                self.change_lifecycle("complete claim", &claim, ClaimLifecycle::confirm).await
             }
             CommitOutcome::Released => {
                 self.change_lifecycle("lose hold", &claim, ClaimLifecycle::lose_hold).await
@@ -212,7 +214,7 @@ impl App {
         let recalled = self
             .stores
             .postgres
-            .transaction("recall response", |transaction| async move {
+            .transaction("recall answer", |transaction| async move {
                 // The error rolls the transaction back, so the lookup leaves no row.
                 request.once(&transaction, async { Err(RecallError::Unknown) }).await
             })

@@ -102,3 +102,21 @@ pub(crate) struct ReserveUnits<'a> {
     /// Age at which Inventory releases the hold by itself.
     pub(crate) release_after: Duration,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_abandoned_turn_releases_its_claim() {
+        for (end, fencing_number, expected) in [
+            (EntryEnd::Left, 1, Some(ReleaseReason::Customer)),
+            (EntryEnd::Blocked, 1, Some(ReleaseReason::Expired)),
+            (EntryEnd::Other, 1, None),
+            (EntryEnd::Left, 0, None),
+            (EntryEnd::Blocked, 0, None),
+        ] {
+            assert_eq!(end.releases_claim(fencing_number), expected, "{end:?} {fencing_number}");
+        }
+    }
+}

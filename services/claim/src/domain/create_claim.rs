@@ -249,4 +249,74 @@ mod tests {
         let unnumbered = TurnToken { fencing_number: 0, ..token };
         assert_eq!(unnumbered.check(customer_id, event_id, before), Err(TurnError::Foreign));
     }
+
+    const RULE: CooldownRule =
+        CooldownRule { claims: 1, max_gap: Duration::from_secs(60), duration: Duration::from_secs(60) };
+
+    fn item() -> PrecheckItem {
+        PrecheckItem {
+            hold_request: HoldRequest {
+                hold_key: Uuid::now_v7(),
+                fingerprint: Uuid::now_v7(),
+                claim_id: None,
+            },
+            request_id: RequestId::generate(),
+            event_id: EventId::generate(),
+            customer_id: CustomerId::generate(),
+            unit_count: 2,
+        }
+    }
+
+    fn state(latest_attempt: Option<LatestAttempt>) -> PrecheckState {
+        PrecheckState { latest_attempt, open_claim_id: None, allowance: None, now: Timestamp::from_secs(100) }
+    }
+
+    #[test]
+    fn retry_joins_an_attempt_and_replaces_an_abandoned_one() {
+        let item = item();
+        let latest = |is_abandoned| LatestAttempt {
+            number: 3,
+            is_abandoned,
+            fingerprint: item.hold_request.fingerprint,
+            claim_id: None,
+        };
+        for (latest_attempt, expected) in [(None, 1), (Some(latest(false)), 3), (Some(latest(true)), 4)] {
+            match item.decide(&state(latest_attempt), RULE) {
+                Ok(PrecheckOutcome::Reserve(attempt)) => assert_eq!(attempt.number, expected),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn precheck_returns_the_created_claim_and_refuses_another_body() {
+        let (item, claim_id) = (item(), ClaimId::generate());
+        let latest = |fingerprint| {
+            Some(LatestAttempt { number: 1, is_abandoned: false, fingerprint, claim_id: Some(claim_id) })
+        };
+        let created = item.decide(&state(latest(item.hold_request.fingerprint)), RULE);
+        assert!(matches!(created, Ok(PrecheckOutcome::Created(id)) if id == claim_id), "{created:?}");
+        let reused = item.decide(&state(latest(Uuid::now_v7())), RULE);
+        assert!(matches!(reused, Err(Refusal::RequestIdReused(id)) if id == item.request_id), "{reused:?}");
+    }
+
+    #[test]
+    fn precheck_refuses_an_open_claim_a_cooldown_and_too_many_units() {
+        let (item, open) = (item(), ClaimId::generate());
+        let refusal = |state: PrecheckState| item.decide(&state, RULE).expect_err("the request is refused");
+        let allowance = Allowance::of_new_customer(1);
+        assert_eq!(
+            refusal(PrecheckState { open_claim_id: Some(open), ..state(None) }),
+            Refusal::OpenClaim(open)
+        );
+        assert_eq!(
+            refusal(PrecheckState { allowance: Some(allowance), ..state(None) }),
+            Refusal::LimitExceeded(LimitExceeded { units_max: 1, units_left: 1 })
+        );
+        let abandoned = allowance.abandoned.increment(Timestamp::from_secs(90), RULE);
+        let refused =
+            refusal(PrecheckState { allowance: Some(Allowance { abandoned, ..allowance }), ..state(None) });
+        let retry_time = Timestamp::from_secs(150);
+        assert_eq!(refused, Refusal::Cooldown { retry_time, wait: Duration::from_secs(50) });
+    }
 }

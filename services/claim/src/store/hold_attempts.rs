@@ -1,5 +1,7 @@
 //! Attempts to obtain a hold. Each is stored before Inventory is called, so that a hold which a crash leaves behind is found and
 //! released.
+//!
+//! The labels of statements are label values of metrics, so they keep older words than the functions.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -91,7 +93,7 @@ pub(crate) async fn precheck(
     let keys: Vec<Uuid> = items.iter().map(|item| item.hold_request.hold_key).collect();
     let events = uuids(items.iter().map(|item| &item.event_id));
     let customers = uuids(items.iter().map(|item| &item.customer_id));
-    let rows = postgres.query("precheck", PRECHECK, &[&keys, &events, &customers]).await?;
+    let rows = postgres.query("look", PRECHECK, &[&keys, &events, &customers]).await?;
     rows.iter().map(read_state).collect()
 }
 
@@ -117,7 +119,7 @@ fn read_latest(row: &Row) -> Result<LatestAttempt, Error> {
 
 /// Reads the latest attempt of a hold key.
 pub(crate) async fn latest(postgres: &Postgres, hold_key: Uuid) -> Result<Option<LatestAttempt>, Error> {
-    let row = postgres.query_opt("latest hold attempt", LATEST, &[&hold_key]).await?;
+    let row = postgres.query_opt("latest hold", LATEST, &[&hold_key]).await?;
     row.as_ref().map(read_latest).transpose()
 }
 
@@ -130,9 +132,8 @@ pub(crate) async fn begin(postgres: &Postgres, attempts: &[HoldAttempt]) -> Resu
     let fingerprints: Vec<Uuid> = attempts.iter().map(|attempt| attempt.request.fingerprint).collect();
     let claims: Vec<Option<Uuid>> =
         attempts.iter().map(|attempt| attempt.request.claim_id.map(|claim_id| claim_id.as_uuid())).collect();
-    let rows = postgres
-        .query("begin hold attempts", BEGIN, &[&holds, &keys, &numbers, &fingerprints, &claims])
-        .await?;
+    let rows =
+        postgres.query("attempt holds", BEGIN, &[&holds, &keys, &numbers, &fingerprints, &claims]).await?;
     rows.iter().map(|row| Ok(row.read_id("hold_id")?)).collect()
 }
 
@@ -160,13 +161,13 @@ pub(crate) async fn release_taken(transaction: &Transaction, holds: &[HoldId]) -
 
 /// Deletes an attempt that Inventory refused for good. There is no hold to release.
 pub(crate) async fn delete(postgres: &Postgres, hold_id: HoldId) -> Result<(), Error> {
-    postgres.execute("delete hold attempt", DELETE, &[&hold_id.as_uuid()]).await?;
+    postgres.execute("discard attempt", DELETE, &[&hold_id.as_uuid()]).await?;
     Ok(())
 }
 
 /// Abandons an attempt, so that its hold is due for release. Returns false if a claim has taken it or it was abandoned before.
 pub(crate) async fn abandon(postgres: &Postgres, hold_id: HoldId) -> Result<bool, Error> {
-    Ok(postgres.execute("abandon hold attempt", ABANDON, &[&hold_id.as_uuid()]).await? == 1)
+    Ok(postgres.execute("abandon hold", ABANDON, &[&hold_id.as_uuid()]).await? == 1)
 }
 
 /// Abandons the attempts to replace the holds of settled claims.
@@ -190,7 +191,7 @@ pub(crate) async fn lease_releases(
     count_max: u32,
 ) -> Result<Vec<HoldId>, Error> {
     let lease = BackoffBounds::fixed(retry_after);
-    let rows = RELEASES.lease(postgres, "lease releases", lease, count_max).await?;
+    let rows = RELEASES.lease(postgres, "take due holds", lease, count_max).await?;
     rows.iter().map(|row| Ok(row.read_id("hold_id")?)).collect()
 }
 
@@ -208,7 +209,7 @@ pub(crate) async fn finish_releases(
 ) -> Result<(), Error> {
     if !holds.is_empty() {
         let state = if is_committed { HoldState::Committed } else { HoldState::Released }.name();
-        postgres.execute("finish releases", FINISH, &[&uuids(holds), &state]).await?;
+        postgres.execute("finish release", FINISH, &[&uuids(holds), &state]).await?;
     }
     Ok(())
 }
@@ -216,6 +217,6 @@ pub(crate) async fn finish_releases(
 /// Deletes at most `count_max` released attempts older than `age` that no claim uses.
 pub(crate) async fn delete_old(postgres: &Postgres, age: Duration, count_max: u32) -> Result<(), Error> {
     let parameters = (age.as_secs_f64(), i64::from(count_max));
-    postgres.execute("delete old hold attempts", DELETE_OLD, &[&parameters.0, &parameters.1]).await?;
+    postgres.execute("forget holds", DELETE_OLD, &[&parameters.0, &parameters.1]).await?;
     Ok(())
 }
