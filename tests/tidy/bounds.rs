@@ -50,7 +50,7 @@ pub(crate) struct WalkBounds {
 }
 
 pub(crate) const WALKS: [WalkBounds; 3] = [
-    WalkBounds { name: "JoinQueue", counted_below: "", files_max: Some(10), returns_max: Some(2) },
+    WalkBounds { name: "JoinQueue", counted_below: "", files_max: Some(17), returns_max: Some(6) },
     WalkBounds {
         name: "CreateClaim",
         counted_below: "services/claim/src/",
