@@ -54,7 +54,7 @@ pub(crate) const WALKS: [WalkBounds; 3] = [
     WalkBounds {
         name: "CreateClaim",
         counted_below: "services/claim/src/",
-        files_max: Some(18),
+        files_max: Some(14),
         returns_max: None,
     },
     WalkBounds { name: "order.completed", counted_below: "", files_max: None, returns_max: None },

@@ -1,4 +1,4 @@
-//! What the tests share: the service with its neighbors, customers with turns, and what can be read behind its back.
+//! Shared test support: the service with fake neighbors, customers with turns, and direct access to the database.
 
 use std::time::Duration;
 
@@ -35,14 +35,14 @@ use uuid::Uuid;
 
 use crate::{inventory::FakeInventory, queue::FakeQueue};
 
-/// How long anything may take that should be quick.
+/// Timeout of waits for fast operations.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
-/// The limit per customer in every event here.
+/// Limit per customer in every test event.
 pub(crate) const UNITS_MAX: u32 = 4;
-/// Seats of the seated sector, and units of the other.
+/// Number of units in each of the two sectors.
 pub(crate) const CAPACITY: u32 = 10;
 
-/// The service and everything around it.
+/// A running service with its neighbors and stores.
 pub(crate) struct World {
     pub(crate) service: TestService,
     pub(crate) queue: FakeQueue,
@@ -54,11 +54,11 @@ pub(crate) struct World {
     signer: TokenSigner,
     channel: Channel,
     settings: Vec<(String, String)>,
-    /// The neighbors' servers.
+    /// Servers of the fake neighbors.
     _tasks: Tasks,
 }
 
-/// Somebody with a verified address.
+/// A customer with a verified email address.
 #[derive(Clone)]
 pub(crate) struct Customer {
     subject: String,
@@ -89,7 +89,7 @@ impl World {
             ("CLAIMS__EXPIRE_EVERY", "50ms"),
             ("HOLDS__RELEASE_EVERY", "50ms"),
             ("HOLDS__RETRY_AFTER", "200ms"),
-            // Tests give up many claims; those that are about it set it.
+            // Tests abandon many claims, so only the tests of the cooldown enable it.
             ("COOLDOWN__CLAIMS", "0"),
         ];
         all.extend_from_slice(settings);
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Stops the service and starts another on what it left behind.
+    /// Stops the service and starts a new process on the same stores.
     pub(crate) async fn restart(mut self) -> Self {
         let TestService { server, database, redis, .. } = self.service;
         server.shutdown().await;
@@ -129,7 +129,7 @@ impl World {
         self.customer_named(Uuid::now_v7().to_string())
     }
 
-    /// The same customer with a token that the service trusts after a restart.
+    /// Returns the same customer with a token that the service trusts after a restart.
     pub(crate) fn again(&self, customer: &Customer) -> Customer {
         self.customer_named(customer.subject.clone())
     }
@@ -143,7 +143,7 @@ impl World {
         Customer { id: customer_id(&subject), email, token: self.service.issuer.sign(&claims), subject }
     }
 
-    /// Somebody whose address nobody has verified.
+    /// Returns a customer without a verified email address.
     pub(crate) fn customer_without_email(&self) -> Customer {
         let subject = Uuid::now_v7().to_string();
         let mut claims = self.service.issuer.claims(&subject, &[Role::Customer]);
@@ -152,14 +152,14 @@ impl World {
         Customer { id: customer_id(&subject), email: String::new(), token, subject }
     }
 
-    /// A turn of `customer` that lasts `span`: its token.
+    /// Grants a turn for `span` and returns its token.
     pub(crate) fn turn(&self, customer: &Customer, fencing_number: u64, span: Duration) -> String {
         let end = SystemClock.now().checked_add(span).unwrap();
         self.queue.grant(&self.event, &customer.id, fencing_number, end);
         self.turn_token(&customer.id, &self.event, fencing_number, end)
     }
 
-    /// A genuine token that says this, true or not.
+    /// Signs a turn token, whether or not Queue has granted the turn.
     pub(crate) fn turn_token(
         &self,
         customer: &str,
@@ -170,23 +170,23 @@ impl World {
         let claims = json!({
             "event_id": event, "entry_id": Uuid::now_v7().to_string(), "fencing_number": fencing_number,
         });
-        let facts = TokenFields { audience: "onsale-turn", subject: customer, expiry };
-        self.signer.sign(&facts, &claims).unwrap()
+        let fields = TokenFields { audience: "onsale-turn", subject: customer, expiry };
+        self.signer.sign(&fields, &claims).unwrap()
     }
 
-    /// A request for `count` units of the general sector with a turn of 20 minutes.
-    pub(crate) fn wish(&self, customer: &Customer, count: u32) -> pb::CreateClaimRequest {
+    /// Returns a request for `count` units of the general sector, with a turn of 20 minutes.
+    pub(crate) fn request_units(&self, customer: &Customer, count: u32) -> pb::CreateClaimRequest {
         let selection = UnitSelection { sector_id: self.general.clone(), count, units: Vec::new() };
-        self.wish_for(customer, vec![selection])
+        self.request_for(customer, vec![selection])
     }
 
-    /// A request for exact seats.
-    pub(crate) fn wish_for_seats(&self, customer: &Customer, units: &[u32]) -> pb::CreateClaimRequest {
+    /// Returns a request for exact seats.
+    pub(crate) fn request_seats(&self, customer: &Customer, units: &[u32]) -> pb::CreateClaimRequest {
         let selection = UnitSelection { sector_id: self.seated.clone(), count: 0, units: units.to_vec() };
-        self.wish_for(customer, vec![selection])
+        self.request_for(customer, vec![selection])
     }
 
-    pub(crate) fn wish_for(
+    pub(crate) fn request_for(
         &self,
         customer: &Customer,
         selections: Vec<UnitSelection>,
@@ -213,9 +213,9 @@ impl World {
         Ok(answer.into_inner().claim.unwrap())
     }
 
-    /// A claim of `count` units of the general sector.
+    /// Creates a claim of `count` units of the general sector.
     pub(crate) async fn claim(&self, customer: &Customer, count: u32) -> pb::Claim {
-        self.create(customer, self.wish(customer, count)).await.unwrap()
+        self.create(customer, self.request_units(customer, count)).await.unwrap()
     }
 
     pub(crate) async fn get(&self, customer: &Customer, claim_id: &str) -> Result<pb::Claim, Status> {
@@ -231,7 +231,7 @@ impl World {
         Ok(answer.into_inner().claim.unwrap())
     }
 
-    /// A request of Payment, for what `claim` costs.
+    /// Returns Payment's request to confirm a payment of the claim's total.
     pub(crate) fn payment_of(&self, claim: &pb::Claim) -> pb::ConfirmClaimRequest {
         pb::ConfirmClaimRequest {
             request_id: Uuid::now_v7().to_string(),
@@ -248,7 +248,7 @@ impl World {
         Ok(answer.into_inner().claim.unwrap())
     }
 
-    /// A payment of `claim` has begun.
+    /// Extends the claim for a payment that has begun.
     pub(crate) async fn extend(&self, claim_id: &str, payment_id: &str) -> Result<pb::Claim, Status> {
         let request = pb::ExtendClaimRequest {
             request_id: Uuid::now_v7().to_string(),
@@ -264,7 +264,7 @@ impl World {
         with_token(message, &self.service.issuer.token_for("payment", &[Role::Service]))
     }
 
-    /// The events of `P` that were written, oldest first.
+    /// Returns the published events of type `P`, oldest first.
     pub(crate) async fn events<P: EventPayload>(&self) -> Vec<P> {
         let sql = "SELECT envelope FROM outbox WHERE topic = $1 ORDER BY seq";
         let rows = self.postgres.query("events", sql, &[&P::TOPIC]).await.unwrap();
@@ -288,11 +288,12 @@ impl World {
         self.get(customer, claim_id).await.unwrap()
     }
 
-    /// Waits until nothing is left to do, then checks that every unit is accounted for: what Inventory holds or sold is
-    /// what claims stand on, and each customer's count is that of their claims.
+    /// Waits until no release is due, then checks that the holds at Inventory are those that claims use and that each
+    /// allowance counts the units of its customer's claims.
     pub(crate) async fn audit(&self) {
-        wait_until("all holds are settled", SOON, async || {
-            let releasing = self.count("SELECT count(*) AS count FROM hold WHERE state = 'RELEASING'").await;
+        wait_until("no release is due", SOON, async || {
+            let releasing =
+                self.count("SELECT count(*) AS count FROM hold_attempt WHERE state = 'RELEASING'").await;
             releasing == 0 && self.differing_holds().await.is_none()
         })
         .await;
@@ -306,7 +307,7 @@ impl World {
         assert_eq!(self.count(wrong_items).await, 0, "claims' items");
     }
 
-    /// How the holds at Inventory differ from those that claims stand on.
+    /// Returns the holds that claims use and those at Inventory if they differ.
     async fn differing_holds(&self) -> Option<(Vec<String>, Vec<String>)> {
         let sql = "SELECT hold_id::text AS id FROM claim WHERE state = $1 ORDER BY hold_id";
         for (state, claim_state) in [(HoldState::Held, "CLAIMED"), (HoldState::Committed, "CONFIRMED")] {
@@ -321,7 +322,7 @@ impl World {
         None
     }
 
-    /// As [`World::count`], of a statement made up by the test.
+    /// Like [`World::count`], for a statement built at run time.
     pub(crate) async fn count_of(&self, sql: &str) -> i64 {
         self.count(Box::leak(sql.to_owned().into_boxed_str())).await
     }
@@ -330,7 +331,7 @@ impl World {
         column(&self.postgres.query_one("text", sql, &[]).await.unwrap(), "text").unwrap()
     }
 
-    /// Changes something behind the service's back.
+    /// Changes the database directly.
     pub(crate) async fn run(&self, sql: &str) {
         let sql: &'static str = Box::leak(sql.to_owned().into_boxed_str());
         self.postgres.execute("change", sql, &[]).await.unwrap();
@@ -347,19 +348,19 @@ impl Customer {
     }
 }
 
-/// The reason in a refusal.
+/// Returns the reason of a refusal.
 pub(crate) fn reason(status: &Status) -> String {
     let info = status.get_details_error_info().unwrap_or_else(|| panic!("{status:?} has no reason"));
     assert_eq!(info.domain, DOMAIN);
     info.reason
 }
 
-/// A fact in a refusal.
+/// Returns a metadata value of a refusal.
 pub(crate) fn metadata(status: &Status, key: &str) -> String {
     status.get_details_error_info().unwrap().metadata[key].clone()
 }
 
-/// A refusal as a service makes it.
+/// Builds a refusal as a service sends it.
 pub(crate) fn refusal(code: Code, reason: &str, metadata: &[(&str, &str)]) -> Status {
     let metadata: std::collections::HashMap<String, String> =
         metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -375,7 +376,7 @@ pub(crate) fn money(amount_minor: i64) -> Option<Money> {
     Some(Money { amount_minor, currency_code: "EUR".to_owned() })
 }
 
-/// The numbers of a claim's units.
+/// Returns the unit numbers of a claim.
 pub(crate) fn units(claim: &pb::Claim) -> Vec<u32> {
     claim.items.iter().flat_map(|item| &item.units).map(|unit| unit.number).collect()
 }
@@ -390,14 +391,14 @@ fn with_token<T>(message: T, token: &str) -> Request<T> {
     request
 }
 
-/// The service with these settings.
+/// Starts the service with the given settings.
 async fn run(stores: TestStores, settings: &[(String, String)]) -> TestService {
     let settings: Vec<_> = settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let (name, defaults) = (onsale_claim::SERVICE, onsale_claim::DEFAULTS);
     TestService::start_on(name, defaults, stores, &settings, onsale_claim::build).await.unwrap()
 }
 
-/// Serves a neighbor on a free port; answers where.
+/// Serves a fake neighbor on a free port and returns its URL.
 async fn serve<S>(tasks: &Tasks, service: S) -> String
 where
     S: tonic::codegen::Service<
@@ -414,11 +415,11 @@ where
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let token = tasks.token();
-    tasks.spawn("neighbour", async move {
+    tasks.spawn("neighbor", async move {
         let served = tonic::transport::Server::builder()
             .add_service(service)
             .serve_with_incoming_shutdown(TcpListenerStream::new(listener), token.cancelled_owned());
-        // A test that cares sees it in the calls that fail.
+        // A test notices a failed server by its failing calls.
         let _ = served.await;
     });
     url
