@@ -1,16 +1,16 @@
 //! What Payment does, one file per call or job: load, decide, save.
 
-mod ask;
 mod create_payment;
 mod get_payment;
 mod handle_webhook;
-mod initialize;
+mod initialize_payment;
+mod poll_provider;
 mod record;
-mod refund;
 mod refund_payment;
-mod settle;
+mod run_due_steps;
+mod send_refund;
+mod settle_payment;
 mod watch_payment;
-mod work;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use onsale_storage::{
 };
 use onsale_types::{Clock, PaymentId};
 
-pub use self::{get_payment::Viewer, work::Wakes};
+pub use self::{get_payment::Viewer, run_due_steps::Wakes};
 use crate::{
     clients::{Claims, Events, PaymentProvider, Providers, Tickets},
     config::{PaymentsConfig, WorkConfig},

@@ -1,13 +1,13 @@
 //! Whom Payment asks: its neighbours in the mesh, and the providers outside.
 
-mod claims;
-mod events;
-mod neighbour;
+mod claim;
+mod inventory;
+mod neighbor;
 pub mod providers;
-mod tickets;
+mod ticketing;
 
-pub use claims::Claims;
-pub use events::Events;
-pub use neighbour::NeighbourError;
+pub use claim::Claims;
+pub use inventory::Events;
+pub use neighbor::NeighbourError;
 pub use providers::{PaymentProvider, ProviderError, Providers};
-pub use tickets::{Tickets, VoidError};
+pub use ticketing::{Tickets, VoidError};

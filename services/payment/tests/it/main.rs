@@ -3,12 +3,11 @@
 // Says to clippy that the helpers here are tests too, and may fail by panicking.
 #![cfg(test)]
 
-mod create;
-mod mesh;
+mod create_payment;
+mod handle_webhook;
 mod pay;
 mod provider_trouble;
-mod refund;
+mod refund_payment;
 mod restart;
 mod starts;
-mod webhook;
-mod world;
+mod support;

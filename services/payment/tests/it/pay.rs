@@ -12,7 +12,7 @@ use onsale_types::PaymentId;
 use tokio_stream::StreamExt;
 use tonic::Code;
 
-use crate::world::{PATIENCE, World, reason, session_event, signed};
+use crate::support::{PATIENCE, World, reason, session_event, signed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paid_payment_is_confirmed_and_its_claim_served() {
@@ -64,8 +64,8 @@ async fn a_declined_or_left_payment_fails_with_its_reason() {
 async fn money_that_comes_after_a_failure_still_ends_in_tickets_or_goes_back() {
     let world = World::new().await;
     for (confirming, end) in [
-        (crate::mesh::Confirming::Serves, PaymentState::Confirmed),
-        (crate::mesh::Confirming::Rejects, PaymentState::Refunded),
+        (crate::support::neighbors::Confirming::Serves, PaymentState::Confirmed),
+        (crate::support::neighbors::Confirming::Rejects, PaymentState::Refunded),
     ] {
         world.mesh.facts().confirming = confirming;
         let (ana, claim, payment) = world.pending().await;

@@ -7,7 +7,7 @@ use onsale_proto::{
 };
 use onsale_sandbox::payments::Behaviour;
 
-use crate::world::{ASKING, World};
+use crate::support::{ASKING, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payment_goes_on_by_itself_once_the_provider_answers() {

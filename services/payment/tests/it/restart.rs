@@ -9,8 +9,8 @@ use onsale_sandbox::payments::Behaviour;
 use onsale_testkit::wait_until;
 
 use crate::{
-    mesh::Confirming,
-    world::{PATIENCE, World},
+    support::neighbors::Confirming,
+    support::{PATIENCE, World},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +60,7 @@ async fn confirmed_money_is_settled_after_a_restart() {
         let asked = || async { world.mesh.facts().confirm_calls > 0 };
         wait_until("claim was asked in vain", PATIENCE, asked).await;
         let again = world.create(&ana, claim).await.unwrap_err();
-        assert_eq!(crate::world::reason(&again), "PAYMENT_OPEN_EXISTS", "it is about to be paid");
+        assert_eq!(crate::support::reason(&again), "PAYMENT_OPEN_EXISTS", "it is about to be paid");
         let world = world.restart(async |_provider, mesh| mesh.facts().confirming = confirming).await;
         let ana = world.customer("ana");
         world.until_nothing_is_owed().await;

@@ -7,7 +7,7 @@ use onsale_proto::{
 };
 use onsale_types::{EventId, OrganizerId};
 
-use super::neighbour::{NeighbourError, has_reason};
+use super::neighbor::{NeighbourError, has_reason};
 use crate::convert;
 
 /// Calls Inventory. Clones share the connections.

@@ -12,7 +12,7 @@ use onsale_testkit::{service::environment, tokens::Mint};
 use onsale_types::ClaimId;
 use tonic::Code;
 
-use crate::world::{World, creation, metadata, now_seconds, reason, signed};
+use crate::support::{World, creation, metadata, now_seconds, reason, signed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_request_answers_the_same_payment_as_it_is_by_now() {

@@ -6,7 +6,7 @@ use onsale_proto::ticketing::v1::{
 };
 use onsale_types::{ClaimId, RequestId};
 
-use super::neighbour::{NeighbourError, has_reason};
+use super::neighbor::{NeighbourError, has_reason};
 
 /// Calls Ticketing. Clones share the connections.
 #[derive(Clone, Debug)]

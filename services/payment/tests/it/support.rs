@@ -1,5 +1,7 @@
 //! Everything around Payment in a test: the sandbox provider, the faked mesh, and the gateway's door for webhooks.
 
+pub(crate) mod neighbors;
+
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
@@ -36,7 +38,7 @@ use ring::hmac;
 use tonic::{Request, Response, Status, metadata::MetadataValue, transport::Channel};
 use tonic_types::StatusExt;
 
-use crate::mesh::Mesh;
+use self::neighbors::Mesh;
 
 pub(crate) const WEBHOOK_SECRET: &str = "whsec_test";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -7,7 +7,7 @@ use onsale_proto::claim::v1::{
 };
 use onsale_types::{ClaimId, RequestId};
 
-use super::neighbour::{NeighbourError, has_reason};
+use super::neighbor::{NeighbourError, has_reason};
 use crate::{
     convert,
     domain::{Claim, Payment, RefundReason, Verdict},

@@ -10,7 +10,7 @@ use onsale_testkit::wait_until;
 use onsale_types::PaymentId;
 use tonic::Code;
 
-use crate::world::{PATIENCE, WEBHOOK_SECRET, World, now_seconds, reason, session_event, signature};
+use crate::support::{PATIENCE, WEBHOOK_SECRET, World, now_seconds, reason, session_event, signature};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn webhooks_that_come_twice_and_out_of_order_change_nothing_more() {

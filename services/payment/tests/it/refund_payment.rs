@@ -10,8 +10,8 @@ use onsale_types::{ClaimId, RequestId};
 use tonic::{Code, Status};
 
 use crate::{
-    mesh::{Confirming, EMAIL},
-    world::{Person, World, metadata, reason, signed},
+    support::neighbors::{Confirming, EMAIL},
+    support::{Person, World, metadata, reason, signed},
 };
 
 async fn ask(world: &World, person: &Person, request: &RefundPaymentRequest) -> Result<Payment, Status> {
