@@ -1,6 +1,6 @@
-//! What Payment keeps: SQL and the names of Redis channels. Takes and gives back domain types.
+//! SQL statements, row readers and Redis channel names of Payment. Takes and returns domain types.
 
-pub mod keys;
-pub mod payments;
+pub(crate) mod keys;
+pub(crate) mod payments;
 mod rows;
-pub mod webhooks;
+pub(crate) mod webhooks;

@@ -1,106 +1,67 @@
-//! The steps that payments are owed, and how workers take them up.
+//! Jobs "initialize payments", "ask providers", "settle payments" and "refund payments": workers → app → store::payments → the
+//! file of the step.
 
 use futures_util::{StreamExt, stream};
 use onsale_kit::error::{Chain, Kind, ServiceError};
-use onsale_types::PaymentId;
-use tokio::sync::Notify;
+use onsale_storage::due::BackoffBounds;
+use onsale_types::{Named as _, PaymentId};
 
 use super::App;
 use crate::{
-    domain::Step,
+    domain::PaymentStep,
     error::Error,
     metrics,
-    store::{
-        payments::{self, Taken, Waits},
-        webhooks,
-    },
+    store::payments::{self, LeasedStep},
 };
 
-/// How many old webhooks go at once.
-const FORGET_MAX: i64 = 1_000;
-
-/// As often a step may run out of time or find somebody away before that is worth a warning: load and restarts do that.
-const QUIET_ATTEMPTS: i32 = 3;
-
-/// Tells the workers of this process that a step is due.
-#[derive(Debug, Default)]
-pub struct Wakes {
-    initialize: Notify,
-    ask: Notify,
-    settle: Notify,
-    refund: Notify,
-}
-
-impl Wakes {
-    pub(super) fn wake(&self, step: Step) {
-        self.of(step).notify_one();
-    }
-
-    /// Done when a step of this kind may be due.
-    pub async fn woken(&self, step: Step) {
-        self.of(step).notified().await;
-    }
-
-    fn of(&self, step: Step) -> &Notify {
-        match step {
-            Step::Initialize => &self.initialize,
-            Step::Ask => &self.ask,
-            Step::Settle => &self.settle,
-            Step::Refund => &self.refund,
-        }
-    }
-}
+/// Attempts that may fail on a timeout or an unavailable dependency before a warning is logged. Load and restarts cause that many.
+const QUIET_ATTEMPTS: u32 = 3;
 
 impl App {
-    /// Takes the payments whose `step` is due and does it for each; answers whether there may be more. What fails is taken
-    /// up again by itself.
-    pub async fn sweep(&self, step: Step) -> Result<bool, Error> {
-        let waits = Waits { initial: self.work.retry_initial, max: self.work.retry_max };
-        // No more than are worked on: what waits for others would spend its lease waiting.
-        let count_max = i64::from(self.work.concurrency);
-        let due = payments::take_due(&self.stores.postgres, step, self.work.lease, count_max).await?;
-        let is_full = i64::try_from(due.len()).is_ok_and(|count| count >= count_max);
+    /// Leases payments whose `step` is due and runs the step of each. Returns true if more may be due. A failed step is
+    /// rescheduled and does not fail the round.
+    pub(crate) async fn run_due_steps(&self, step: PaymentStep) -> Result<bool, Error> {
+        let backoff = BackoffBounds { initial: self.work.retry_initial, max: self.work.retry_max };
+        // Lease only as many as run at the same time: others would spend their lease waiting.
+        let concurrency = self.work.concurrency;
+        let due = payments::lease_due(&self.stores.postgres, step, self.work.lease, concurrency).await?;
+        let is_full = u32::try_from(due.len()).is_ok_and(|count| count >= concurrency);
         stream::iter(due)
-            .for_each_concurrent(None, |taken| async move {
-                if let Err(error) = self.do_step(taken.id).await {
-                    metrics::step_failed(step);
-                    log_failure(taken, step, &error);
+            .for_each_concurrent(None, |leased| async move {
+                if let Err(error) = self.run_step(leased.payment_id).await {
+                    metrics::step_failed(step.name());
+                    log_failure(leased, step, &error);
                 }
-                // What was not brought further is owed still. Should this fail, the lease ends by itself.
-                if let Err(error) = payments::put_off(&self.stores.postgres, taken, step, waits).await {
-                    tracing::debug!(payment_id = %taken.id, error = %Chain(&error), "failed to put off a step");
+                // Does nothing if the payment has moved on. If it fails, the step is due when the lease ends.
+                if let Err(error) = payments::reschedule(&self.stores.postgres, leased, step, backoff).await {
+                    tracing::debug!(payment_id = %leased.payment_id, error = %Chain(&error), "failed to reschedule a step, it is due when its lease ends");
                 }
             })
             .await;
         Ok(is_full)
     }
 
-    /// Does what is next for a payment, whatever that is by now.
-    async fn do_step(&self, id: PaymentId) -> Result<(), Error> {
-        let Some(payment) = payments::get(&self.stores.postgres, id).await? else { return Ok(()) };
+    /// Runs the current next step of a payment, which may have changed since the lease.
+    async fn run_step(&self, payment_id: PaymentId) -> Result<(), Error> {
+        let Some(payment) = payments::get(&self.stores.postgres, payment_id).await? else { return Ok(()) };
         match payment.next_step() {
-            Some(Step::Initialize) => self.reinitialize(&payment).await,
-            Some(Step::Ask) => self.ask(&payment).await,
-            Some(Step::Settle) => self.settle(&payment).await,
-            Some(Step::Refund) => self.refund(&payment).await,
+            Some(PaymentStep::Initialize) => self.initialize_payment(&payment).await,
+            Some(PaymentStep::PollProvider) => self.poll_provider(&payment).await,
+            Some(PaymentStep::Settle) => self.settle_payment(&payment).await,
+            Some(PaymentStep::Refund) => self.send_refund(&payment).await,
             None => Ok(()),
         }
     }
-
-    /// Forgets webhooks that no provider will send again; answers whether there may be more.
-    pub async fn forget_webhooks(&self) -> Result<bool, Error> {
-        let kept = self.work.webhooks_kept;
-        let forgotten = webhooks::forget(&self.stores.postgres, kept, FORGET_MAX).await?;
-        Ok(forgotten >= FORGET_MAX.unsigned_abs())
-    }
 }
 
-fn log_failure(taken: Taken, step: Step, error: &Error) {
-    let Taken { id, attempts } = taken;
-    let passes = matches!(error.kind(), Kind::Timeout | Kind::Unavailable | Kind::Contended | Kind::Limited);
-    if passes && attempts <= QUIET_ATTEMPTS {
-        tracing::info!(payment_id = %id, %step, attempts, error = %Chain(error), "step failed, trying again");
+fn log_failure(leased: LeasedStep, step: PaymentStep, error: &Error) {
+    let LeasedStep { payment_id, attempts } = leased;
+    let is_transient =
+        matches!(error.kind(), Kind::Timeout | Kind::Unavailable | Kind::Contended | Kind::Limited);
+    let error = Chain(error);
+    if is_transient && attempts <= QUIET_ATTEMPTS {
+        tracing::info!(%payment_id, %step, attempts, %error, "payment step failed, retrying after a backoff");
     } else {
-        tracing::warn!(payment_id = %id, %step, attempts, error = %Chain(error), "step failed, trying again later");
+        tracing::warn!(%payment_id, %step, attempts, %error, "payment step failed repeatedly or unexpectedly, retrying after a backoff");
     }
 }

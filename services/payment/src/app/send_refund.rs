@@ -1,59 +1,55 @@
-//! The step REFUND: the tickets become void, then the provider is asked until it accepts. The refund was stored before, and
-//! its id is the key that makes it once only.
+//! Step REFUND: workers → app → clients::ticketing → clients::providers → clients::claim → engine.
+//!
+//! The refund is stored before this step, and its id is the provider's idempotency key, so repeated attempts refund once.
 
 use onsale_kit::error::Chain;
-use onsale_storage::{messaging::NewEvent, postgres::Transaction};
+use onsale_storage::postgres::Transaction;
 
 use super::App;
 use crate::{
     clients::{ProviderError, VoidError},
-    convert,
-    domain::Payment,
+    domain::{Payment, PaymentEvent},
     error::Error,
-    store::payments,
+    store::payments::{self, LockedPayment},
 };
 
 impl App {
-    /// Asks the provider, and keeps that the money went back.
-    pub(super) async fn refund(&self, payment: &Payment) -> Result<(), Error> {
-        // Whoever asked for it may have died before.
+    /// Voids the tickets, asks the provider to refund the money, and records that it accepted.
+    pub(super) async fn send_refund(&self, payment: &Payment) -> Result<(), Error> {
+        // The call that asked for the refund may have ended before it voided the tickets.
         self.void_tickets(payment).await?;
-        let given_back = self.provider(payment.provider)?.refund(payment).await;
-        if let Err(error @ (ProviderError::Refused { .. } | ProviderError::Missing { .. })) = &given_back {
-            tracing::error!(payment_id = %payment.id, error = %Chain(error), "provider refuses to give money back");
+        let refunded = self.provider(payment.provider)?.refund_payment(payment).await;
+        if let Err(error @ (ProviderError::Refused { .. } | ProviderError::Missing { .. })) = &refunded {
+            tracing::error!(payment_id = %payment.id, error = %Chain(error), "provider refused the refund, retrying");
         }
-        given_back?;
-        // Where the buyer hears of it is known to Claim.
-        let claim = self.claims.get(payment.claim_id).await?;
+        refunded?;
+        // Only Claim stores the buyer's email address for the refund notification.
+        let claim = self.claims.get_claim(payment.claim_id).await?;
         if claim.is_none() {
-            tracing::error!(payment_id = %payment.id, claim_id = %payment.claim_id, "refunded claim is gone, nobody can be told");
+            tracing::error!(payment_id = %payment.id, claim_id = %payment.claim_id, "claim of a refunded payment not found, the buyer is not notified");
         }
         let work = |transaction: Transaction| {
-            let claim = claim.as_ref();
+            let claim = claim.clone();
             async move {
-                self.change(
-                    &transaction,
-                    payment.id,
-                    |locked| locked.payment.refunded(locked.now),
-                    |payment, _now| {
-                        claim.map(|claim| NewEvent::new(payment.claim_id, &convert::refunded(payment, claim)))
-                    },
-                )
-                .await
+                let refunded = |locked: &LockedPayment| locked.payment.refunded(locked.now);
+                let event = |payment: &Payment, _now| {
+                    claim.map(|claim| PaymentEvent::Refunded { payment: payment.clone(), claim })
+                };
+                self.changes.change(&transaction, payment.id, refunded, event).await
             }
         };
         let recorded = self.stores.postgres.transaction("refund payment", work).await?;
-        self.announce(recorded).await;
+        self.changes.publish(recorded).await;
         Ok(())
     }
 
-    /// Has the tickets that the payment paid for become void. When somebody went in with one, the refund is withdrawn.
+    /// Voids the tickets that the payment paid for, if any. If one of them was checked in, withdraws the refund and fails.
     pub(super) async fn void_tickets(&self, payment: &Payment) -> Result<(), Error> {
         if !payment.has_tickets() {
-            // There are none, or they are another payment's.
+            // The claim has no tickets, or another payment paid for them.
             return Ok(());
         }
-        let voided = self.tickets.void(payment.claim_id).await;
+        let voided = self.ticketing.void_tickets(payment.claim_id).await;
         if matches!(voided, Err(VoidError::CheckedIn)) {
             self.withdraw_refund(payment).await?;
         }
@@ -62,8 +58,9 @@ impl App {
 
     async fn withdraw_refund(&self, payment: &Payment) -> Result<(), Error> {
         let work = |transaction: Transaction| async move {
-            let decide = |locked: &payments::Locked| locked.payment.without_refund();
-            let recorded = self.change(&transaction, payment.id, decide, |_payment, _now| None).await?;
+            let withdrawn = |locked: &LockedPayment| locked.payment.without_refund();
+            let recorded =
+                self.changes.change(&transaction, payment.id, withdrawn, |_payment, _now| None).await?;
             if recorded.before.is_some() {
                 payments::withdraw_refund(&transaction, payment.id).await?;
             }
@@ -71,9 +68,9 @@ impl App {
         };
         let recorded = self.stores.postgres.transaction("withdraw refund", work).await?;
         if recorded.before.is_some() {
-            tracing::info!(payment_id = %payment.id, "refund withdrawn, a ticket was used");
+            tracing::info!(payment_id = %payment.id, "refund withdrawn, a ticket was checked in");
         }
-        self.announce(recorded).await;
+        self.changes.publish(recorded).await;
         Ok(())
     }
 }

@@ -1,30 +1,26 @@
-//! The step SETTLE: a confirmed payment ends in a served claim, or its money goes back. Never both, never neither.
+//! Step SETTLE: workers or app::refund_payment → app → clients::claim → engine.
+//!
+//! A confirmed payment either confirms its claim or is refunded, never both and never neither.
 
 use onsale_storage::postgres::Transaction;
-use onsale_types::RequestId;
 
-use super::App;
-use crate::{domain::Payment, error::Error};
+use super::{App, refund_id};
+use crate::{domain::Payment, error::Error, store::payments::LockedPayment};
 
 impl App {
-    /// Has the claim confirmed and keeps the verdict. Claim answers a repeat the same way.
-    pub(super) async fn settle(&self, payment: &Payment) -> Result<(), Error> {
-        let verdict = self.claims.confirm(payment).await?;
-        let refund_id = RequestId::derive(payment.id.as_uuid(), "refund").as_uuid();
+    /// Asks Claim to confirm the claim and records its verdict. Claim returns the same verdict to a repeated request.
+    pub(super) async fn settle_payment(&self, payment: &Payment) -> Result<(), Error> {
+        let verdict = self.claims.confirm_claim(payment).await?;
+        let refund_id = refund_id(payment.id);
         let work = |transaction: Transaction| async move {
-            self.change(
-                &transaction,
-                payment.id,
-                |locked| locked.payment.settled(verdict, refund_id, locked.now),
-                |_payment, _now| None,
-            )
-            .await
+            let settled = |locked: &LockedPayment| locked.payment.settled(verdict, refund_id, locked.now);
+            self.changes.change(&transaction, payment.id, settled, |_payment, _now| None).await
         };
         let recorded = self.stores.postgres.transaction("settle payment", work).await?;
         if recorded.before.is_some() {
             tracing::info!(payment_id = %payment.id, claim_id = %payment.claim_id, ?verdict, "payment settled");
         }
-        self.announce(recorded).await;
+        self.changes.publish(recorded).await;
         Ok(())
     }
 }

@@ -1,87 +1,68 @@
-//! Claim: what is to be paid, and what becomes of it once it is.
+//! Client of Claim: reads, extends and confirms claims.
 
-use onsale_kit::{client::Channel, error::Violations};
+use onsale_kit::client::Channel;
 use onsale_proto::claim::v1::{
-    ConfirmClaimRequest, ErrorReason, ExtendClaimRequest, GetClaimRequest,
-    claim_internal_service_client::ClaimInternalServiceClient, claim_service_client::ClaimServiceClient,
+    ErrorReason, claim_internal_service_client::ClaimInternalServiceClient,
+    claim_service_client::ClaimServiceClient,
 };
-use onsale_types::{ClaimId, RequestId};
+use onsale_types::ClaimId;
 
-use super::neighbor::{NeighbourError, has_reason};
+use super::neighbor::{NeighborError, has_reason};
 use crate::{
-    convert,
+    convert::clients as convert,
     domain::{Claim, Payment, RefundReason, Verdict},
 };
 
-/// Calls Claim. Clones share the connections.
+/// Clones share the connections.
 #[derive(Clone, Debug)]
-pub struct Claims {
+pub(crate) struct ClaimClient {
     claims: ClaimServiceClient<Channel>,
     internal: ClaimInternalServiceClient<Channel>,
 }
 
-impl Claims {
-    /// Calls over `channel`.
-    #[must_use]
-    pub fn new(channel: Channel) -> Self {
+impl ClaimClient {
+    pub(crate) fn new(channel: Channel) -> Self {
         Self {
             claims: ClaimServiceClient::new(channel.clone()),
             internal: ClaimInternalServiceClient::new(channel),
         }
     }
 
-    /// A claim; `None` when there is no such one.
-    pub async fn get(&self, id: ClaimId) -> Result<Option<Claim>, NeighbourError> {
+    /// Returns a claim, or `None` if Claim does not know it.
+    pub(crate) async fn get_claim(&self, claim_id: ClaimId) -> Result<Option<Claim>, NeighborError> {
         const ATTEMPT: &str = "get the claim";
-        let request = GetClaimRequest { claim_id: id.to_string() };
-        let answer = match self.claims.clone().get_claim(request).await {
-            Ok(answer) => answer.into_inner(),
+        let response = match self.claims.clone().get_claim(convert::get_claim(claim_id)).await {
+            Ok(response) => response.into_inner(),
             Err(status) if has_reason(&status, ErrorReason::ClaimNotFound.as_str_name()) => return Ok(None),
-            Err(status) => return Err(NeighbourError::status(ATTEMPT)(status)),
+            Err(status) => return Err(NeighborError::status(ATTEMPT)(status)),
         };
-        convert::claim(answer.claim).map(Some).map_err(NeighbourError::answer(ATTEMPT))
+        convert::claim(response.claim).map(Some).map_err(NeighborError::response(ATTEMPT))
     }
 
-    /// Gives the claim of a payment that begins more time, as far as it may have any. Idempotent.
-    pub async fn extend(&self, payment: &Payment) -> Result<(), NeighbourError> {
-        let request = ExtendClaimRequest {
-            request_id: RequestId::derive(payment.id.as_uuid(), "extend-claim").to_string(),
-            claim_id: payment.claim_id.to_string(),
-            payment_id: payment.id.to_string(),
-        };
-        let answer = self.internal.clone().extend_claim(request).await;
-        answer.map(drop).map_err(NeighbourError::status("extend the claim"))
+    /// Asks Claim to extend the claim of a new payment, as far as its limits allow. Idempotent.
+    pub(crate) async fn extend_claim(&self, payment: &Payment) -> Result<(), NeighborError> {
+        let response = self.internal.clone().extend_claim(convert::extend_claim(payment)).await;
+        response.map(drop).map_err(NeighborError::status("extend the claim"))
     }
 
-    /// Has the claim of a confirmed payment served. Idempotent.
-    pub async fn confirm(&self, payment: &Payment) -> Result<Verdict, NeighbourError> {
+    /// Asks Claim to confirm the claim with a confirmed payment. Idempotent.
+    pub(crate) async fn confirm_claim(&self, payment: &Payment) -> Result<Verdict, NeighborError> {
         const ATTEMPT: &str = "confirm the claim";
-        let request = ConfirmClaimRequest {
-            request_id: RequestId::derive(payment.id.as_uuid(), "confirm-claim").to_string(),
-            claim_id: payment.claim_id.to_string(),
-            payment_id: payment.id.to_string(),
-            amount: Some(convert::money(payment.amount)),
-        };
-        let status = match self.internal.clone().confirm_claim(request).await {
-            Ok(answer) => {
-                let claim = convert::claim(answer.into_inner().claim);
-                let verdict = claim.and_then(|claim| {
-                    let mut violations = Violations::new();
-                    let verdict = violations.require("claim.state", claim.verdict(payment.id));
-                    violations.build(|| verdict)
-                });
-                return verdict.map_err(NeighbourError::answer(ATTEMPT));
+        let status = match self.internal.clone().confirm_claim(convert::confirm_claim(payment)).await {
+            Ok(response) => {
+                let verdict = convert::verdict(response.into_inner(), payment.id);
+                return verdict.map_err(NeighborError::response(ATTEMPT));
             }
             Err(status) => status,
         };
         if has_reason(&status, ErrorReason::ClaimPaidByAnother.as_str_name()) {
             return Ok(Verdict::Refund(RefundReason::Duplicate));
         }
-        let cannot_be_served = [ErrorReason::AmountMismatch, ErrorReason::ClaimNotFound];
-        if cannot_be_served.iter().any(|reason| has_reason(&status, reason.as_str_name())) {
-            tracing::error!(payment_id = %payment.id, %status, "claim cannot be served, the money goes back");
+        let rejections = [ErrorReason::AmountMismatch, ErrorReason::ClaimNotFound];
+        if rejections.iter().any(|reason| has_reason(&status, reason.as_str_name())) {
+            tracing::error!(payment_id = %payment.id, %status, "claim rejected the payment, refunding it");
             return Ok(Verdict::Refund(RefundReason::ClaimRejected));
         }
-        Err(NeighbourError::status(ATTEMPT)(status))
+        Err(NeighborError::status(ATTEMPT)(status))
     }
 }

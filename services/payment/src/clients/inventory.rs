@@ -1,38 +1,32 @@
-//! Inventory: whose an event is.
+//! Client of Inventory: finds the organizer of an event.
 
 use onsale_kit::client::Channel;
-use onsale_proto::{
-    inventory::v1::{GetEventRequest, event_service_client::EventServiceClient},
-    r#type::v1::ErrorReason,
-};
+use onsale_proto::{inventory::v1::event_service_client::EventServiceClient, r#type::v1::ErrorReason};
 use onsale_types::{EventId, OrganizerId};
 
-use super::neighbor::{NeighbourError, has_reason};
-use crate::convert;
+use super::neighbor::{NeighborError, has_reason};
+use crate::convert::clients as convert;
 
-/// Calls Inventory. Clones share the connections.
+/// Clones share the connections.
 #[derive(Clone, Debug)]
-pub struct Events {
+pub(crate) struct InventoryClient {
     events: EventServiceClient<Channel>,
 }
 
-impl Events {
-    /// Calls over `channel`.
-    #[must_use]
-    pub fn new(channel: Channel) -> Self {
+impl InventoryClient {
+    pub(crate) fn new(channel: Channel) -> Self {
         Self { events: EventServiceClient::new(channel) }
     }
 
-    /// The organizer an event belongs to; `None` when there is no such event.
-    pub async fn organizer(&self, id: EventId) -> Result<Option<OrganizerId>, NeighbourError> {
+    /// Returns the organizer of an event, or `None` if Inventory does not know the event.
+    pub(crate) async fn organizer_of(&self, event_id: EventId) -> Result<Option<OrganizerId>, NeighborError> {
         const ATTEMPT: &str = "get the event";
-        let request = GetEventRequest { event_id: id.to_string() };
-        match self.events.clone().get_event(request).await {
-            Ok(answer) => convert::organizer(answer.into_inner().event)
+        match self.events.clone().get_event(convert::get_event(event_id)).await {
+            Ok(response) => convert::organizer_id(response.into_inner())
                 .map(Some)
-                .map_err(NeighbourError::answer(ATTEMPT)),
+                .map_err(NeighborError::response(ATTEMPT)),
             Err(status) if has_reason(&status, ErrorReason::EventNotFound.as_str_name()) => Ok(None),
-            Err(status) => Err(NeighbourError::status(ATTEMPT)(status)),
+            Err(status) => Err(NeighborError::status(ATTEMPT)(status)),
         }
     }
 }
