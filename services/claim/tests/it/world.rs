@@ -136,19 +136,19 @@ impl World {
 
     fn customer_named(&self, subject: String) -> Customer {
         let email = format!("{subject}@example.test");
-        let mut claims = self.service.mint.claims(&subject, &[Role::Customer]);
+        let mut claims = self.service.issuer.claims(&subject, &[Role::Customer]);
         claims["email"] = json!(email);
         claims["email_verified"] = json!(true);
         claims["locale"] = json!("hr");
-        Customer { id: customer_id(&subject), email, token: self.service.mint.sign(&claims), subject }
+        Customer { id: customer_id(&subject), email, token: self.service.issuer.sign(&claims), subject }
     }
 
     /// Somebody whose address nobody has verified.
     pub(crate) fn customer_without_email(&self) -> Customer {
         let subject = Uuid::now_v7().to_string();
-        let mut claims = self.service.mint.claims(&subject, &[Role::Customer]);
+        let mut claims = self.service.issuer.claims(&subject, &[Role::Customer]);
         claims["email"] = json!("x@example.test");
-        let token = self.service.mint.sign(&claims);
+        let token = self.service.issuer.sign(&claims);
         Customer { id: customer_id(&subject), email: String::new(), token, subject }
     }
 
@@ -242,7 +242,7 @@ impl World {
     }
 
     pub(crate) async fn confirm(&self, request: pb::ConfirmClaimRequest) -> Result<pb::Claim, Status> {
-        let token = self.service.mint.token_for("payment", &[Role::Service]);
+        let token = self.service.issuer.token_for("payment", &[Role::Service]);
         let mut client = ClaimInternalServiceClient::new(self.channel.clone());
         let answer = client.confirm_claim(with_token(request, &token)).await?;
         Ok(answer.into_inner().claim.unwrap())
@@ -261,7 +261,7 @@ impl World {
     }
 
     pub(crate) fn service_request<T>(&self, message: T) -> Request<T> {
-        with_token(message, &self.service.mint.token_for("payment", &[Role::Service]))
+        with_token(message, &self.service.issuer.token_for("payment", &[Role::Service]))
     }
 
     /// The events of `P` that were written, oldest first.

@@ -138,7 +138,7 @@ async fn an_invitation_is_accepted_by_one_customer() {
     assert_eq!(metadata["invitation_id"], invitation.invitation_id);
 
     let message = pb::AcceptInvitationRequest::default();
-    let request = with_token(message, &world.service.mint.token_for("ana", &[Role::Customer]));
+    let request = with_token(message, &world.service.issuer.token_for("ana", &[Role::Customer]));
     let empty = world.quotas().await.accept_invitation(request).await;
     assert_eq!(fields(empty), ["request_id", "invitation_token"]);
 }
@@ -162,7 +162,7 @@ async fn no_other_token_passes_for_an_invitation() {
         TokenSigner::new(strange, "inventory").sign(&facts("onsale-invitation"), &claims).unwrap(),
         TokenSigner::new(own_key(), "inventory").sign(&facts("onsale-turn"), &claims).unwrap(),
         TokenSigner::new(own_key(), "queue").sign(&facts("onsale-invitation"), &claims).unwrap(),
-        world.service.mint.token_for("ana", &[Role::Customer]),
+        world.service.issuer.token_for("ana", &[Role::Customer]),
         format!("{head}x.{signature}"),
         "nonsense".to_owned(),
     ];

@@ -11,7 +11,7 @@ use std::{
 
 use onsale_kit::server::{Chassis, Handler, RequestBody};
 use onsale_proto::auth::v1::Role;
-use onsale_testkit::{tokens::Mint, wait_until};
+use onsale_testkit::{tokens::TestIssuer, wait_until};
 use onsale_types::SystemClock;
 use tonic::codegen::BoxFuture;
 use tonic_health::pb::{
@@ -75,15 +75,16 @@ impl Handler for Endless {
 
 #[tokio::test]
 async fn a_call_whose_caller_gave_up_is_counted() {
-    let (mint, is_reached) = (Mint::new(), Arc::new(AtomicBool::new(false)));
-    let mut chassis = Chassis::new("any", config(&mint, &[]), Arc::new(SystemClock)).expect("good settings");
+    let (issuer, is_reached) = (TestIssuer::new(), Arc::new(AtomicBool::new(false)));
+    let mut chassis =
+        Chassis::new("any", config(&issuer, &[]), Arc::new(SystemClock)).expect("good settings");
     // A method that no other test cancels: the metrics are the process's.
     chassis.add_handler("onsale.claim.v1.ClaimService", Endless(Arc::clone(&is_reached)));
     let server = chassis.start().await.expect("the server starts");
     let mut raw = Raw::connect(server.address()).await;
     let request = http::Request::post("/onsale.claim.v1.ClaimService/GetClaim")
         .header("content-type", "application/grpc")
-        .header("authorization", format!("Bearer {}", mint.token(Role::Customer)))
+        .header("authorization", format!("Bearer {}", issuer.token(Role::Customer)))
         .body(tonic::body::Body::empty())
         .expect("a request");
     let call = background(tower::Service::call(&mut raw, request));
@@ -149,7 +150,7 @@ async fn there_is_nothing_else_on_the_admin_port() {
     let harness = Harness::start(&[]).await;
     let (line, _) = harness.admin("/").await;
     assert!(line.contains("404"), "{line}");
-    let token = harness.mint.token(Role::Customer);
+    let token = harness.issuer.token(Role::Customer);
     let (_, metrics) = harness.admin("/metrics").await;
     assert!(!metrics.contains(&token));
     harness.server.shutdown().await;

@@ -14,7 +14,7 @@ use onsale_testkit::{
         self, EchoServer,
         v1::{WatchRequest, echo_service_client::EchoServiceClient},
     },
-    tokens::Mint,
+    tokens::TestIssuer,
     wait_until,
 };
 use tokio::{
@@ -398,9 +398,9 @@ async fn a_stream_whose_server_dies_ends_in_unavailable() {
 #[tokio::test]
 async fn a_call_shows_the_services_token_unless_it_has_one() {
     let server = start("a", 39).await;
-    let mint = Mint::new();
+    let issuer = TestIssuer::new();
     let contract = Contract::load(&[echo::DESCRIPTORS]).unwrap();
-    let tokens = Arc::new(mint.service_tokens("claim"));
+    let tokens = Arc::new(issuer.service_tokens("claim"));
     let neighbours = Neighbours::new(&contract, Some(Arc::clone(&tokens)), Tasks::new());
     let channel = neighbours.channel_with("echo", &config(), Addresses::of(&[&server]).resolver()).unwrap();
     let mut client = EchoServiceClient::new(channel);

@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use onsale_kit::config::{
     ChassisConfig, ConfigError, Environment, NoConfig, Problem, Secret, ServiceConfig, load, optional,
 };
-use onsale_testkit::{service::environment, tokens::Mint};
+use onsale_testkit::{service::environment, tokens::TestIssuer};
 use serde::Deserialize;
 
 const DEFAULTS: &str = r#"
@@ -45,7 +45,7 @@ impl ServiceConfig for Config {
 }
 
 fn with(settings: &[(&str, &str)]) -> Result<(ChassisConfig, Config), ConfigError> {
-    load("claim", DEFAULTS, &environment(&Mint::new(), settings))
+    load("claim", DEFAULTS, &environment(&TestIssuer::new(), settings))
 }
 
 #[track_caller]
@@ -78,14 +78,14 @@ fn a_value_has_the_type_of_its_default() {
 fn a_services_own_variable_stands_above_the_shared_one_and_both_above_the_file() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     fs::write(&file, "[claim]\ntickets_max = 5\nlifetime = \"5m\"\nprovider_key = \"a\"\n").expect("written");
-    let mint = Mint::new();
+    let issuer = TestIssuer::new();
     let settings = [
         ("ONSALE_CONFIG", file.path().to_str().expect("a path is text").to_owned()),
         ("ONSALE__CLAIM__TICKETS_MAX", "6".to_owned()),
         ("ONSALE_CLAIM__CLAIM__TICKETS_MAX", "7".to_owned()),
         ("ONSALE_QUEUE__CLAIM__TICKETS_MAX", "8".to_owned()),
-        ("ONSALE__AUTH__MESH__KEY", mint.mesh_key()),
-        ("ONSALE__AUTH__MESH__JWKS", mint.mesh_jwks()),
+        ("ONSALE__AUTH__MESH__KEY", issuer.mesh_key()),
+        ("ONSALE__AUTH__MESH__JWKS", issuer.mesh_jwks()),
     ];
     let (_, config) =
         load::<Config>("claim", DEFAULTS, &Environment::from_iter(settings)).expect("good settings");
@@ -121,7 +121,8 @@ fn an_unknown_key_of_the_file_is_named_with_the_file() {
 #[test]
 fn a_default_that_no_struct_knows_is_refused() {
     let defaults = format!("{DEFAULTS}\n[clami]\nlifetime = \"1m\"\n");
-    let error = load::<Config>("claim", &defaults, &environment(&Mint::new(), &[KEY])).expect_err("unknown");
+    let error =
+        load::<Config>("claim", &defaults, &environment(&TestIssuer::new(), &[KEY])).expect_err("unknown");
     assert!(error.to_string().contains("clami: unknown key"), "{error}");
 }
 
@@ -194,7 +195,7 @@ fn a_secret_is_never_printed() {
 
 #[test]
 fn keys_that_do_not_fit_together_are_refused() {
-    let other = Mint::new();
+    let other = TestIssuer::new();
     let message = refused(&[KEY, ("AUTH__MESH__JWKS", &other.mesh_jwks())]);
     assert!(message.contains("auth.mesh.jwks: lacks the public half of auth.mesh.key"), "{message}");
     let message = refused(&[KEY, ("AUTH__MESH__KEY", "bm90IGEga2V5"), ("AUTH__MESH__JWKS", "{}")]);
@@ -205,16 +206,16 @@ fn keys_that_do_not_fit_together_are_refused() {
 #[test]
 fn an_issuer_of_people_cannot_be_allowed_to_grant_service() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    let jwks = Mint::new().jwks();
+    let jwks = TestIssuer::new().jwks();
     let text = format!(
         "[[auth.issuers]]\nissuer = \"https://id\"\naudiences = [\"app\"]\njwks = '{jwks}'\nroles_granted = [\"SERVICE\"]\n"
     );
     fs::write(&file, text).expect("written");
-    let mint = Mint::new();
+    let issuer = TestIssuer::new();
     let variables = [
         ("ONSALE_CONFIG", file.path().to_str().expect("a path is text").to_owned()),
-        ("ONSALE__AUTH__MESH__KEY", mint.mesh_key()),
-        ("ONSALE__AUTH__MESH__JWKS", mint.mesh_jwks()),
+        ("ONSALE__AUTH__MESH__KEY", issuer.mesh_key()),
+        ("ONSALE__AUTH__MESH__JWKS", issuer.mesh_jwks()),
     ];
     let error = load::<NoConfig>("claim", "", &Environment::from_iter(variables)).expect_err("refused");
     assert!(error.to_string().contains("auth.issuers[0].roles_granted"), "{error}");

@@ -12,7 +12,7 @@ use crate::support::{
 
 /// A customer whose own side does not watch the time, so that what is seen is the server's doing.
 async fn raw_customer(harness: &Harness) -> EchoServiceClient<InterceptedService<Raw, Bearer>> {
-    let bearer = Bearer::new(Some(&harness.mint.token(Role::Customer)));
+    let bearer = Bearer::new(Some(&harness.issuer.token(Role::Customer)));
     EchoServiceClient::with_interceptor(Raw::connect(harness.server.address()).await, bearer)
 }
 

@@ -187,7 +187,7 @@ async fn a_connection_that_grows_old_fails_no_call() {
     let settings = [("SERVER__CONNECTION_AGE_MAX", "50ms"), ("SERVER__CONNECTION_AGE_GRACE", "10s")];
     let harness = Harness::start(&settings).await;
     let contract = Contract::load(&[onsale_testkit::echo::DESCRIPTORS]).expect("good contracts");
-    let tokens = Arc::new(harness.mint.service_tokens("caller"));
+    let tokens = Arc::new(harness.issuer.service_tokens("caller"));
     let mut config =
         ClientConfig { target: format!("http://{}", harness.server.address()), ..Default::default() };
     // So that no retry can hide a failure.

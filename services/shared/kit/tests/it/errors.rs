@@ -124,7 +124,7 @@ async fn a_method_that_is_not_served_here_is_unknown() {
 #[tokio::test]
 async fn a_request_that_is_no_message_is_the_callers_mistake() {
     let harness = Harness::start(&[]).await;
-    let token = harness.mint.token(onsale_proto::auth::v1::Role::Customer);
+    let token = harness.issuer.token(onsale_proto::auth::v1::Role::Customer);
     let channel = harness.channel().await;
     let service = tonic::service::interceptor::InterceptedService::new(
         channel,
@@ -150,7 +150,7 @@ async fn echo_bytes(
     bytes: &'static [u8],
     encoding: Option<&'static str>,
 ) -> tonic::Status {
-    let token = harness.mint.token(onsale_proto::auth::v1::Role::Customer);
+    let token = harness.issuer.token(onsale_proto::auth::v1::Role::Customer);
     let mut request = http::Request::post("/onsale.testkit.v1.EchoService/Echo")
         .header("content-type", "application/grpc")
         .header("authorization", format!("Bearer {token}"));

@@ -18,7 +18,7 @@ use onsale_kit::{
 use onsale_testkit::{
     call,
     echo::{self, EchoService},
-    tokens::{AUDIENCE, ISSUER, Mint},
+    tokens::{AUDIENCE, ISSUER, TestIssuer},
     wait_until,
 };
 use onsale_types::{Clock, SystemClock};
@@ -100,8 +100,8 @@ fn token(signer: &TokenSigner) -> String {
 
 /// A server that trusts whatever is published at `url`.
 async fn server(url: &str, change: impl FnOnce(&mut KeyFetchConfig)) -> (RunningServer, Channel) {
-    let mint = Mint::new();
-    let mut config = config(&mint, &[]);
+    let test_issuer = TestIssuer::new();
+    let mut config = config(&test_issuer, &[]);
     for issuer in &mut config.auth.issuers {
         issuer.jwks = Text::default();
         issuer.jwks_url = Some(url.to_owned());
@@ -223,7 +223,7 @@ async fn strangers_cannot_make_us_ask_the_issuer_at_will() {
 
 #[test]
 fn an_issuer_has_its_keys_in_one_place() {
-    let mint = Mint::new();
+    let test_issuer = TestIssuer::new();
     for (extra, problem) in [
         ("jwks_url = \"https://i.test/jwks\", jwks = \"{}\",", "stands beside jwks"),
         ("jwks_url = \"ftp://i.test/jwks\",", "must be https"),
@@ -233,13 +233,14 @@ fn an_issuer_has_its_keys_in_one_place() {
         let issuer = format!(
             "[{{ issuer = \"https://i.test\", audiences = [\"a\"], {extra} roles_granted = [\"CUSTOMER\"] }}]"
         );
-        let environment = onsale_testkit::service::environment(&mint, &[("AUTH__ISSUERS", issuer.as_str())]);
+        let environment =
+            onsale_testkit::service::environment(&test_issuer, &[("AUTH__ISSUERS", issuer.as_str())]);
         let refused = onsale_kit::config::load::<onsale_kit::config::NoConfig>("echo", "", &environment);
         let sentence = refused.expect_err(extra).to_string();
         assert!(sentence.contains(problem), "{sentence}");
     }
     let issuer = "[{ issuer = \"https://i.test\", audiences = [\"a\"], jwks_url = \"https://i.test/jwks\", roles_granted = [\"CUSTOMER\"] }]";
-    let environment = onsale_testkit::service::environment(&mint, &[("AUTH__ISSUERS", issuer)]);
+    let environment = onsale_testkit::service::environment(&test_issuer, &[("AUTH__ISSUERS", issuer)]);
     onsale_kit::config::load::<onsale_kit::config::NoConfig>("echo", "", &environment)
         .expect("good settings");
 }

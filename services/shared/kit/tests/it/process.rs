@@ -15,7 +15,7 @@ use onsale_testkit::{
         self, EchoService,
         v1::{echo_service_client::EchoServiceClient, echo_service_server::EchoServiceServer},
     },
-    tokens::Mint,
+    tokens::TestIssuer,
     wait_until,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::{
@@ -123,12 +123,12 @@ fn command(settings: &[(&str, &str)]) -> Command {
     command
 }
 
-fn start(mint: &Mint, settings: &[(&str, &str)]) -> Service {
-    Service::of(good_command(mint, settings))
+fn start(issuer: &TestIssuer, settings: &[(&str, &str)]) -> Service {
+    Service::of(good_command(issuer, settings))
 }
 
-fn good_command(mint: &Mint, settings: &[(&str, &str)]) -> Command {
-    let (key, jwks) = (mint.mesh_key(), mint.mesh_jwks());
+fn good_command(issuer: &TestIssuer, settings: &[(&str, &str)]) -> Command {
+    let (key, jwks) = (issuer.mesh_key(), issuer.mesh_jwks());
     let mut all = vec![
         ("SERVER__LISTEN", "127.0.0.1:0"),
         ("SERVER__ADMIN_LISTEN", "127.0.0.1:0"),
@@ -140,20 +140,20 @@ fn good_command(mint: &Mint, settings: &[(&str, &str)]) -> Command {
     command(&all)
 }
 
-async fn client(mint: &Mint, address: SocketAddr) -> Client {
+async fn client(issuer: &TestIssuer, address: SocketAddr) -> Client {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("a URI");
     let channel = endpoint.connect().await.expect("the service accepts connections");
-    let token = mint.token(onsale_proto::auth::v1::Role::Service);
+    let token = issuer.token(onsale_proto::auth::v1::Role::Service);
     EchoServiceClient::with_interceptor(channel, Bearer::new(Some(&token)))
 }
 
 #[tokio::test]
 async fn sigterm_lets_calls_finish_and_ends_with_code_0() {
     for signal in ["-TERM", "-INT"] {
-        let mint = Mint::new();
-        let mut service = start(&mint, &[]);
+        let issuer = TestIssuer::new();
+        let mut service = start(&issuer, &[]);
         let (address, admin) = service.addresses().await;
-        let mut client = client(&mint, address).await;
+        let mut client = client(&issuer, address).await;
         let mut stream = client
             .watch(watch_request(0, Duration::from_secs(60)))
             .await
@@ -176,10 +176,10 @@ async fn sigterm_lets_calls_finish_and_ends_with_code_0() {
 
 #[tokio::test]
 async fn a_drain_that_is_cut_ends_with_code_75() {
-    let mint = Mint::new();
-    let mut service = start(&mint, &[("SERVER__DRAIN__TOTAL", "300ms")]);
+    let issuer = TestIssuer::new();
+    let mut service = start(&issuer, &[("SERVER__DRAIN__TOTAL", "300ms")]);
     let (address, admin) = service.addresses().await;
-    let mut client = client(&mint, address).await;
+    let mut client = client(&issuer, address).await;
     let call = background(async move { client.wait(wait_request(Duration::from_secs(3600))).await });
     wait_until("the call runs", PATIENCE, || async {
         http_get(admin, "/metrics").await.1.contains("rpc_server_requests_in_flight 1")
@@ -192,8 +192,8 @@ async fn a_drain_that_is_cut_ends_with_code_75() {
 
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
-    let mint = Mint::new();
-    let mut service = start(&mint, &[("SERVER__DRAIN__LAME_DUCK", "20s")]);
+    let issuer = TestIssuer::new();
+    let mut service = start(&issuer, &[("SERVER__DRAIN__LAME_DUCK", "20s")]);
     service.addresses().await;
     service.signal("-TERM");
     service.line(&["\"draining\""]).await;
@@ -228,7 +228,7 @@ async fn bad_settings_end_it_with_code_64_before_a_port_opens() {
 #[tokio::test]
 async fn a_variable_of_the_environment_that_is_not_unicode_does_not_matter() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
-    let mut command = good_command(&Mint::new(), &[]);
+    let mut command = good_command(&TestIssuer::new(), &[]);
     command.env("NOT_OURS", OsStr::from_bytes(b"\xff\xfe"));
     let mut service = Service::of(command);
     service.addresses().await;
@@ -240,16 +240,16 @@ async fn a_variable_of_the_environment_that_is_not_unicode_does_not_matter() {
 async fn a_port_that_is_taken_ends_it_with_code_70() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    let mut service = start(&Mint::new(), &[("SERVER__LISTEN", &address)]);
+    let mut service = start(&TestIssuer::new(), &[("SERVER__LISTEN", &address)]);
     assert_eq!(service.exit_code().await, Some(70));
 }
 
 #[tokio::test]
 async fn log_lines_of_a_call_have_its_trace_its_method_and_its_cause() {
-    let mint = Mint::new();
-    let mut service = start(&mint, &[]);
+    let issuer = TestIssuer::new();
+    let mut service = start(&issuer, &[]);
     let (address, _) = service.addresses().await;
-    let mut client = client(&mint, address).await;
+    let mut client = client(&issuer, address).await;
     let mut request = echo_request("log");
     request.metadata_mut().insert("traceparent", MetadataValue::from_static(PARENT));
     client.echo(request).await.expect("fine");
@@ -303,10 +303,10 @@ async fn spans_go_to_the_otlp_endpoint_within_the_callers_trace_and_are_flushed_
         .serve_with_incoming(TcpListenerStream::new(listener));
     let served = background(served);
 
-    let mint = Mint::new();
-    let mut service = start(&mint, &[("TELEMETRY__OTLP_ENDPOINT", &endpoint)]);
+    let issuer = TestIssuer::new();
+    let mut service = start(&issuer, &[("TELEMETRY__OTLP_ENDPOINT", &endpoint)]);
     let (address, _) = service.addresses().await;
-    let mut client = client(&mint, address).await;
+    let mut client = client(&issuer, address).await;
     let mut request = echo_request("traceparent");
     request.metadata_mut().insert("traceparent", MetadataValue::from_static(PARENT));
     let own = client.echo(request).await.expect("fine").into_inner().text;

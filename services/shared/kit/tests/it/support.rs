@@ -17,7 +17,7 @@ use onsale_testkit::{
         v1::{self, echo_service_client::EchoServiceClient, echo_service_server::EchoServiceServer},
     },
     service::environment,
-    tokens::Mint,
+    tokens::TestIssuer,
 };
 use onsale_types::{Clock, SystemClock};
 use tokio_stream::StreamExt;
@@ -38,7 +38,7 @@ pub(crate) type Client = EchoServiceClient<InterceptedService<Channel, Bearer>>;
 /// A running server and what it trusts.
 pub(crate) struct Harness {
     pub(crate) server: RunningServer,
-    pub(crate) mint: Mint,
+    pub(crate) issuer: TestIssuer,
     pub(crate) echo: EchoService,
 }
 
@@ -49,19 +49,19 @@ impl Harness {
     }
 
     pub(crate) async fn start_at(settings: &[(&str, &str)], clock: Arc<dyn Clock>) -> Self {
-        let mint = Mint::with_clock(Arc::clone(&clock));
+        let issuer = TestIssuer::with_clock(Arc::clone(&clock));
         let echo = EchoService::new("echo");
         let mut chassis =
-            Chassis::new("echo", config(&mint, settings), clock).expect("the settings are good");
+            Chassis::new("echo", config(&issuer, settings), clock).expect("the settings are good");
         chassis.add_descriptors(echo::DESCRIPTORS);
         chassis.add_service(EchoServiceServer::new(Probe { echo: echo.clone() }));
         let server = chassis.start().await.expect("the server starts");
-        Self { server, mint, echo }
+        Self { server, issuer, echo }
     }
 
     /// A client that calls as a new customer.
     pub(crate) async fn customer(&self) -> Client {
-        self.client(Some(&self.mint.token(Role::Customer))).await
+        self.client(Some(&self.issuer.token(Role::Customer))).await
     }
 
     /// A client with this token, on a connection of its own.
@@ -93,11 +93,11 @@ pub(crate) async fn http_get(address: std::net::SocketAddr, path: &str) -> (Stri
     (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
 }
 
-/// The chassis' settings for a server that trusts `mint`, on free ports and quick to stop.
-pub(crate) fn config(mint: &Mint, settings: &[(&str, &str)]) -> ChassisConfig {
+/// The chassis' settings for a server that trusts `issuer`, on free ports and quick to stop.
+pub(crate) fn config(issuer: &TestIssuer, settings: &[(&str, &str)]) -> ChassisConfig {
     let (mut config, NoConfig {}) =
-        load("echo", "", &environment(mint, settings)).expect("the settings of the test are good");
-    config.auth = mint.auth_config();
+        load("echo", "", &environment(issuer, settings)).expect("the settings of the test are good");
+    config.auth = issuer.auth_config();
     config
 }
 
