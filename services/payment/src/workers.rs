@@ -37,7 +37,7 @@ pub(crate) fn start(app: &Arc<App>, config: &Config, chassis: &Chassis) -> Resul
     Ok(())
 }
 
-/// Returns a worker that waits one interval longer after its first failure, doubling up to [`BACKOFF_MAX`].
+/// Returns a worker whose backoff is at most one interval after the first failed round and doubles up to [`BACKOFF_MAX`].
 fn worker(name: &'static str, interval: Duration) -> Worker {
     let backoff = BackoffConfig {
         initial: interval,

@@ -14,7 +14,7 @@ use crate::{
     store::payments::{self, LeasedStep},
 };
 
-/// Attempts that may fail on a timeout or an unavailable dependency before a warning is logged. Load and restarts cause that many.
+/// Attempts that may fail on a timeout or an unavailable dependency before a warning is logged. Load or a restart can cause three.
 const QUIET_ATTEMPTS: u32 = 3;
 
 impl App {
@@ -62,6 +62,6 @@ fn log_failure(leased: LeasedStep, step: PaymentStep, error: &Error) {
     if is_transient && attempts <= QUIET_ATTEMPTS {
         tracing::info!(%payment_id, %step, attempts, %error, "payment step failed, retrying after a backoff");
     } else {
-        tracing::warn!(%payment_id, %step, attempts, %error, "payment step failed repeatedly or unexpectedly, retrying after a backoff");
+        tracing::warn!(%payment_id, %step, attempts, %error, "payment step failed, retrying after a backoff");
     }
 }

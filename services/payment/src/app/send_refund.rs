@@ -33,7 +33,8 @@ impl App {
             async move {
                 let refunded = |locked: &LockedPayment| locked.payment.refunded(locked.now);
                 let event = |payment: &Payment, _now| {
-                    claim.map(|claim| PaymentEvent::Refunded { payment: payment.clone(), claim })
+                    let claim = Box::new(claim?);
+                    Some(PaymentEvent::Refunded { payment: payment.clone(), claim })
                 };
                 self.changes.change(&transaction, payment.id, refunded, event).await
             }

@@ -30,7 +30,7 @@ pub(crate) struct Payment {
     pub(crate) expire_time: Timestamp,
     /// The provider's id of its session. `None` until the provider has reported one.
     pub(crate) reference: Option<String>,
-    /// The provider's page. `None` unless the payment is PENDING.
+    /// The provider's page. `None` before a session is open; stored only while the payment is PENDING.
     pub(crate) checkout_url: Option<String>,
     /// The provider's id of the money that it took. `None` until it has taken any.
     pub(crate) charge: Option<String>,

@@ -11,7 +11,7 @@ pub(crate) enum PaymentEvent {
     /// `payment.failed`: the payment ended without money.
     Failed { payment: Payment, fail_time: Timestamp },
     /// `payment.refunded`: the provider accepted the refund. The claim names the buyer to notify.
-    Refunded { payment: Payment, claim: Claim },
+    Refunded { payment: Payment, claim: Box<Claim> },
 }
 
 impl PaymentEvent {

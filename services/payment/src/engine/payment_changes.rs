@@ -60,7 +60,7 @@ pub(crate) struct RecordedChange {
 pub(crate) struct PaymentChanges {
     stores: Stores,
     keys: Keyspace,
-    /// Hints that other processes published.
+    /// Receives the hints that all processes of Payment publish in Redis.
     hints: Hints,
     worker_hints: WorkerHints,
     delays: StepDelays,

@@ -204,7 +204,7 @@ pub(crate) async fn lease_due(
     rows_max: u32,
 ) -> Result<Vec<LeasedStep>, Error> {
     let lease = BackoffBounds::fixed(lease);
-    let rows = due_table(step).lease(postgres, "lease payment steps", lease, rows_max).await?;
+    let rows = due_table(step).lease(postgres, "take due payments", lease, rows_max).await?;
     let leased = rows.iter().map(|row| {
         Ok(LeasedStep { payment_id: row.read_id("payment_id")?, attempts: row.read_count("step_attempts")? })
     });
@@ -219,10 +219,7 @@ pub(crate) async fn reschedule(
     backoff: BackoffBounds,
 ) -> Result<(), Error> {
     let LeasedStep { payment_id, attempts } = leased;
-    due_table(step)
-        .reschedule(postgres, "reschedule payment step", payment_id, attempts, backoff)
-        .await
-        .map(drop)
+    due_table(step).reschedule(postgres, "put off payment", payment_id, attempts, backoff).await.map(drop)
 }
 
 /// Sets the due time of a payment's `step` to `wait` from now. Does nothing if the payment has another step.
@@ -232,7 +229,7 @@ pub(crate) async fn make_due(
     step: PaymentStep,
     wait: Duration,
 ) -> Result<(), Error> {
-    due_table(step).make_due(postgres, "make payment step due", payment_id, wait).await
+    due_table(step).make_due(postgres, "hurry payment", payment_id, wait).await
 }
 
 const fn due_table(step: PaymentStep) -> &'static DueTable {

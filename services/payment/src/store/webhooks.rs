@@ -54,5 +54,5 @@ pub(crate) async fn delete_old(
     rows_max: u32,
 ) -> Result<u64, Error> {
     let parameters = (retention.as_secs_f64(), SqlCount(rows_max));
-    postgres.execute("delete old webhooks", DELETE_OLD, &[&parameters.0, &parameters.1]).await
+    postgres.execute("forget webhooks", DELETE_OLD, &[&parameters.0, &parameters.1]).await
 }

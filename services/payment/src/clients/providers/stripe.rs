@@ -164,8 +164,8 @@ impl PaymentProvider for Stripe {
     }
 }
 
-/// Returns the parameters of a new session. They depend on stored values only: Stripe refuses an idempotency key that is
-/// reused with other parameters.
+/// Returns the parameters of a new session. They are the same for every attempt at a payment, because Stripe refuses an idempotency
+/// key that is reused with other parameters.
 fn session_form(payment: &Payment, claim: &Claim) -> Vec<(&'static str, String)> {
     let name: String = claim.event.name.chars().take(NAME_CHARS_MAX).collect();
     let payment_id = payment.id.to_string();
