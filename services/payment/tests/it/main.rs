@@ -1,6 +1,6 @@
-//! Payment through gRPC, on a real Postgres and a real Redis Cluster, with the sandbox provider over real HTTP.
+//! Tests of Payment through gRPC, on a real Postgres and Redis Cluster, with the sandbox provider over HTTP.
 
-// Says to clippy that the helpers here are tests too, and may fail by panicking.
+// Lets clippy accept panics in helper functions too.
 #![cfg(test)]
 
 mod create_payment;
