@@ -189,7 +189,7 @@ fn services_do_not_depend_on_each_other() {
             let is_neighbor = services.contains(&dependency.name);
             assert!(
                 !is_neighbor,
-                "{} depends on {}: services share only the contract in proto",
+                "{} depends on {}: services meet only in proto",
                 package.name, dependency.name
             );
         }

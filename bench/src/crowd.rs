@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use anyhow::Context;
-use onsale_kit::auth::{SigningKey, TokenFacts, TokenSigner};
+use onsale_kit::auth::{SigningKey, TokenFields, TokenSigner};
 use onsale_proto::{
     claim::v1::{CreateClaimRequest, create_claim_request::Right},
     r#type::v1::UnitSelection,
@@ -100,7 +100,7 @@ fn person(
 ) -> Result<Person, Status> {
     let event_id = sector.event_id;
     let customer_id = identity(&subject(event_id, seq)).customer_id().to_string();
-    let facts = TokenFacts { audience: TURN, subject: &customer_id, expiry: until };
+    let facts = TokenFields { audience: TURN, subject: &customer_id, expiry: until };
     let claims = json!({ "event_id": event_id, "entry_id": entry_id(event_id, seq), "fencing_number": seq });
     let turn_token =
         signer.sign(&facts, &claims).map_err(|_| Status::internal("a turn token cannot be signed"))?;

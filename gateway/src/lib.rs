@@ -13,7 +13,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use onsale_kit::{
     BuildError,
-    client::{Channel, ClientConfig, ClientError, Neighbours},
+    client::{Channel, ClientConfig, ClientError, Neighbors},
     contract::Contract,
     server::Chassis,
 };
@@ -40,7 +40,7 @@ pub async fn assemble(config: Config, chassis: &mut Chassis) -> Result<SocketAdd
     let contract = Contract::load(&[onsale_proto::DESCRIPTORS])?;
     let public = Arc::new(PublicMethods::of(&contract));
     // These clients add no token of the gateway: a forwarded call carries the token of its caller, or none.
-    let without_tokens = Neighbours::new(&contract, None, chassis.tasks().clone());
+    let without_tokens = Neighbors::new(&contract, None, chassis.tasks().clone());
     let channels = Channels::open(&without_tokens, &config.neighbors)?;
     for service in public.services() {
         let channel = channels
@@ -51,7 +51,7 @@ pub async fn assemble(config: Config, chassis: &mut Chassis) -> Result<SocketAdd
         chassis.add_handler(name, Proxy::new(Arc::clone(&public), channel));
     }
     chassis.reflect_only(descriptors::public()?.leak());
-    let payment = chassis.neighbours()?.channel("payment", &config.neighbors.payment)?;
+    let payment = chassis.neighbors()?.channel("payment", &config.neighbors.payment)?;
     web::serve(&config, chassis, payment).await
 }
 
@@ -61,7 +61,7 @@ struct Channels {
 }
 
 impl Channels {
-    fn open(neighbors: &Neighbours, config: &NeighborsConfig) -> Result<Self, ClientError> {
+    fn open(neighbors: &Neighbors, config: &NeighborsConfig) -> Result<Self, ClientError> {
         let open = |name: &'static str, config: &ClientConfig| Ok((name, neighbors.channel(name, config)?));
         Ok(Self {
             by_area: [

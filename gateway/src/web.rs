@@ -51,7 +51,8 @@ pub(crate) async fn serve(
         TcpListener::bind(listen).await.map_err(|error| format!("failed to listen on {listen}: {error}"))?;
     let address = listener.local_addr()?;
     let router = router(config, chassis, payment)?;
-    let connections = Connections { config: config.http.clone(), drain: chassis.entrance().draining() };
+    let connections =
+        Connections { config: config.http.clone(), drain: chassis.secondary_endpoint().draining() };
     chassis.tasks().spawn("http", connections.serve(listener, router));
     tracing::info!(%address, "serving http");
     Ok(address)
@@ -73,7 +74,7 @@ fn router(config: &Config, chassis: &Chassis, payment: Channel) -> Result<Router
     };
     let plain =
         plain.layer(middleware::from_fn(move |request, next| limits::enforce(limits.clone(), request, next)));
-    let router = plain.fallback_service(grpc_web::service(chassis.entrance()));
+    let router = plain.fallback_service(grpc_web::service(chassis.secondary_endpoint()));
     Ok(match cors(&config.http) {
         Some(cors) => router.layer(cors),
         None => router,

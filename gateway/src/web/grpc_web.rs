@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{Request, StatusCode, header::CONTENT_TYPE};
-use onsale_kit::server::Entrance;
+use onsale_kit::server::SecondaryEndpoint;
 use tonic::body::Body;
 use tonic_web::GrpcWebLayer;
 use tower::{Layer, Service, ServiceExt};
@@ -16,7 +16,7 @@ use super::limits::refuse;
 
 /// Returns a service for gRPC and gRPC-Web calls. All other requests receive a 404.
 pub(super) fn service(
-    entrance: Entrance,
+    endpoint: SecondaryEndpoint,
 ) -> impl Service<
     Request<WebBody>,
     Response = Response,
@@ -27,8 +27,8 @@ pub(super) fn service(
 + Sync
 + 'static {
     let serve_call = tower::service_fn(move |request: Request<Body>| {
-        let entrance = entrance.clone();
-        async move { Ok::<_, Infallible>(entrance.answer(request).await) }
+        let endpoint = endpoint.clone();
+        async move { Ok::<_, Infallible>(endpoint.call(request).await) }
     });
     let calls = GrpcWebLayer::new().layer(serve_call);
     tower::service_fn(move |request: Request<WebBody>| {

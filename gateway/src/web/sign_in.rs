@@ -15,7 +15,7 @@ use http::{
 };
 use onsale_kit::{
     BuildError,
-    auth::{Identity, SigningKey, TokenFacts, TokenSigner},
+    auth::{Identity, SigningKey, TokenFields, TokenSigner},
     contract::RoleSet,
 };
 use onsale_types::Clock;
@@ -126,7 +126,7 @@ impl SignIn {
             roles: &request.roles,
             iat: now.to_seconds_and_nanos().0,
         };
-        let fields = TokenFacts { audience: &self.audience, subject: &subject, expiry };
+        let fields = TokenFields { audience: &self.audience, subject: &subject, expiry };
         let token = self.signer.sign(&fields, &claims)?;
         // Derive the ids from an identity, as every service does, so that they match.
         let identity = Identity {

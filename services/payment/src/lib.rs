@@ -44,7 +44,7 @@ pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildErr
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
     let (keys, hints) = (stores.redis.keyspace(SERVICE)?, Hints::start(&stores.redis, chassis.tasks()));
-    let neighbors = chassis.neighbours()?;
+    let neighbors = chassis.neighbors()?;
     let app = Arc::new(App {
         changes: PaymentChanges::new(stores.clone(), keys, hints, StepDelays::new(&config)),
         stores,

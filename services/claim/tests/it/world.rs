@@ -1,9 +1,9 @@
-//! What the tests share: the service with its neighbours, customers with turns, and what can be read behind its back.
+//! What the tests share: the service with its neighbors, customers with turns, and what can be read behind its back.
 
 use std::time::Duration;
 
 use onsale_kit::{
-    auth::{SigningKey, TokenFacts, TokenSigner},
+    auth::{SigningKey, TokenFields, TokenSigner},
     error::DOMAIN,
     tasks::Tasks,
 };
@@ -54,7 +54,7 @@ pub(crate) struct World {
     signer: TokenSigner,
     channel: Channel,
     settings: Vec<(String, String)>,
-    /// The neighbours' servers.
+    /// The neighbors' servers.
     _tasks: Tasks,
 }
 
@@ -170,7 +170,7 @@ impl World {
         let claims = json!({
             "event_id": event, "entry_id": Uuid::now_v7().to_string(), "fencing_number": fencing_number,
         });
-        let facts = TokenFacts { audience: "onsale-turn", subject: customer, expiry };
+        let facts = TokenFields { audience: "onsale-turn", subject: customer, expiry };
         self.signer.sign(&facts, &claims).unwrap()
     }
 
@@ -397,7 +397,7 @@ async fn run(stores: TestStores, settings: &[(String, String)]) -> TestService {
     TestService::start_on(name, defaults, stores, &settings, onsale_claim::build).await.unwrap()
 }
 
-/// Serves a neighbour on a free port; answers where.
+/// Serves a neighbor on a free port; answers where.
 async fn serve<S>(tasks: &Tasks, service: S) -> String
 where
     S: tonic::codegen::Service<

@@ -1,6 +1,6 @@
 //! `InviteToQuota`, `AcceptInvitation` and reserving with a token: promises are kept, to the one person they were made to.
 
-use onsale_kit::auth::{SigningKey, TokenFacts, TokenSigner};
+use onsale_kit::auth::{SigningKey, TokenFields, TokenSigner};
 use onsale_proto::{
     auth::v1::Role,
     events::v1::QuotaInvitation,
@@ -155,7 +155,7 @@ async fn no_other_token_passes_for_an_invitation() {
         "invitation_id": named, "quota_id": quota.quota_id, "event_id": event.event_id,
     });
     let facts =
-        |audience| TokenFacts { audience, subject: &named, expiry: Timestamp::from_secs(RETURN_SECONDS) };
+        |audience| TokenFields { audience, subject: &named, expiry: Timestamp::from_secs(RETURN_SECONDS) };
     let (head, signature) = token.rsplit_once('.').unwrap();
     let strange = SigningKey::parse(&SigningKey::generate().unwrap()).unwrap();
     let forgeries = [

@@ -1,4 +1,4 @@
-//! What the tests share: the service, what its neighbours say, and people who use it.
+//! What the tests share: the service, what its neighbors say, and people who use it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,12 +51,12 @@ pub(crate) struct World {
     pub(crate) organizer: Person,
     jwks: String,
     settings: Vec<(String, String)>,
-    /// Publish what the neighbours say.
+    /// Publish what the neighbors say.
     voices: Vec<Voice>,
     tasks: Tasks,
 }
 
-/// A neighbour that publishes events.
+/// A neighbor that publishes events.
 struct Voice {
     service: &'static str,
     outbox: Outbox,

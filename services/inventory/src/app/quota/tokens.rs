@@ -1,6 +1,6 @@
 //! Invitation tokens: what an invitee got by mail, and shows instead of a turn. Never logged.
 
-use onsale_kit::auth::{KeyError, KeySet, SigningKey, TokenFacts, TokenReader, TokenSigner};
+use onsale_kit::auth::{KeyError, KeySet, SigningKey, TokenFields, TokenReader, TokenSigner};
 use onsale_types::{EventId, InvitationId, QuotaId};
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ impl InvitationTokens {
         let claims =
             InvitationClaims { invitation_id: invitation.id, quota_id: quota.id, event_id: quota.event_id };
         let subject = invitation.id.to_string();
-        let facts = TokenFacts { audience: AUDIENCE, subject: &subject, expiry: quota.return_time };
+        let facts = TokenFields { audience: AUDIENCE, subject: &subject, expiry: quota.return_time };
         Ok(format!("{}#token={}", self.accept_page, self.signer.sign(&facts, &claims)?))
     }
 

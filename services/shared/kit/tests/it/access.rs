@@ -1,4 +1,4 @@
-//! Who may call what: every method with every role, and every kind of bad token.
+//! Access control: every method with every role, and every kind of bad token.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use tonic::{
 
 use crate::support::{Harness, assert_status, config, echo_request};
 
-/// A handler of anything, whose answer shows that it was reached.
+/// A handler for any method, whose response shows that the call reached it.
 #[derive(Clone)]
 struct Anything;
 
@@ -41,7 +41,7 @@ async fn call(channel: &Channel, path: &str, token: Option<&str>) -> Status {
 }
 
 #[tokio::test]
-async fn every_method_of_every_contract_lets_in_exactly_its_roles() {
+async fn every_method_admits_exactly_its_roles() {
     let issuer = TestIssuer::new();
     let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).expect("good contracts");
     let mut chassis =
@@ -82,14 +82,14 @@ async fn every_method_of_every_contract_lets_in_exactly_its_roles() {
 }
 
 #[tokio::test]
-async fn every_broken_token_is_refused_even_where_none_is_needed() {
+async fn bad_token_is_refused_even_where_none_is_needed() {
     let harness = Harness::start(&[("SERVER__HEADER_BYTES_MAX", "65536")]).await;
     let channel = harness.channel().await;
     let broken = harness.issuer.broken(Role::Customer);
     assert!(broken.len() > 20);
     for path in ["/onsale.testkit.v1.EchoService/Echo", "/onsale.testkit.v1.EchoService/CallAsAnyone"] {
         for token in &broken {
-            // Twice: a verdict that is remembered must be remembered right.
+            // Twice: the second call would meet a wrongly cached result.
             for _ in 0..2 {
                 let status = call(&channel, path, Some(&token.token)).await;
                 assert_eq!(
@@ -107,7 +107,7 @@ async fn every_broken_token_is_refused_even_where_none_is_needed() {
 }
 
 #[test]
-fn a_token_with_any_one_letter_changed_is_refused() {
+fn token_with_any_letter_changed_is_refused() {
     let issuer = TestIssuer::new();
     let verifier = Verifier::new(&issuer.auth_config(), Arc::new(SystemClock)).expect("good settings");
     let token = issuer.token(Role::Customer);
@@ -122,7 +122,7 @@ fn a_token_with_any_one_letter_changed_is_refused() {
 
 proptest! {
     #[test]
-    fn no_text_is_a_token_and_none_makes_the_verifier_panic(text in "\\PC{0,80}", parts in 0_usize..5) {
+    fn arbitrary_text_is_refused_without_a_panic(text in "\\PC{0,80}", parts in 0_usize..5) {
         let issuer = TestIssuer::new();
         let verifier = Verifier::new(&issuer.auth_config(), Arc::new(SystemClock)).expect("good settings");
         prop_assert!(verifier.verify(&text).is_err());
@@ -133,10 +133,10 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_role_its_issuer_may_not_grant_is_not_granted() {
+async fn role_that_the_issuer_may_not_grant_is_ignored() {
     let harness = Harness::start(&[]).await;
     let channel = harness.channel().await;
-    // Properly signed by the people's issuer; it may grant CUSTOMER, never SERVICE.
+    // Properly signed by the people's issuer, which may grant CUSTOMER but never SERVICE.
     let mut claims = harness.issuer.claims("somebody", &[Role::Customer]);
     claims["roles"] = json!(["CUSTOMER", "SERVICE", "EMPEROR"]);
     let token = harness.issuer.sign(&claims);
@@ -150,7 +150,7 @@ async fn a_role_its_issuer_may_not_grant_is_not_granted() {
 }
 
 #[tokio::test]
-async fn a_service_token_reaches_what_is_for_services() {
+async fn service_token_is_accepted_by_service_methods() {
     let harness = Harness::start(&[]).await;
     let tokens = harness.issuer.service_tokens("queue");
     let bearer = tokens.bearer();
@@ -164,7 +164,7 @@ async fn a_service_token_reaches_what_is_for_services() {
 }
 
 #[tokio::test]
-async fn a_service_token_is_kept_for_half_of_its_life() {
+async fn service_token_is_cached_for_half_of_its_lifetime() {
     let clock = ManualClock::new(SystemClock.now());
     let issuer = TestIssuer::with_clock(Arc::new(clock.clone()));
     let tokens = issuer.service_tokens("queue");
@@ -179,7 +179,7 @@ async fn a_service_token_is_kept_for_half_of_its_life() {
 }
 
 #[tokio::test]
-async fn a_remembered_token_still_expires() {
+async fn cached_token_still_expires() {
     let clock = ManualClock::new(SystemClock.now());
     let harness = Harness::start_at(&[], Arc::new(clock.clone())).await;
     let mut client = harness.customer().await;
@@ -193,7 +193,7 @@ async fn a_remembered_token_still_expires() {
 }
 
 #[tokio::test]
-async fn an_email_counts_only_when_its_issuer_has_verified_it() {
+async fn email_counts_only_if_its_issuer_has_verified_it() {
     let harness = Harness::start(&[]).await;
     for (verified, expected) in
         [(json!(true), "Some(\"a@b.hr\")"), (json!(false), "None"), (json!("true"), "None")]
@@ -215,7 +215,7 @@ async fn two_authorization_headers_are_refused() {
     let mut request = echo_request("a");
     let other = format!("Bearer {}", harness.issuer.token(Role::Customer));
     request.metadata_mut().append("authorization", other.parse().expect("ASCII"));
-    // The interceptor would replace it; this client has none.
+    // Without the interceptor, which would replace the header.
     let mut bare = v1::echo_service_client::EchoServiceClient::new(harness.channel().await);
     request.metadata_mut().append("authorization", other.parse().expect("ASCII"));
     let status = bare.echo(request).await.expect_err("two tokens");

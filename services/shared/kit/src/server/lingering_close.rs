@@ -1,8 +1,7 @@
-//! A connection that is not closed over what its peer still says.
+//! Lingering close: after its last write, a connection reads and discards input until the peer closes, for at most 1 s.
 //!
-//! Closing a socket with something unread in it resets the connection, and what was written and not yet received is lost: the last
-//! answers, or the word that a stream ended because the server drains. A client says something all the time (that it has received,
-//! for one). So after the last write the rest is read and forgotten, until the peer has closed too.
+//! Closing a socket with unread input resets the connection and loses data in flight, such as the last responses or the
+//! status that ends a stream when the server drains. Unread input is common: a client acknowledges what it receives.
 
 use std::{
     future::Future,
@@ -17,27 +16,27 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// A peer that has not closed after this is waited for no longer.
+/// Longest wait for the peer to close.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
-/// How much is forgotten at a time.
+/// Size of the buffer for discarded input.
 const SCRATCH_BYTES: usize = 1024;
 
-/// Closes `io` when its peer has closed, too.
+/// Wraps `io`; its shutdown waits until the peer has closed, too.
 #[derive(Debug)]
-pub(super) struct Lingering<T> {
+pub(super) struct LingeringClose<T> {
     io: T,
-    /// Until when the peer is waited for; none while the connection is open.
+    /// End of the wait for the peer. `None` until the write side is shut down.
     until: Option<Pin<Box<Sleep>>>,
 }
 
-impl<T> Lingering<T> {
+impl<T> LingeringClose<T> {
     pub(super) fn new(io: T) -> Self {
         Self { io, until: None }
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for LingeringClose<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -47,7 +46,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Lingering<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LingeringClose<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -69,7 +68,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
                 until.insert(Box::pin(sleep(LINGER_MAX)))
             }
         };
-        // Looked at first: who talks without a pause is left in time, too.
+        // Polled before the read, so that a peer that never stops sending cannot extend the wait.
         if until.as_mut().poll(context).is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -78,7 +77,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
             let mut rest = ReadBuf::new(&mut scratch);
             match ready!(Pin::new(&mut *io).poll_read(context, &mut rest)) {
                 Ok(()) if !rest.filled().is_empty() => {}
-                // All is said; or the peer is gone, and nobody is left to be told.
+                // The peer has closed, or the connection is broken and nothing more can be delivered.
                 Ok(()) | Err(_) => return Poll::Ready(Ok(())),
             }
         }
@@ -94,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// More than a peer takes that does not read yet, so that most of it is on its way when the connection is closed.
+    /// More than the socket buffers hold, so that most of it is in flight when the connection is closed.
     const ANSWER_BYTES: usize = 512 * 1024;
 
     async fn connection() -> (TcpStream, TcpStream) {
@@ -104,13 +103,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_written_arrives_though_something_is_left_unread() {
+    async fn written_data_arrives_although_input_is_unread() {
         let (server, mut client) = connection().await;
         client.write_all(b"received so far").await.unwrap();
         server.peek(&mut [0]).await.unwrap();
         let is_written = tokio::sync::Notify::new();
         let answer = async {
-            let mut server = Lingering::new(server);
+            let mut server = LingeringClose::new(server);
             server.write_all(&vec![7; ANSWER_BYTES]).await.unwrap();
             is_written.notify_one();
             server.shutdown().await.unwrap();
@@ -128,10 +127,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_does_not_close_is_left_in_time() {
+    async fn shutdown_ends_in_time_if_the_peer_does_not_close() {
         let (server, client) = connection().await;
         let begin = std::time::Instant::now();
-        Lingering::new(server).shutdown().await.unwrap();
+        LingeringClose::new(server).shutdown().await.unwrap();
         assert!(begin.elapsed() >= LINGER_MAX);
         drop(client);
     }

@@ -1,4 +1,4 @@
-//! Answers: what a failed one says about another attempt, and the body of a good one.
+//! Responses: the retry hints of a failed one, and the body of a successful one.
 
 use std::{
     error::Error,
@@ -23,102 +23,102 @@ use crate::{
     error::{Chain, DOMAIN, Reason},
 };
 
-/// Says when to come back, in milliseconds; below zero: not at all. As in gRPC's retry design.
+/// Header of gRPC's retry design: delay of a retry in milliseconds, negative to forbid it.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
-/// A status made on this side of the wire.
+/// Creates a status on the client's side.
 pub(super) fn local_status(code: Code, reason: ErrorReason, message: impl Into<String>) -> Status {
     let details = ErrorDetails::with_error_info(Reason::from(reason).as_str(), DOMAIN, []);
     Status::with_error_details(code, message, details)
 }
 
 pub(super) fn deadline_exceeded() -> Status {
-    let message = "the deadline passed before the neighbour answered";
+    let message = "the deadline passed before the neighbor responded";
     local_status(Code::DeadlineExceeded, ErrorReason::DeadlineExceeded, message)
 }
 
-/// The transport broke, whatever it calls it: the neighbour cannot be reached.
-pub(super) fn broken(error: &hyper::Error) -> Status {
-    let message = format!("the connection broke: {}", Chain(error));
+/// Returns UNAVAILABLE for any failure of the transport.
+pub(super) fn connection_broken(error: &hyper::Error) -> Status {
+    let message = format!("the connection to the neighbor failed: {}", Chain(error));
     local_status(Code::Unavailable, ErrorReason::DependencyUnavailable, message)
 }
 
-/// Whether the neighbour closed the connection in good order (it is old, or stopping) before it had the request: GOAWAY
-/// without an error ends only the streams it will not answer, and those whose message we had not begun to send.
-pub(super) fn is_unread(error: &hyper::Error) -> bool {
+/// Returns true if the neighbor did not process the request because it closed the connection in good order. A GOAWAY
+/// without an error fails only streams that it did not accept.
+pub(super) fn is_unprocessed(error: &hyper::Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
     source.is_some_and(|error| {
         error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
     })
 }
 
-/// The status of an answer that has no more than that; `None` when it may have a message.
-pub(super) fn status<B>(response: &Response<B>) -> Option<Status> {
+/// Returns the status of a response without a body; `None` if a message may follow.
+pub(super) fn failure_status<B>(response: &Response<B>) -> Option<Status> {
     Status::from_header_map(response.headers()).or_else(|| match response.status() {
-        // What proxies on the way answer; the codes are those of gRPC's mapping.
+        // Statuses that proxies send, mapped as in the gRPC specification.
         StatusCode::TOO_MANY_REQUESTS
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE
         | StatusCode::GATEWAY_TIMEOUT => {
-            let message = format!("a proxy answered {}", response.status());
+            let message = format!("a proxy responded with {}", response.status());
             Some(local_status(Code::Unavailable, ErrorReason::DependencyUnavailable, message))
         }
         _ => None,
     })
 }
 
-/// What the neighbour says about coming back.
+/// The neighbor's wish about a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushback {
-    Unsaid,
+    Unspecified,
     After(Duration),
     Never,
 }
 
-/// Reads what `status` and its headers say about coming back.
+/// Reads the pushback header, or the retry delay in the status details.
 pub(super) fn pushback(headers: &HeaderMap, status: &Status) -> Pushback {
     if let Some(value) = headers.get(PUSHBACK) {
         let millis = value.to_str().ok().and_then(|text| text.parse().ok());
-        // Not a number counts as never, as gRPC has it.
+        // A malformed value forbids a retry, as in the gRPC specification.
         return millis.map_or(Pushback::Never, |millis| Pushback::After(Duration::from_millis(millis)));
     }
     let delay = status.get_details_retry_info().and_then(|info| info.retry_delay);
-    delay.map_or(Pushback::Unsaid, Pushback::After)
+    delay.map_or(Pushback::Unspecified, Pushback::After)
 }
 
-/// Whether only this instance refuses, because it is stopping.
+/// Returns true if the instance refuses because it is stopping; others may accept.
 pub(super) fn is_draining(status: &Status) -> bool {
     let draining = Reason::from(ErrorReason::Draining).as_str();
     status.get_details_error_info().is_some_and(|info| info.reason == draining && info.domain == DOMAIN)
 }
 
-/// The answer for the caller: its body ends at the deadline, and is counted when it ends.
-pub(super) fn response(
+/// Wraps a response so that its body ends at the deadline and its code is counted.
+pub(super) fn started(
     response: Response<Incoming>,
     deadline: Deadline,
     in_flight: InFlight,
     mut count: CallCount,
 ) -> Response<Body> {
-    if let Some(status) = status(&response) {
+    if let Some(status) = failure_status(&response) {
         count.end(status.code());
     }
     let timer = tokio::time::sleep_until(deadline.instant());
-    response.map(|inner| Body::new(AnswerBody { inner, timer, count, in_flight: Some(in_flight) }))
+    response.map(|inner| Body::new(StartedBody { inner, timer, count, in_flight: Some(in_flight) }))
 }
 
 pin_project! {
-    struct AnswerBody {
+    struct StartedBody {
         #[pin]
         inner: Incoming,
         #[pin]
         timer: Sleep,
         count: CallCount,
-        // The call is running until its answer has ended. `None`: it has.
+        // The call counts as running until its response ends; `None` after that.
         in_flight: Option<InFlight>,
     }
 }
 
-impl http_body::Body for AnswerBody {
+impl http_body::Body for StartedBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -132,7 +132,7 @@ impl http_body::Body for AnswerBody {
         }
         let polled = this.inner.poll_frame(context);
         let is_late = match &polled {
-            // An answer that always has more must end too; one that ends by itself may.
+            // Data after the deadline ends the call even if more is ready; trailers may still pass.
             Poll::Ready(Some(Ok(frame))) => frame.is_data() && this.timer.deadline() <= Instant::now(),
             Poll::Ready(_) => false,
             Poll::Pending => this.timer.poll(context).is_ready(),
@@ -150,13 +150,13 @@ impl http_body::Body for AnswerBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
-                let status = broken(&error);
+                let status = connection_broken(&error);
                 this.count.end(status.code());
                 *this.in_flight = None;
                 Poll::Ready(Some(Err(status)))
             }
             None => {
-                // No trailers: the caller reads this as UNKNOWN too.
+                // Without trailers the caller reads UNKNOWN, too.
                 this.count.end(Code::Unknown);
                 *this.in_flight = None;
                 Poll::Ready(None)
@@ -181,12 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn the_pushback_header_says_when_or_never() {
+    fn pushback_header_delays_or_forbids_a_retry() {
         let status = Status::unavailable("");
         assert_eq!(pushback(&headers("250"), &status), Pushback::After(Duration::from_millis(250)));
         assert_eq!(pushback(&headers("-1"), &status), Pushback::Never);
         assert_eq!(pushback(&headers("soon"), &status), Pushback::Never);
-        assert_eq!(pushback(&HeaderMap::new(), &status), Pushback::Unsaid);
+        assert_eq!(pushback(&HeaderMap::new(), &status), Pushback::Unspecified);
     }
 
     #[test]
@@ -198,17 +198,17 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_cannot_reach_the_neighbour_means_unavailable() {
+    fn gateway_error_of_a_proxy_means_unavailable() {
         for (http_status, code) in
             [(503, Some(Code::Unavailable)), (502, Some(Code::Unavailable)), (200, None)]
         {
             let response = Response::builder().status(http_status).body(()).unwrap();
-            assert_eq!(status(&response).map(|status| status.code()), code);
+            assert_eq!(failure_status(&response).map(|status| status.code()), code);
         }
     }
 
     #[test]
-    fn only_our_own_draining_reason_is_draining() {
+    fn draining_reason_counts_only_in_our_domain() {
         assert!(is_draining(&local_status(Code::Unavailable, ErrorReason::Draining, "")));
         assert!(!is_draining(&local_status(Code::Unavailable, ErrorReason::DependencyUnavailable, "")));
         let foreign = ErrorDetails::with_error_info("DRAINING", "elsewhere.dev", []);

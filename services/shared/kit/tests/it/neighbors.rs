@@ -1,4 +1,4 @@
-//! Bare echo servers and a channel to them: what the client's tests share.
+//! Echo servers and channels to them, shared by the tests of the client.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use std::{
 
 use onsale_kit::{
     backoff::BackoffConfig,
-    client::{Channel, ClientConfig, Neighbours, Resolve, RetryConfig},
+    client::{Channel, ClientConfig, Neighbors, Resolve, RetryConfig},
     contract::Contract,
     tasks::Tasks,
 };
@@ -29,11 +29,11 @@ use onsale_testkit::{
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tonic::{Code, Status};
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 pub(crate) type Client = EchoServiceClient<Channel>;
 
-/// A list of addresses that a test can change, and how often it was looked up.
+/// A list of addresses that a test can change, and the number of its lookups.
 #[derive(Clone, Default)]
 pub(crate) struct Addresses {
     list: Arc<Mutex<Vec<SocketAddr>>>,
@@ -51,16 +51,16 @@ impl Addresses {
         *self.list.lock().unwrap() = list;
     }
 
-    /// Waits until the list has been looked up twice more: the first of them may have begun before.
+    /// Waits for two more lookups, because the first of them may have begun before the last change.
     pub(crate) async fn looked_up_again(&self) {
         let before = self.lookups.load(Ordering::SeqCst);
-        wait_until("the list is looked up", PATIENCE, async || {
+        wait_until("the list is looked up", TIMEOUT, async || {
             self.lookups.load(Ordering::SeqCst) >= before + 2
         })
         .await;
     }
 
-    /// Answers like a name service: an empty list is "no such name".
+    /// Returns a resolver that behaves like DNS: an empty list is "no such name".
     pub(crate) fn resolver(&self) -> impl Resolve + use<> {
         let (list, lookups) = (Arc::clone(&self.list), Arc::clone(&self.lookups));
         move || {
@@ -72,7 +72,7 @@ impl Addresses {
     }
 }
 
-/// Quick to retry and quick to look again, with room in the budget.
+/// Settings with quick retries and lookups and a large budget.
 pub(crate) fn config() -> ClientConfig {
     ClientConfig {
         target: "http://echo.test:50051".to_owned(),
@@ -91,16 +91,16 @@ pub(crate) fn config() -> ClientConfig {
     }
 }
 
-pub(crate) fn neighbours() -> Neighbours {
+pub(crate) fn neighbors() -> Neighbors {
     let contract = Contract::load(&[echo::DESCRIPTORS]).unwrap();
-    Neighbours::new(&contract, None, Tasks::new())
+    Neighbors::new(&contract, None, Tasks::new())
 }
 
 pub(crate) fn client(config: &ClientConfig, addresses: &Addresses) -> Client {
-    EchoServiceClient::new(neighbours().channel_with("echo", config, addresses.resolver()).unwrap())
+    EchoServiceClient::new(neighbors().channel_with("echo", config, addresses.resolver()).unwrap())
 }
 
-/// A server on a free port of `127.0.0.<last>`: Linux answers on all of 127/8, so each can look like a host of its own.
+/// Starts a server on a free port of `127.0.0.<last>`. Linux answers on all of 127/8, so each looks like its own host.
 pub(crate) async fn start(name: &str, last: u8) -> EchoServer {
     start_at(name, SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), 0)).await
 }
@@ -109,7 +109,7 @@ pub(crate) async fn start_at(name: &str, address: SocketAddr) -> EchoServer {
     EchoServer::start(EchoService::new(name), address).await.unwrap()
 }
 
-/// An address where nobody listens.
+/// Returns an address on which nothing listens.
 pub(crate) async fn dead_address(last: u8) -> SocketAddr {
     let server = start("short-lived", last).await;
     let address = server.address();
@@ -117,7 +117,7 @@ pub(crate) async fn dead_address(last: u8) -> SocketAddr {
     address
 }
 
-/// An address where connections are neither accepted nor refused: its queue of new ones is full.
+/// Returns an address that neither accepts nor refuses connections, because its backlog is full.
 pub(crate) async fn swallowing_address() -> (SocketAddr, Vec<TcpStream>, TcpListener) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -127,12 +127,12 @@ pub(crate) async fn swallowing_address() -> (SocketAddr, Vec<TcpStream>, TcpList
     while let Ok(stream) = tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await
     {
         queued.push(stream.unwrap());
-        assert!(queued.len() < 100, "the queue has no end");
+        assert!(queued.len() < 100, "the backlog never fills");
     }
     (address, queued, listener)
 }
 
-/// What the server saw of an Echo.
+/// Calls Echo and returns what the server saw of the call.
 pub(crate) async fn echo(client: &mut Client) -> Result<Seen, Status> {
     let response = client.echo(EchoRequest { text: "hello".to_owned() }).await?.into_inner();
     assert_eq!(response.text, "hello");

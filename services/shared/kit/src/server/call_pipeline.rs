@@ -1,7 +1,8 @@
-//! The way of every call: which method, may it come in, may the caller, by when; then the handler; then the count.
+//! Every call passes through this pipeline: route, drain check, concurrency limit, deadline, authorization, handler,
+//! metrics.
 //!
-//! One function in one place instead of a stack of layers: each step sees the others, and an empty call pays for one
-//! allocation and not for ten. Nothing here knows what a method does.
+//! It is one function instead of a stack of layers: each step sees the others' results, and an empty call costs one
+//! allocation instead of ten. It knows nothing about any particular method.
 
 use std::{
     any::Any,
@@ -19,10 +20,10 @@ use tonic::{Code, Status, codegen::BoxFuture};
 use tracing::{Instrument, Span, field::Empty};
 
 use super::{
-    ReplyBody, RequestBody, StreamBody, grpc_timeout,
-    limits::{Place, Places},
+    RequestBody, ResponseBody, StreamBody, grpc_timeout,
+    limits::{ConcurrencyLimit, Permit},
     metrics::ServerMetrics,
-    refusal::{Refusal, spread},
+    refusal::{Refusal, random_wait},
     route::{Route, Routes},
     status,
 };
@@ -34,40 +35,39 @@ use crate::{
     telemetry::propagation::{self, CallContext},
 };
 
-/// Clients that were turned away for load come back after a random time up to this.
+/// Upper bound of the random retry delay of calls that were shed for load.
 const OVERLOAD_RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// Answers calls.
-pub(super) struct Gate {
+/// Serves the calls of all connections.
+pub(super) struct CallPipeline {
     routes: Routes,
     verifier: Arc<Verifier>,
-    unary: Arc<Places>,
-    streams: Arc<Places>,
+    unary: Arc<ConcurrencyLimit>,
+    streams: Arc<ConcurrencyLimit>,
     metrics: ServerMetrics,
     config: ServerConfig,
 }
 
-/// What a call was let in with.
+/// The results of the admission checks.
 struct Admission {
-    place: Place,
-    /// The end of the handler's work.
+    permit: Permit,
     deadline: Deadline,
-    /// The end of the stream, when the caller set one.
+    /// The stream's own deadline, if the caller set one.
     stream_deadline: Option<Instant>,
 }
 
-/// The handler's work, or what it panicked with instead.
-type Begun = Result<BoxFuture<Response<tonic::body::Body>, Infallible>, Box<dyn Any + Send>>;
+/// The handler's future, or the panic that prevented it.
+type HandlerStart = Result<BoxFuture<Response<tonic::body::Body>, Infallible>, Box<dyn Any + Send>>;
 
-/// A call in its handler. Dropped without an answer it was given up by its caller, mostly because it took too long: just
-/// the calls that must not be missing from the metrics.
-struct Handling<'a> {
+/// Counts a call while its handler runs. A call that is dropped here counts as CANCELLED: its caller gave up, usually
+/// because the call was slow, and exactly those calls must not be missing from the metrics.
+struct RunningHandler<'a> {
     route: &'a Route,
     started: Instant,
     is_answered: bool,
 }
 
-impl Drop for Handling<'_> {
+impl Drop for RunningHandler<'_> {
     fn drop(&mut self) {
         self.route.metrics.record_duration(self.started.elapsed());
         if !self.is_answered {
@@ -76,13 +76,13 @@ impl Drop for Handling<'_> {
     }
 }
 
-impl Gate {
+impl CallPipeline {
     pub(super) fn new(routes: Routes, verifier: Arc<Verifier>, config: ServerConfig) -> Self {
         Self {
             routes,
             verifier,
-            unary: Places::new(config.requests_in_flight_max),
-            streams: Places::new(config.streams_max),
+            unary: ConcurrencyLimit::new(config.requests_in_flight_max),
+            streams: ConcurrencyLimit::new(config.streams_max),
             metrics: ServerMetrics::new(),
             config,
         }
@@ -96,17 +96,17 @@ impl Gate {
         &self.metrics
     }
 
-    /// Unary calls and streams under way.
-    pub(super) fn under_way(&self) -> (usize, usize) {
-        (self.unary.taken(), self.streams.taken())
+    /// Returns the numbers of running unary calls and of open streams.
+    pub(super) fn in_progress(&self) -> (usize, usize) {
+        (self.unary.in_use(), self.streams.in_use())
     }
 
-    /// Answers one call that came over a connection; `ending` is cancelled when that connection ends its streams.
-    pub(super) async fn answer(
+    /// Serves one call. `ending` is cancelled when its connection (or endpoint) ends its streams.
+    pub(super) async fn call(
         self: Arc<Self>,
         mut request: Request<RequestBody>,
         ending: CancellationToken,
-    ) -> Response<ReplyBody> {
+    ) -> Response<ResponseBody> {
         if !is_grpc(&request) {
             return not_grpc();
         }
@@ -125,21 +125,21 @@ impl Gate {
         let span = span(&route);
         let parent =
             if self.config.join_callers_trace { propagation::extract(request.headers()) } else { None };
-        let trace = propagation::adopt(&span, parent);
+        let trace = propagation::join_trace(&span, parent);
         let begun = self.begin(&route, request);
-        // From here on, whatever is logged belongs to the call.
+        // The scope gives every log line from here on the call's trace id and method.
         let call = CallContext { trace, name: route.path };
         call.scope(async {
-            let mut handling = Handling { route: &route, started, is_answered: false };
+            let mut running = RunningHandler { route: &route, started, is_answered: false };
             let response = self.handle(begun, admission.deadline).instrument(span).await;
-            handling.is_answered = true;
-            drop(handling);
+            running.is_answered = true;
+            drop(running);
             self.finish(Arc::clone(&route), response, admission, ending)
         })
         .await
     }
 
-    /// Whether the call may come in. Cheap refusals come first, so that a flood is turned away at the least cost.
+    /// Decides whether the call is admitted. The checks run from cheap to costly, to keep a flood cheap.
     async fn admit(
         &self,
         route: &Route,
@@ -148,13 +148,17 @@ impl Gate {
         ending: &CancellationToken,
     ) -> Result<Admission, Status> {
         if ending.is_cancelled() {
-            return Err(Refusal::Draining { retry_after: spread(self.config.drain.retry_after_max) }.into());
+            return Err(
+                Refusal::Draining { retry_after: random_wait(self.config.drain.retry_after_max) }.into()
+            );
         }
-        let places = if route.method.server_streaming { &self.streams } else { &self.unary };
-        let place = match places.take() {
-            Some(place) => place,
-            None if route.is_exempt => places.take_beyond(),
-            None => return Err(Refusal::Overloaded { retry_after: spread(OVERLOAD_RETRY_AFTER_MAX) }.into()),
+        let limit = if route.method.server_streaming { &self.streams } else { &self.unary };
+        let permit = match limit.try_acquire() {
+            Some(permit) => permit,
+            None if route.is_exempt => limit.acquire_exempt(),
+            None => {
+                return Err(Refusal::Overloaded { retry_after: random_wait(OVERLOAD_RETRY_AFTER_MAX) }.into());
+            }
         };
         let timeout = grpc_timeout::from_headers(request.headers()).map_err(|_| malformed_timeout())?;
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
@@ -167,21 +171,21 @@ impl Gate {
         if let Some(identity) = self.verifier.authorize(request.headers(), route.method.roles).await? {
             request.extensions_mut().insert(identity);
         }
-        Ok(Admission { place, deadline: Deadline::after(handler_time), stream_deadline })
+        Ok(Admission { permit, deadline: Deadline::after(handler_time), stream_deadline })
     }
 
-    /// Hands the request to the handler. Before the work begins: whatever waits would keep the request beside it.
-    fn begin(&self, route: &Route, request: Request<RequestBody>) -> Begun {
+    /// Passes the request to the handler. Not `async`: a future that waits would keep a copy of the request.
+    fn begin(&self, route: &Route, request: Request<RequestBody>) -> HandlerStart {
         let request = match route.method.client_streaming {
             true => request,
             false => request.map(|body| body.limited(self.config.request_bytes_max)),
         };
-        // A handler may panic before it gives its future away.
+        // A handler may panic before it returns its future.
         catch_unwind(AssertUnwindSafe(|| route.handler.call(request)))
     }
 
-    /// The handler's answer; or, when it panics or is late, ours.
-    async fn handle(&self, begun: Begun, deadline: Deadline) -> Response<tonic::body::Body> {
+    /// Waits for the handler's response. A panic becomes INTERNAL and a passed deadline DEADLINE_EXCEEDED.
+    async fn handle(&self, begun: HandlerStart, deadline: Deadline) -> Response<tonic::body::Body> {
         let work = match begun {
             Ok(work) => AssertUnwindSafe(work).catch_unwind(),
             Err(panic) => return self.panicked(&*panic),
@@ -189,44 +193,44 @@ impl Gate {
         match tokio::time::timeout_at(deadline.instant(), deadline.scope(work)).await {
             Ok(Ok(Ok(response))) => response,
             Ok(Err(panic)) => self.panicked(&*panic),
-            // Dropping the work has cancelled the handler.
+            // The timeout has dropped the handler's future and thereby cancelled it.
             Err(_elapsed) => Status::from(Refusal::DeadlineExceeded).into_http(),
         }
     }
 
     fn panicked(&self, panic: &(dyn Any + Send)) -> Response<tonic::body::Body> {
         self.metrics.panics.increment(1);
-        tracing::error!(panic = crate::tasks::panic_text(panic), "a handler panicked");
+        tracing::error!(panic = crate::tasks::panic_text(panic), "handler panicked");
         Status::from(Refusal::Internal).into_http()
     }
 
-    /// Counts the answer, and watches over it when it is a stream.
+    /// Counts the response, and wraps the body of an open stream so that it can be ended.
     fn finish(
         &self,
         route: Arc<Route>,
         response: Response<tonic::body::Body>,
         admission: Admission,
         ending: CancellationToken,
-    ) -> Response<ReplyBody> {
+    ) -> Response<ResponseBody> {
         let (mut head, body) = response.into_parts();
-        let code = status::settle(&mut head.headers);
+        let code = status::normalize(&mut head.headers);
         let is_open_stream = route.method.server_streaming && code == Code::Ok;
         let body = if is_open_stream {
-            let Admission { place, stream_deadline, .. } = admission;
+            let Admission { permit, stream_deadline, .. } = admission;
             let retry_after_max = self.config.drain.retry_after_max;
             let ending = ending.cancelled_owned();
-            let stream = StreamBody::new(body, ending, stream_deadline, route, place, retry_after_max);
-            ReplyBody::Stream { stream }
+            let stream = StreamBody::new(body, ending, stream_deadline, route, permit, retry_after_max);
+            ResponseBody::Stream { stream }
         } else {
             route.metrics.record_code(code);
-            ReplyBody::whole(body)
+            ResponseBody::whole(body)
         };
         Response::from_parts(head, body)
     }
 }
 
-/// One span per call. Its fields are filled by the handler; method and trace id are with the call's context already,
-/// so only a span that is exported has them too.
+/// Creates the span of a call; the handler fills the empty fields. Log lines take method and trace id from the call's
+/// context, so only exported spans carry them.
 fn span(route: &Route) -> Span {
     if propagation::is_exporting() {
         tracing::info_span!(
@@ -249,19 +253,19 @@ fn is_grpc<B>(request: &Request<B>) -> bool {
     request.method() == HttpMethod::POST
         && content_type
             .and_then(|value| value.strip_prefix(b"application/grpc"))
-            // Not `-web`, which only begins alike: its answers have another form.
+            // Excludes `application/grpc-web`, whose responses have another form.
             .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// Something that does not speak gRPC, such as a browser: HTTP's own words are all it understands.
-fn not_grpc() -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::default());
+/// Response to a request that is not gRPC, for example from a browser: HTTP 415 without a body.
+fn not_grpc() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::default());
     *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     response
 }
 
-fn refuse(status: &Status) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::default());
+fn refuse(status: &Status) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::default());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     status::write(status, response.headers_mut());
     response

@@ -1,7 +1,7 @@
-//! An answer's body on its way out. That of a stream is watched: it ends with a retryable status when its connection
-//! does, at the caller's deadline, and when its source panics.
+//! Body of a response. The body of an open stream ends early, with a retryable status when its connection ends its
+//! streams, at the caller's deadline, and when its source panics.
 //!
-//! There are as many of these as open streams, so each field counts.
+//! One exists for each open stream, so each field costs memory a million times.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -18,16 +18,15 @@ use tokio::time::Sleep;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Code, Status};
 
-use super::{limits::Place, refusal::Refusal, route::Route, status};
+use super::{limits::Permit, refusal::Refusal, route::Route, status};
 
 pin_project! {
-    /// An answer's body.
-    #[project = ReplyBodyProjection]
+    #[project = ResponseBodyProjection]
     #[derive(Debug)]
-    pub(crate) enum ReplyBody {
-        /// Of a unary call, or an answer that is a status alone.
+    pub(crate) enum ResponseBody {
+        /// A unary response, or a status alone.
         Whole { #[pin] body: tonic::body::Body },
-        /// Of an open stream.
+        /// An open server stream.
         Stream { #[pin] stream: StreamBody },
     }
 }
@@ -36,25 +35,25 @@ pin_project! {
     /// The body of an open stream.
     pub(crate) struct StreamBody {
         source: tonic::body::Body,
-        // Done when the connection ends its streams.
+        // Completes when the connection ends its streams.
         #[pin]
         ending: WaitForCancellationFutureOwned,
-        // Only when the caller set a deadline; boxed, because most do not.
+        // `None` if the caller set no deadline. Boxed, because most streams have none.
         deadline: Option<Pin<Box<Sleep>>>,
-        end: End,
+        end: StreamEnd,
     }
 }
 
-/// Counts the stream out, however it ends.
-struct End {
+/// Counts the stream's code when it is dropped.
+struct StreamEnd {
     route: Arc<Route>,
-    /// None until the end is known: a stream dropped before was cancelled by its caller.
+    /// `None` until the end is known; a stream that is dropped before that was cancelled by its caller.
     code: Option<Code>,
     retry_after_max: std::time::Duration,
-    _place: Place,
+    _permit: Permit,
 }
 
-impl Drop for End {
+impl Drop for StreamEnd {
     fn drop(&mut self) {
         self.route.metrics.record_code(self.code.unwrap_or(Code::Cancelled));
     }
@@ -66,11 +65,16 @@ impl StreamBody {
         ending: WaitForCancellationFutureOwned,
         deadline: Option<tokio::time::Instant>,
         route: Arc<Route>,
-        place: Place,
+        permit: Permit,
         retry_after_max: std::time::Duration,
     ) -> Self {
         let deadline = deadline.map(|instant| Box::pin(tokio::time::sleep_until(instant)));
-        Self { source, ending, deadline, end: End { route, code: None, retry_after_max, _place: place } }
+        Self {
+            source,
+            ending,
+            deadline,
+            end: StreamEnd { route, code: None, retry_after_max, _permit: permit },
+        }
     }
 
     fn poll_source(
@@ -78,11 +82,11 @@ impl StreamBody {
         context: &mut Context<'_>,
         route: &Route,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        // A panic in one stream must not take its connection, and with it the other streams, along.
+        // A panic in one stream must not end its connection and with it the other streams.
         catch_unwind(AssertUnwindSafe(|| Pin::new(source).poll_frame(context))).unwrap_or_else(|panic| {
             super::metrics::count_panic();
             let panic = crate::tasks::panic_text(&*panic);
-            tracing::error!(method = route.path, panic, "a stream panicked");
+            tracing::error!(method = route.path, panic, "stream panicked");
             Poll::Ready(Some(Ok(trailers(&Refusal::Internal.into()))))
         })
     }
@@ -100,10 +104,10 @@ impl Body for StreamBody {
         if this.end.code.is_some() {
             return Poll::Ready(None);
         }
-        // Asked first: a source that always has more would never let the stream end. A poll of a done future is cheap,
-        // and one of a waiting future only keeps the waker it has.
+        // Checked before the source: a source that always has another message would never let the stream end. These polls
+        // are cheap: a waiting future only keeps its waker.
         let refusal = if this.ending.as_mut().poll(context).is_ready() {
-            let retry_after = super::refusal::spread(this.end.retry_after_max);
+            let retry_after = super::refusal::random_wait(this.end.retry_after_max);
             Some(Refusal::Draining { retry_after })
         } else if this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
             Some(Refusal::DeadlineExceeded)
@@ -118,7 +122,7 @@ impl Body for StreamBody {
         match StreamBody::poll_source(this.source, context, &this.end.route) {
             Poll::Ready(Some(Ok(mut frame))) => {
                 if let Some(headers) = frame.trailers_mut() {
-                    this.end.code = Some(status::settle(headers));
+                    this.end.code = Some(status::normalize(headers));
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -141,21 +145,21 @@ impl std::fmt::Debug for StreamBody {
     }
 }
 
-impl ReplyBody {
-    /// The body of an answer that is not watched.
+impl ResponseBody {
+    /// Wraps the body of a response that needs no deadline and no end by the server.
     pub(super) fn whole(body: tonic::body::Body) -> Self {
         Self::Whole { body }
     }
 }
 
-/// Empty, as for an answer that is a status alone.
-impl Default for ReplyBody {
+/// An empty body, for a response that is a status alone.
+impl Default for ResponseBody {
     fn default() -> Self {
         Self::whole(tonic::body::Body::empty())
     }
 }
 
-impl Body for ReplyBody {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -164,8 +168,8 @@ impl Body for ReplyBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match self.project() {
-            ReplyBodyProjection::Whole { body } => body.poll_frame(context),
-            ReplyBodyProjection::Stream { stream } => stream.poll_frame(context),
+            ResponseBodyProjection::Whole { body } => body.poll_frame(context),
+            ResponseBodyProjection::Stream { stream } => stream.poll_frame(context),
         }
     }
 

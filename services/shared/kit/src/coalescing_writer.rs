@@ -1,9 +1,9 @@
-//! A connection that writes less often, and more at a time.
+//! Connection wrapper that merges small writes.
 //!
-//! Answers of one connection that are ready at the same moment belong in one write, and so do calls to a neighbour. But each of
-//! them wakes the connection, the runtime runs what was woken last first, and so every one would go out by itself: half of the
-//! time of a fan-out to a hundred thousand streams went into such writes. So before it writes, a connection lets everybody who
-//! is ready have their turn once; alone, it goes on at once.
+//! Responses of one connection that are ready together belong in one write, and so do calls to another service. But each
+//! of them wakes the connection, and the runtime runs the task that was woken last first, so each would be written alone:
+//! that cost half of the time of a fan-out to 100,000 streams. So a connection yields once before it writes, and all ready
+//! tasks add their output first. Without other ready tasks it continues immediately.
 
 use std::{
     io,
@@ -13,31 +13,31 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Gathers what is to be written through `io`.
+/// Delays each first write through `io` by one turn of the scheduler.
 #[derive(Debug)]
-pub(crate) struct Gathering<T> {
+pub(crate) struct CoalescingWriter<T> {
     io: T,
-    /// The others had their turn since the last flush.
-    has_waited: bool,
+    /// Set once the task has yielded since the last flush.
+    has_yielded: bool,
 }
 
-impl<T> Gathering<T> {
+impl<T> CoalescingWriter<T> {
     pub(crate) fn new(io: T) -> Self {
-        Self { io, has_waited: false }
+        Self { io, has_yielded: false }
     }
 
-    /// Ready when the others had their turn.
-    fn poll_gathered(&mut self, context: &Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.has_waited, true) {
+    /// Returns ready at the second poll since the last flush.
+    fn poll_yielded(&mut self, context: &Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.has_yielded, true) {
             return Poll::Ready(());
         }
-        // A task that wakes itself is run after those that are ready.
+        // The runtime queues a task that wakes itself behind the ready ones.
         context.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Gathering<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for CoalescingWriter<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -47,25 +47,25 @@ impl<T: AsyncRead + Unpin> AsyncRead for Gathering<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Gathering<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for CoalescingWriter<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_gathered(context));
+        ready!(self.poll_yielded(context));
         Pin::new(&mut self.io).poll_write(context, bytes)
     }
 
-    /// Not by slices, though `io` could: where it can, h2 copies only answers below 256 bytes into its buffer and writes each
-    /// larger one by itself. Where it cannot, answers below a kilobyte go out together, 16 KiB at a time.
+    /// Returns false although `io` supports it. With vectored writes, h2 copies only messages below 256 bytes into its
+    /// buffer and writes each larger one by itself; without them, messages below 1 KiB share writes of up to 16 KiB.
     fn is_write_vectored(&self) -> bool {
         false
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was gathered is written; the next write gathers anew.
-        self.has_waited = false;
+        // The buffered output is written; the next write yields again.
+        self.has_yielded = false;
         Pin::new(&mut self.io).poll_flush(context)
     }
 
@@ -81,10 +81,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_written_arrives_whole_in_both_directions() {
+    async fn data_arrives_whole_in_both_directions() {
         let (near, far) = tokio::io::duplex(64);
-        let mut near = Gathering::new(near);
-        let mut far = Gathering::new(far);
+        let mut near = CoalescingWriter::new(near);
+        let mut far = CoalescingWriter::new(far);
         let sent: Vec<u8> = (0..=255).cycle().take(10_000).collect();
         let send = async {
             near.write_all(&sent).await?;
@@ -99,9 +99,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_lets_those_who_are_ready_go_first_once_until_it_is_flushed() {
+    async fn write_yields_once_between_flushes() {
         let (near, _far) = tokio::io::duplex(1024);
-        let mut near = Gathering::new(near);
+        let mut near = CoalescingWriter::new(near);
         let mut context = Context::from_waker(std::task::Waker::noop());
         for _ in 0..2 {
             assert!(Pin::new(&mut near).poll_write(&mut context, b"a").is_pending());
