@@ -69,7 +69,7 @@ impl App {
         match self.stores.postgres.transaction("create payment", work).await {
             // A concurrent request, for example from another device, inserted its payment first.
             Err(Error::Store(error)) if error.conflict() == Some(payments::OPEN_PER_CLAIM) => {
-                let newest = payments::newest(&self.stores.postgres, claim.id).await?;
+                let newest = payments::newest_of_claim(&self.stores.postgres, claim.id).await?;
                 let payment_id = newest.map(|payment| payment.id).ok_or(Error::Store(error))?;
                 Err(Error::OpenExists { payment_id })
             }
@@ -83,7 +83,7 @@ impl App {
         claim: &Claim,
         new: &NewPayment,
     ) -> Result<PaymentId, Error> {
-        if let Some(payment_id) = payments::open(transaction, claim.id).await? {
+        if let Some(payment_id) = payments::open_of_claim(transaction, claim.id).await? {
             return Err(Error::OpenExists { payment_id });
         }
         if !claim.is_payable(self.clock.now(), self.payments.claim_margin) {

@@ -16,7 +16,7 @@ impl App {
                 (payments::get(postgres, payment_id).await?, Error::PaymentNotFound { payment_id })
             }
             PaymentLookup::Claim(claim_id) => {
-                (payments::newest(postgres, claim_id).await?, Error::ClaimHasNoPayment { claim_id })
+                (payments::newest_of_claim(postgres, claim_id).await?, Error::ClaimHasNoPayment { claim_id })
             }
         };
         let Some(payment) = found else { return Err(not_found) };

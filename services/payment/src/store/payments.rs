@@ -127,13 +127,19 @@ pub(crate) async fn get(postgres: &Postgres, payment_id: PaymentId) -> Result<Op
 }
 
 /// Reads the newest payment of a claim.
-pub(crate) async fn newest(postgres: &Postgres, claim_id: ClaimId) -> Result<Option<Payment>, Error> {
+pub(crate) async fn newest_of_claim(
+    postgres: &Postgres,
+    claim_id: ClaimId,
+) -> Result<Option<Payment>, Error> {
     let row = postgres.query_opt("get payment of claim", NEWEST, &[&claim_id.as_uuid()]).await?;
     row.as_ref().map(rows::payment).transpose()
 }
 
 /// Reads the oldest payment of a claim that is INITIALIZING, PENDING, or confirmed and not yet settled.
-pub(crate) async fn open(transaction: &Transaction, claim_id: ClaimId) -> Result<Option<PaymentId>, Error> {
+pub(crate) async fn open_of_claim(
+    transaction: &Transaction,
+    claim_id: ClaimId,
+) -> Result<Option<PaymentId>, Error> {
     let row = transaction.query_opt(OPEN, &[&claim_id.as_uuid()]).await?;
     row.map(|row| row.read_id("payment_id")).transpose()
 }
