@@ -1,4 +1,6 @@
-//! Everything around Payment in a test: the sandbox provider, the faked mesh, and the gateway's door for webhooks.
+//! Environment of Payment in a test: the sandbox provider, fake neighbors, and a fake gateway that passes webhooks on.
+
+pub(crate) mod neighbors;
 
 use std::{
     net::SocketAddr,
@@ -36,13 +38,13 @@ use ring::hmac;
 use tonic::{Request, Response, Status, metadata::MetadataValue, transport::Channel};
 use tonic_types::StatusExt;
 
-use crate::mesh::Mesh;
+use self::neighbors::Neighbors;
 
 pub(crate) const WEBHOOK_SECRET: &str = "whsec_test";
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 const KEY: &str = "sk_test";
 
-/// Work that is quick, and providers that are asked only when a test wants it.
+/// Short intervals, so that tests are fast. Providers are polled only where a test asks for it ([`POLLING`]).
 const SETTINGS: [(&str, &str); 5] = [
     ("WORK__SWEEP_EVERY", "50ms"),
     ("WORK__RETRY_INITIAL", "50ms"),
@@ -50,31 +52,31 @@ const SETTINGS: [(&str, &str); 5] = [
     ("WORK__ASK_AFTER", "1h"),
     ("PROVIDERS__HTTP__TIMEOUT", "2s"),
 ];
-/// The provider is asked soon, without a webhook.
-pub(crate) const ASKING: [(&str, &str); 1] = [("WORK__ASK_AFTER", "50ms")];
+/// Polls the provider 50 ms after a payment became PENDING.
+pub(crate) const POLLING: [(&str, &str); 1] = [("WORK__ASK_AFTER", "50ms")];
 
-/// A running Payment with everything around it.
+/// A running Payment with its environment.
 pub(crate) struct World {
     pub(crate) provider: Provider,
-    pub(crate) mesh: Mesh,
+    pub(crate) neighbors: Neighbors,
     pub(crate) service: TestService,
-    door: Arc<Mutex<Option<Door>>>,
+    /// `None` while the service is stopped.
+    gateway: Arc<Mutex<Option<Gateway>>>,
     settings: Vec<(String, String)>,
     _tasks: Tasks,
 }
 
-/// Where the gateway passes webhooks on to.
+/// The gateway's connection to the service.
 #[derive(Clone)]
-struct Door {
+struct Gateway {
     channel: Channel,
     token: String,
 }
 
-/// A person with a token.
 pub(crate) struct Person {
     pub(crate) token: String,
-    pub(crate) customer: CustomerId,
-    pub(crate) organizer: OrganizerId,
+    pub(crate) customer_id: CustomerId,
+    pub(crate) organizer_id: OrganizerId,
 }
 
 impl World {
@@ -82,7 +84,7 @@ impl World {
         Self::with(&[]).await
     }
 
-    /// A world whose service has these settings besides.
+    /// Starts a service with `settings` in addition to the usual ones.
     pub(crate) async fn with(settings: &[(&str, &str)]) -> Self {
         let retry = BackoffConfig {
             initial: Duration::from_millis(20),
@@ -92,13 +94,13 @@ impl World {
         };
         let config = ProviderConfig { webhook_retry: retry, ..ProviderConfig::new(KEY, WEBHOOK_SECRET) };
         let provider = Provider::start(config).await.unwrap();
-        let mesh = Mesh::start().await;
-        let (door, tasks) = (Arc::new(Mutex::new(None)), Tasks::new());
-        let address = open_gateway(Arc::clone(&door), &tasks).await;
+        let neighbors = Neighbors::start().await;
+        let (gateway, tasks) = (Arc::new(Mutex::new(None)), Tasks::new());
+        let address = start_gateway(Arc::clone(&gateway), &tasks).await;
         provider.set_webhook_url(Some(format!("http://{address}/webhooks/sandbox")));
-        let target = format!("http://{}", mesh.address);
+        let target = format!("http://{}", neighbors.address);
         let url = provider.url();
-        let around = [
+        let environment = [
             ("NEIGHBOURS__CLAIM__TARGET", target.as_str()),
             ("NEIGHBOURS__INVENTORY__TARGET", target.as_str()),
             ("NEIGHBOURS__TICKETING__TARGET", target.as_str()),
@@ -106,46 +108,46 @@ impl World {
             ("PROVIDERS__SANDBOX__SECRET_KEY", KEY),
             ("PROVIDERS__SANDBOX__WEBHOOK_SECRET", WEBHOOK_SECRET),
         ];
-        let all = around.iter().chain(&SETTINGS).chain(settings);
+        let all = environment.iter().chain(&SETTINGS).chain(settings);
         let settings: Vec<_> = all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let stores =
             TestStores { database: stack::database().await.unwrap(), redis: stack::redis().await.unwrap() };
         let service = start(stores, &settings).await;
-        let world = Self { provider, mesh, service, door, settings, _tasks: tasks };
-        world.open_door().await;
+        let world = Self { provider, neighbors, service, gateway, settings, _tasks: tasks };
+        world.connect_gateway().await;
         world
     }
 
-    /// Stops the service and starts it anew on what it left behind, after `meanwhile`.
-    pub(crate) async fn restart(mut self, meanwhile: impl AsyncFnOnce(&Provider, &Mesh)) -> Self {
-        *self.door.lock().unwrap() = None;
+    /// Stops the service, runs `meanwhile`, and starts the service again on the same stores.
+    pub(crate) async fn restart(mut self, meanwhile: impl AsyncFnOnce(&Provider, &Neighbors)) -> Self {
+        *self.gateway.lock().unwrap() = None;
         let TestService { server, database, redis, .. } = self.service;
         assert!(server.shutdown().await.is_clean());
-        meanwhile(&self.provider, &self.mesh).await;
+        meanwhile(&self.provider, &self.neighbors).await;
         self.service = start(TestStores { database, redis }, &self.settings).await;
-        self.open_door().await;
+        self.connect_gateway().await;
         self
     }
 
     pub(crate) async fn stop(self) {
-        *self.door.lock().unwrap() = None;
+        *self.gateway.lock().unwrap() = None;
         self.service.server.shutdown().await;
         self.provider.stop().await;
     }
 
-    async fn open_door(&self) {
+    async fn connect_gateway(&self) {
         let channel = self.service.channel().await.unwrap();
         let token = self.service.issuer.token_for("gateway", &[Role::Service]);
-        *self.door.lock().unwrap() = Some(Door { channel, token });
+        *self.gateway.lock().unwrap() = Some(Gateway { channel, token });
     }
 
-    /// Somebody, for ever the same by name.
+    /// Returns a person with a token. The ids depend on the name only, so they survive a restart.
     pub(crate) fn person(&self, name: &str, roles: &[Role]) -> Person {
         let identity = tokens::identity(name);
         Person {
             token: self.service.issuer.token_for(name, roles),
-            customer: identity.customer_id(),
-            organizer: identity.organizer_id(),
+            customer_id: identity.customer_id(),
+            organizer_id: identity.organizer_id(),
         }
     }
 
@@ -157,8 +159,8 @@ impl World {
         PaymentServiceClient::new(self.service.channel().await.unwrap())
     }
 
-    pub(crate) async fn create(&self, person: &Person, claim: ClaimId) -> Result<Payment, Status> {
-        self.create_with(person, creation(claim)).await
+    pub(crate) async fn create(&self, person: &Person, claim_id: ClaimId) -> Result<Payment, Status> {
+        self.create_with(person, create_request(claim_id)).await
     }
 
     pub(crate) async fn create_with(
@@ -166,85 +168,89 @@ impl World {
         person: &Person,
         request: CreatePaymentRequest,
     ) -> Result<Payment, Status> {
-        let answer = self.payments().await.create_payment(signed(&person.token, request)).await?;
+        let answer = self.payments().await.create_payment(with_token(&person.token, request)).await?;
         Ok(answer.into_inner().payment.unwrap())
     }
 
-    /// A claim of Ana's, and a payment of it that waits for her.
+    /// Creates a claim of Ana's and a PENDING payment of it.
     pub(crate) async fn pending(&self) -> (Person, ClaimId, Payment) {
         let ana = self.customer("ana");
-        let claim = self.mesh.claim(ana.customer);
-        let payment = self.create(&ana, claim).await.unwrap();
+        let claim_id = self.neighbors.claim(ana.customer_id);
+        let payment = self.create(&ana, claim_id).await.unwrap();
         assert_eq!(payment.state(), PaymentState::Pending, "{payment:?}");
-        (ana, claim, payment)
+        (ana, claim_id, payment)
     }
 
     pub(crate) async fn get(&self, person: &Person, payment_id: &str) -> Result<Payment, Status> {
         let lookup = Some(Lookup::PaymentId(payment_id.to_owned()));
-        let request = signed(&person.token, GetPaymentRequest { lookup });
+        let request = with_token(&person.token, GetPaymentRequest { lookup });
         let answer = self.payments().await.get_payment(request).await?;
         Ok(answer.into_inner().payment.unwrap())
     }
 
-    /// Waits until the payment is in `state`.
+    /// Waits until the payment is in `state` and returns it.
     pub(crate) async fn until(&self, person: &Person, payment_id: &str, state: PaymentState) -> Payment {
-        wait_until(&format!("the payment is {state:?}"), PATIENCE, || async {
+        wait_until(&format!("the payment is {state:?}"), TIMEOUT, || async {
             self.get(person, payment_id).await.unwrap().state() == state
         })
         .await;
         self.get(person, payment_id).await.unwrap()
     }
 
-    /// Presses a button on the provider's page.
-    pub(crate) async fn press(&self, payment: &Payment, button: &str) {
+    /// Presses `pay`, `decline` or `cancel` on the provider's page.
+    pub(crate) async fn press_button(&self, payment: &Payment, button: &str) {
         let url = format!("{}/{button}", payment.checkout_url);
         let request = reqwest::Client::new().post(url).header("accept", "application/json");
         assert!(request.send().await.unwrap().status().is_success());
     }
 
-    /// Has the service take a webhook, as the gateway does.
-    pub(crate) async fn take(&self, header: &str, body: &[u8]) -> Result<HandleWebhookResponse, Status> {
-        self.take_from(PbProvider::Sandbox, header, body).await
+    /// Sends a webhook of the sandbox as the gateway does.
+    pub(crate) async fn send_webhook(
+        &self,
+        header: &str,
+        body: &[u8],
+    ) -> Result<HandleWebhookResponse, Status> {
+        self.send_webhook_as(PbProvider::Sandbox, header, body).await
     }
 
-    /// The same, from the path of `provider`.
-    pub(crate) async fn take_from(
+    /// Sends a webhook as if it had arrived at the path of `provider`.
+    pub(crate) async fn send_webhook_as(
         &self,
         provider: PbProvider,
         header: &str,
         body: &[u8],
     ) -> Result<HandleWebhookResponse, Status> {
-        let door = self.door.lock().unwrap().clone().unwrap();
+        let gateway = self.gateway.lock().unwrap().clone().unwrap();
         let headers = vec![("stripe-signature".to_owned(), header.as_bytes().to_vec())];
-        pass_on(&door, provider, headers, body.to_vec()).await
+        pass_on(&gateway, provider, headers, body.to_vec()).await
     }
 
-    /// The same, signed now by the provider.
-    pub(crate) async fn take_signed(
+    /// Sends an event as a webhook of the sandbox, signed now.
+    pub(crate) async fn send_signed_webhook(
         &self,
         event: &serde_json::Value,
     ) -> Result<HandleWebhookResponse, Status> {
         let body = event.to_string();
-        self.take(&signature(now_seconds(), body.as_bytes()), body.as_bytes()).await
+        self.send_webhook(&signature(now_seconds(), body.as_bytes()), body.as_bytes()).await
     }
 
     pub(crate) async fn postgres(&self) -> Postgres {
         Postgres::connect(&self.service.database.config("payment")).await.unwrap()
     }
 
-    /// The events of `topic` about `claim`, oldest first.
-    pub(crate) async fn events<P: onsale_proto::EventPayload>(&self, claim: ClaimId) -> Vec<P> {
+    /// Returns the published events of type `P` about a claim, oldest first.
+    pub(crate) async fn events<P: onsale_proto::EventPayload>(&self, claim_id: ClaimId) -> Vec<P> {
         let sql = "SELECT envelope FROM outbox WHERE topic = $1 AND key = $2 ORDER BY seq";
         let postgres = self.postgres().await;
-        let rows = postgres.query("read outbox", sql, &[&P::TOPIC, &claim.to_string()]).await.unwrap();
+        let rows = postgres.query("read outbox", sql, &[&P::TOPIC, &claim_id.to_string()]).await.unwrap();
         let envelopes = rows.iter().map(|row| column::<&[u8]>(row, "envelope").unwrap());
         envelopes.map(|bytes| P::decode(Envelope::decode(bytes).unwrap().payload).unwrap()).collect()
     }
 
-    /// Waits until nothing is owed to any payment.
-    pub(crate) async fn until_nothing_is_owed(&self) {
+    /// Waits until no payment has a next step.
+    pub(crate) async fn until_all_steps_are_done(&self) {
         let postgres = self.postgres().await;
-        wait_until("nothing is owed", PATIENCE, || async {
+        wait_until("no payment has a next step", TIMEOUT, || async {
             let sql = "SELECT 1 FROM payment WHERE step IS NOT NULL";
             postgres.query("look", sql, &[]).await.unwrap().is_empty()
         })
@@ -258,9 +264,9 @@ async fn start(stores: TestStores, settings: &[(String, String)]) -> TestService
     TestService::start_on(name, defaults, stores, &settings, onsale_payment::build).await.unwrap()
 }
 
-/// What the gateway does with `POST /webhooks/sandbox`.
-async fn open_gateway(door: Arc<Mutex<Option<Door>>>, tasks: &Tasks) -> SocketAddr {
-    let router = Router::new().route("/webhooks/sandbox", post(receive)).with_state(door);
+/// Serves `POST /webhooks/sandbox` and returns the address.
+async fn start_gateway(gateway: Arc<Mutex<Option<Gateway>>>, tasks: &Tasks) -> SocketAddr {
+    let router = Router::new().route("/webhooks/sandbox", post(receive)).with_state(gateway);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tasks.spawn("gateway", async move { axum::serve(listener, router).await.unwrap() });
@@ -268,20 +274,20 @@ async fn open_gateway(door: Arc<Mutex<Option<Door>>>, tasks: &Tasks) -> SocketAd
 }
 
 async fn receive(
-    State(door): State<Arc<Mutex<Option<Door>>>>,
+    State(gateway): State<Arc<Mutex<Option<Gateway>>>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
-    let Some(door) = door.lock().unwrap().clone() else { return StatusCode::SERVICE_UNAVAILABLE };
+    let Some(gateway) = gateway.lock().unwrap().clone() else { return StatusCode::SERVICE_UNAVAILABLE };
     let headers = headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
-    match pass_on(&door, PbProvider::Sandbox, headers, body.to_vec()).await {
+    match pass_on(&gateway, PbProvider::Sandbox, headers, body.to_vec()).await {
         Ok(_) => StatusCode::OK,
         Err(_) => StatusCode::BAD_REQUEST,
     }
 }
 
 async fn pass_on(
-    door: &Door,
+    gateway: &Gateway,
     provider: PbProvider,
     headers: Vec<(String, Vec<u8>)>,
     body: Vec<u8>,
@@ -289,32 +295,32 @@ async fn pass_on(
     let headers = headers.into_iter().map(|(name, value)| WebhookHeader { name, value }).collect();
     let receive_time = Some(prost_types::Timestamp { seconds: now_seconds(), nanos: 0 });
     let request = HandleWebhookRequest { provider: provider.into(), headers, body, receive_time };
-    let mut client = PaymentInternalServiceClient::new(door.channel.clone());
-    client.handle_webhook(signed(&door.token, request)).await.map(Response::into_inner)
+    let mut client = PaymentInternalServiceClient::new(gateway.channel.clone());
+    client.handle_webhook(with_token(&gateway.token, request)).await.map(Response::into_inner)
 }
 
-pub(crate) fn creation(claim: ClaimId) -> CreatePaymentRequest {
+pub(crate) fn create_request(claim_id: ClaimId) -> CreatePaymentRequest {
     CreatePaymentRequest {
         request_id: RequestId::generate().to_string(),
-        claim_id: claim.to_string(),
+        claim_id: claim_id.to_string(),
         ..CreatePaymentRequest::default()
     }
 }
 
-/// A request with a token.
-pub(crate) fn signed<T>(token: &str, message: T) -> Request<T> {
+/// Returns a request with a bearer token.
+pub(crate) fn with_token<T>(token: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     let bearer: MetadataValue<_> = format!("Bearer {token}").parse().unwrap();
     request.metadata_mut().insert("authorization", bearer);
     request
 }
 
-/// The reason a call was refused for.
+/// Returns the reason in the error details. Empty if there is none.
 pub(crate) fn reason(status: &Status) -> String {
     status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
 }
 
-/// What the reason's metadata has under `key`.
+/// Returns a metadata value of the error details. Empty if it is missing.
 pub(crate) fn metadata(status: &Status, key: &str) -> String {
     let info = status.get_details_error_info().unwrap();
     info.metadata.get(key).cloned().unwrap_or_default()
@@ -324,7 +330,7 @@ pub(crate) fn now_seconds() -> i64 {
     i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap()
 }
 
-/// The header of a webhook that the provider signed at `time`.
+/// Returns the signature header of a webhook that the provider signed at `time`.
 pub(crate) fn signature(time: i64, body: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, WEBHOOK_SECRET.as_bytes());
     let tag = hmac::sign(&key, &[format!("{time}.").as_bytes(), body].concat());
@@ -332,7 +338,7 @@ pub(crate) fn signature(time: i64, body: &[u8]) -> String {
     format!("t={time},v1={hex}")
 }
 
-/// A provider's event about a session of `payment`.
+/// Returns a provider's event about a session of `payment`.
 pub(crate) fn session_event(id: &str, kind: &str, payment: &Payment, is_paid: bool) -> serde_json::Value {
     let status = if kind.ends_with("expired") { "expired" } else { "complete" };
     let amount = payment.amount.as_ref().unwrap();

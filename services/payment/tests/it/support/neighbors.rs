@@ -1,4 +1,4 @@
-//! Payment's neighbors, faked: Claim, Inventory and Ticketing on one small gRPC server that does what it is told.
+//! Fake neighbors of Payment: Claim, Inventory and Ticketing on one gRPC server whose behavior a test controls.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,11 +37,11 @@ use tonic_types::{ErrorDetails, StatusExt};
 pub(crate) const TOTAL: i64 = 4_000;
 pub(crate) const EMAIL: &str = "ana@example.test";
 
-/// How Claim answers ConfirmClaim.
+/// Claim's response to `ConfirmClaim`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Confirming {
+pub(crate) enum ConfirmBehavior {
     #[default]
-    Serves,
+    Confirms,
     Rejects,
     PaidByAnother,
     AmountDiffers,
@@ -49,58 +49,58 @@ pub(crate) enum Confirming {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct NeighborState {
     pub(crate) claims: BTreeMap<String, Claim>,
     pub(crate) organizers: BTreeMap<String, OrganizerId>,
-    pub(crate) confirming: Confirming,
+    pub(crate) confirm_behavior: ConfirmBehavior,
     pub(crate) confirm_calls: u32,
-    /// Payments that asked for more time for their claim.
+    /// Ids of the payments that asked to extend their claim, in order.
     pub(crate) extended_by: Vec<String>,
-    pub(crate) extending_fails: Option<Code>,
-    pub(crate) extend_takes: Duration,
-    pub(crate) voided: BTreeSet<String>,
+    pub(crate) extend_error: Option<Code>,
+    pub(crate) extend_delay: Duration,
+    pub(crate) voided_claims: BTreeSet<String>,
     pub(crate) is_checked_in: bool,
-    pub(crate) is_ticketing_away: bool,
-    pub(crate) confirm_takes: Duration,
+    pub(crate) is_ticketing_unavailable: bool,
+    pub(crate) confirm_delay: Duration,
 }
 
-/// The neighbors. Clones share what they know.
+/// Clones share their state.
 #[derive(Clone, Debug)]
-pub(crate) struct Mesh {
-    facts: Arc<Mutex<Facts>>,
+pub(crate) struct Neighbors {
+    state: Arc<Mutex<NeighborState>>,
     pub(crate) address: SocketAddr,
     _tasks: Tasks,
 }
 
-impl Mesh {
+impl Neighbors {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let tasks = Tasks::new();
-        let mesh = Self { facts: Arc::default(), address, _tasks: tasks.clone() };
+        let neighbors = Self { state: Arc::default(), address, _tasks: tasks.clone() };
         let router = tonic::transport::Server::builder()
-            .add_service(ClaimServiceServer::new(mesh.clone()))
-            .add_service(ClaimInternalServiceServer::new(mesh.clone()))
-            .add_service(EventServiceServer::new(mesh.clone()))
-            .add_service(TicketInternalServiceServer::new(mesh.clone()));
-        tasks.spawn("mesh", async move {
+            .add_service(ClaimServiceServer::new(neighbors.clone()))
+            .add_service(ClaimInternalServiceServer::new(neighbors.clone()))
+            .add_service(EventServiceServer::new(neighbors.clone()))
+            .add_service(TicketInternalServiceServer::new(neighbors.clone()));
+        tasks.spawn("neighbors", async move {
             router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
         });
-        mesh
+        neighbors
     }
 
-    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap()
+    pub(crate) fn state(&self) -> MutexGuard<'_, NeighborState> {
+        self.state.lock().unwrap()
     }
 
-    /// A new claim of `customer`, to be paid within ten minutes.
-    pub(crate) fn claim(&self, customer: CustomerId) -> ClaimId {
-        let (id, event_id) = (ClaimId::generate(), EventId::generate());
+    /// Creates a claim that expires in ten minutes.
+    pub(crate) fn claim(&self, customer_id: CustomerId) -> ClaimId {
+        let (claim_id, event_id) = (ClaimId::generate(), EventId::generate());
         let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
         let expire_time = prost_types::Timestamp { seconds: i64::try_from(now).unwrap() + 600, nanos: 0 };
         let claim = Claim {
-            claim_id: id.to_string(),
-            customer_id: customer.to_string(),
+            claim_id: claim_id.to_string(),
+            customer_id: customer_id.to_string(),
             event: Some(EventSummary {
                 event_id: event_id.to_string(),
                 name: "Derby".to_owned(),
@@ -114,24 +114,23 @@ impl Mesh {
             expire_time: Some(expire_time),
             ..Claim::default()
         };
-        self.facts().claims.insert(id.to_string(), claim);
-        id
+        self.state().claims.insert(claim_id.to_string(), claim);
+        claim_id
     }
 
-    /// Changes a claim.
-    pub(crate) fn change(&self, id: ClaimId, change: impl FnOnce(&mut Claim)) {
-        change(self.facts().claims.get_mut(&id.to_string()).unwrap());
+    pub(crate) fn change(&self, claim_id: ClaimId, change: impl FnOnce(&mut Claim)) {
+        change(self.state().claims.get_mut(&claim_id.to_string()).unwrap());
     }
 
-    pub(crate) fn release(&self, id: ClaimId) {
-        self.change(id, |claim| {
+    pub(crate) fn release(&self, claim_id: ClaimId) {
+        self.change(claim_id, |claim| {
             claim.set_state(ClaimState::Released);
             claim.expire_time = None;
         });
     }
 
-    pub(crate) fn claim_state(&self, id: ClaimId) -> ClaimState {
-        self.facts().claims[&id.to_string()].state()
+    pub(crate) fn claim_state(&self, claim_id: ClaimId) -> ClaimState {
+        self.state().claims[&claim_id.to_string()].state()
     }
 }
 
@@ -141,45 +140,47 @@ fn refuse(code: Code, reason: &'static str) -> Status {
 }
 
 #[tonic::async_trait]
-impl ClaimService for Mesh {
+impl ClaimService for Neighbors {
     async fn get_claim(
         &self,
         request: Request<GetClaimRequest>,
     ) -> Result<Response<GetClaimResponse>, Status> {
-        let claim = self.facts().claims.get(&request.into_inner().claim_id).cloned();
+        let claim = self.state().claims.get(&request.into_inner().claim_id).cloned();
         let missing = || refuse(Code::NotFound, ClaimReason::ClaimNotFound.as_str_name());
         Ok(Response::new(GetClaimResponse { claim: Some(claim.ok_or_else(missing)?) }))
     }
 }
 
 #[tonic::async_trait]
-impl ClaimInternalService for Mesh {
+impl ClaimInternalService for Neighbors {
     async fn confirm_claim(
         &self,
         request: Request<ConfirmClaimRequest>,
     ) -> Result<Response<ConfirmClaimResponse>, Status> {
         let request = request.into_inner();
-        let takes = {
-            let mut facts = self.facts();
-            facts.confirm_calls += 1;
-            facts.confirm_takes
+        let delay = {
+            let mut state = self.state();
+            state.confirm_calls += 1;
+            state.confirm_delay
         };
-        tokio::time::sleep(takes).await;
-        let mut facts = self.facts();
-        let confirming = facts.confirming;
-        let claim = facts.claims.get_mut(&request.claim_id);
+        tokio::time::sleep(delay).await;
+        let mut state = self.state();
+        let confirm_behavior = state.confirm_behavior;
+        let claim = state.claims.get_mut(&request.claim_id);
         let claim = claim.ok_or_else(|| refuse(Code::NotFound, ClaimReason::ClaimNotFound.as_str_name()))?;
-        let state = |reason: ClaimReason| Err(refuse(Code::FailedPrecondition, reason.as_str_name()));
-        match confirming {
-            Confirming::Unreachable => return Err(Status::unavailable("told so")),
-            Confirming::PaidByAnother => return state(ClaimReason::ClaimPaidByAnother),
-            Confirming::AmountDiffers => return state(ClaimReason::AmountMismatch),
-            Confirming::Serves if request.amount != claim.total => return state(ClaimReason::AmountMismatch),
-            Confirming::Serves => {
+        let precondition = |reason: ClaimReason| Err(refuse(Code::FailedPrecondition, reason.as_str_name()));
+        match confirm_behavior {
+            ConfirmBehavior::Unreachable => return Err(Status::unavailable("set by the test")),
+            ConfirmBehavior::PaidByAnother => return precondition(ClaimReason::ClaimPaidByAnother),
+            ConfirmBehavior::AmountDiffers => return precondition(ClaimReason::AmountMismatch),
+            ConfirmBehavior::Confirms if request.amount != claim.total => {
+                return precondition(ClaimReason::AmountMismatch);
+            }
+            ConfirmBehavior::Confirms => {
                 claim.set_state(ClaimState::Confirmed);
                 claim.payment_id = request.payment_id;
             }
-            Confirming::Rejects => {
+            ConfirmBehavior::Rejects => {
                 claim.set_state(ClaimState::Released);
                 claim.set_release_reason(ReleaseReason::Rejected);
             }
@@ -192,47 +193,47 @@ impl ClaimInternalService for Mesh {
         request: Request<ExtendClaimRequest>,
     ) -> Result<Response<ExtendClaimResponse>, Status> {
         let request = request.into_inner();
-        let takes = {
-            let mut facts = self.facts();
-            facts.extended_by.push(request.payment_id);
-            facts.extend_takes
+        let delay = {
+            let mut state = self.state();
+            state.extended_by.push(request.payment_id);
+            state.extend_delay
         };
-        tokio::time::sleep(takes).await;
-        let facts = self.facts();
-        if let Some(code) = facts.extending_fails {
-            return Err(Status::new(code, "told so"));
+        tokio::time::sleep(delay).await;
+        let state = self.state();
+        if let Some(code) = state.extend_error {
+            return Err(Status::new(code, "set by the test"));
         }
-        Ok(Response::new(ExtendClaimResponse { claim: facts.claims.get(&request.claim_id).cloned() }))
+        Ok(Response::new(ExtendClaimResponse { claim: state.claims.get(&request.claim_id).cloned() }))
     }
 }
 
 #[tonic::async_trait]
-impl EventService for Mesh {
+impl EventService for Neighbors {
     async fn get_event(
         &self,
         request: Request<GetEventRequest>,
     ) -> Result<Response<GetEventResponse>, Status> {
         let event_id = request.into_inner().event_id;
-        let organizer = self.facts().organizers.get(&event_id).copied().unwrap_or_else(OrganizerId::generate);
+        let organizer = self.state().organizers.get(&event_id).copied().unwrap_or_else(OrganizerId::generate);
         let event = Event { event_id, organizer_id: organizer.to_string(), ..Event::default() };
         Ok(Response::new(GetEventResponse { event: Some(event) }))
     }
 }
 
 #[tonic::async_trait]
-impl TicketInternalService for Mesh {
+impl TicketInternalService for Neighbors {
     async fn void_tickets(
         &self,
         request: Request<VoidTicketsRequest>,
     ) -> Result<Response<VoidTicketsResponse>, Status> {
-        let mut facts = self.facts();
-        if facts.is_ticketing_away {
-            return Err(Status::unavailable("told so"));
+        let mut state = self.state();
+        if state.is_ticketing_unavailable {
+            return Err(Status::unavailable("set by the test"));
         }
-        if facts.is_checked_in {
+        if state.is_checked_in {
             return Err(refuse(Code::FailedPrecondition, TicketingReason::TicketCheckedIn.as_str_name()));
         }
-        facts.voided.insert(request.into_inner().claim_id);
+        state.voided_claims.insert(request.into_inner().claim_id);
         Ok(Response::new(VoidTicketsResponse { void_count: 2 }))
     }
 }
