@@ -63,7 +63,7 @@ use crate::{
         unit_set::UnitSet,
     },
     error::Error,
-    store::{self, keys::Keys, pause::Pause, pool::Pools},
+    store::{self, keys::Keys, pause::Pause, pools::Pools},
 };
 
 /// What handlers, consumers and workers share.
@@ -147,10 +147,9 @@ impl App {
         F: Future<Output = Result<R, Error>>,
     {
         let work = &work;
-        let answer = self
-            .stores
-            .postgres
-            .transaction(label, |tx| async move { idempotency::once(&tx, request, work(tx.clone())).await });
+        let answer = self.stores.postgres.transaction(label, |transaction| async move {
+            idempotency::once(&transaction, request, work(transaction.clone())).await
+        });
         let answer = answer.await?;
         self.stores.outbox.wake_relay();
         Ok(answer)
@@ -172,8 +171,12 @@ fn failed_batch<R>(error: Error) -> BatchOutcome<R, Error> {
 }
 
 /// The event, locked, if `organizer_id` may steer it.
-async fn lock_own(tx: &Transaction, event_id: EventId, organizer_id: OrganizerId) -> Result<Event, Error> {
-    let event = store::event::lock(tx, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
+async fn lock_own(
+    transaction: &Transaction,
+    event_id: EventId,
+    organizer_id: OrganizerId,
+) -> Result<Event, Error> {
+    let event = store::events::lock(transaction, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
     check_own(&event, organizer_id)?;
     Ok(event)
 }

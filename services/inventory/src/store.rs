@@ -1,13 +1,13 @@
 //! What Inventory keeps: rows in Postgres, which are the truth, and pools of free units in Redis, which can be rebuilt.
 
-pub mod event;
-pub mod hold;
-pub mod invitation;
+pub mod events;
+pub mod holds;
+pub mod invitations;
 pub mod keys;
 pub mod pause;
-pub mod pool;
-pub mod quota;
-pub mod stock;
+pub mod pools;
+pub mod quotas;
+pub mod stocks;
 
 use std::time::SystemTime;
 

@@ -16,16 +16,16 @@ impl App {
         event_id: EventId,
     ) -> Result<pb::ActivateEventResponse, Error> {
         let response = self
-            .once("activate event", request, |tx| async move {
-                let mut event = lock_own(&tx, event_id, organizer_id).await?;
+            .once("activate event", request, |transaction| async move {
+                let mut event = lock_own(&transaction, event_id, organizer_id).await?;
                 if let Move::To(state) = event.state.activate()? {
-                    event = store::event::move_to(&tx, event_id, state).await?;
+                    event = store::events::move_to(&transaction, event_id, state).await?;
                     let payload = convert::event_activated(&event);
-                    self.stores.outbox.append(&tx, &[NewEvent::new(event_id, &payload)]).await?;
+                    self.stores.outbox.append(&transaction, &[NewEvent::new(event_id, &payload)]).await?;
                     // Quotas may keep all there is.
-                    event = self.sell_out(&tx, event_id).await?;
+                    event = self.sell_out(&transaction, event_id).await?;
                 }
-                let offer = self.offer_of(&tx, &event).await?;
+                let offer = self.offer_of(&transaction, &event).await?;
                 let event = Some(convert::event(&event, &offer.sectors));
                 Ok(pb::ActivateEventResponse { event })
             })

@@ -56,16 +56,16 @@ impl App {
     ) -> Result<Option<Availability>, Error> {
         self.stores
             .postgres
-            .transaction_at(Isolation::RepeatableRead, "look at what is free", |tx| async move {
-                let found = store::event::find_now(&tx, event_id).await?;
+            .transaction_at(Isolation::RepeatableRead, "look at what is free", |transaction| async move {
+                let found = store::events::find_now(&transaction, event_id).await?;
                 let (event, now) = found.ok_or(Error::EventNotFound { event_id })?;
-                let counts = store::stock::counts(&tx, event_id).await?;
-                let revision = store::stock::revision(&event, &counts);
+                let counts = store::stocks::counts(&transaction, event_id).await?;
+                let revision = store::stocks::revision(&event, &counts);
                 if known == Some(revision) {
                     return Ok(None);
                 }
-                let offer = self.offer_of(&tx, &event).await?;
-                let sectors = self.stocks(&tx, &offer.sectors, &counts).await?;
+                let offer = self.offer_of(&transaction, &event).await?;
+                let sectors = self.stocks(&transaction, &offer.sectors, &counts).await?;
                 Ok(Some(Availability { event_id, revision, state: event.state, sectors, time: now }))
             })
             .await
@@ -74,7 +74,7 @@ impl App {
     /// What is free in `sectors`, which are counted so, in a transaction that sees one moment and changes nothing.
     async fn stocks(
         &self,
-        tx: &Transaction,
+        transaction: &Transaction,
         sectors: &[Sector],
         counts: &HashMap<SectorId, Counts>,
     ) -> Result<Vec<Stock>, Error> {
@@ -87,7 +87,9 @@ impl App {
                 free_count: counted.map_or(sector.capacity, Counts::free),
                 held_count: counted.map_or(0, Counts::held),
                 free: match (&sector.layout, counted) {
-                    (Some(_), Some(counts)) => Some(self.view_at(tx, sector, counts.revision).await?),
+                    (Some(_), Some(counts)) => {
+                        Some(self.view_at(transaction, sector, counts.revision).await?)
+                    }
                     // A draft of which nothing is kept.
                     (Some(_), None) => Some(Arc::new(UnitSet::full(sector.capacity))),
                     (None, _) => None,

@@ -51,14 +51,18 @@ impl Catalog {
 
 impl App {
     /// What `event` offers. A draft may still change, so it is read each time.
-    pub(super) async fn offer_of(&self, tx: &Transaction, event: &Event) -> Result<Arc<Offer>, Error> {
+    pub(super) async fn offer_of(
+        &self,
+        transaction: &Transaction,
+        event: &Event,
+    ) -> Result<Arc<Offer>, Error> {
         let is_settled = event.state != EventState::Draft;
         if let Some(offer) = self.catalog.get(event.id).filter(|_| is_settled) {
             return Ok(offer);
         }
         let offer = Arc::new(Offer {
             units_per_customer_max: event.details.units_per_customer_max,
-            sectors: store::event::sectors(tx, event).await?,
+            sectors: store::events::sectors(transaction, event).await?,
         });
         if is_settled {
             self.catalog.put(event.id, &offer);
@@ -92,11 +96,11 @@ impl App {
     ) -> Result<(Event, Arc<Offer>), Error> {
         let postgres = &self.stores.postgres;
         postgres
-            .transaction_at(Isolation::RepeatableRead, "find event", |tx| async move {
-                let event = store::event::find(&tx, event_id).await?;
+            .transaction_at(Isolation::RepeatableRead, "find event", |transaction| async move {
+                let event = store::events::find(&transaction, event_id).await?;
                 let event = event.filter(|event| event.is_visible_to(viewer));
                 let event = event.ok_or(Error::EventNotFound { event_id })?;
-                let offer = self.offer_of(&tx, &event).await?;
+                let offer = self.offer_of(&transaction, &event).await?;
                 Ok((event, offer))
             })
             .await

@@ -21,13 +21,14 @@ impl App {
         draft: &Draft,
     ) -> Result<pb::CreateEventResponse, Error> {
         let response = self
-            .once("create event", request, |tx| async move {
+            .once("create event", request, |transaction| async move {
                 let (details, sectors) = draft.clone().settle(&[])?;
-                self.check_time_zone(&tx, &details).await?;
+                self.check_time_zone(&transaction, &details).await?;
                 let event_id = EventId::generate();
-                let event = store::event::insert(&tx, event_id, organizer_id, &details, &sectors).await?;
+                let event =
+                    store::events::insert(&transaction, event_id, organizer_id, &details, &sectors).await?;
                 let payload = convert::event_created(&event, &sectors);
-                self.stores.outbox.append(&tx, &[NewEvent::new(event_id, &payload)]).await?;
+                self.stores.outbox.append(&transaction, &[NewEvent::new(event_id, &payload)]).await?;
                 Ok(pb::CreateEventResponse { event: Some(convert::event(&event, &sectors)) })
             })
             .await?;
@@ -36,8 +37,12 @@ impl App {
 
     /// Whoever shows a time would fail on a time zone that nobody knows. Postgres knows which there are; asked once, as it
     /// takes its time.
-    pub(super) async fn check_time_zone(&self, tx: &Transaction, details: &Details) -> Result<(), Error> {
-        let zones = self.time_zones.get_or_try_init(|| store::event::time_zones(tx)).await?;
+    pub(super) async fn check_time_zone(
+        &self,
+        transaction: &Transaction,
+        details: &Details,
+    ) -> Result<(), Error> {
+        let zones = self.time_zones.get_or_try_init(|| store::events::time_zones(transaction)).await?;
         if zones.contains(&details.venue.time_zone) {
             Ok(())
         } else {

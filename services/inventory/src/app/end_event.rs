@@ -16,14 +16,14 @@ impl App {
         event_id: EventId,
     ) -> Result<pb::EndEventResponse, Error> {
         let response = self
-            .once("end event", request, |tx| async move {
-                let mut event = lock_own(&tx, event_id, organizer_id).await?;
+            .once("end event", request, |transaction| async move {
+                let mut event = lock_own(&transaction, event_id, organizer_id).await?;
                 if let Move::To(state) = event.state.end()? {
-                    event = store::event::move_to(&tx, event_id, state).await?;
+                    event = store::events::move_to(&transaction, event_id, state).await?;
                     let payload = convert::event_ended(&event);
-                    self.stores.outbox.append(&tx, &[NewEvent::new(event_id, &payload)]).await?;
+                    self.stores.outbox.append(&transaction, &[NewEvent::new(event_id, &payload)]).await?;
                 }
-                let offer = self.offer_of(&tx, &event).await?;
+                let offer = self.offer_of(&transaction, &event).await?;
                 Ok(pb::EndEventResponse { event: Some(convert::event(&event, &offer.sectors)) })
             })
             .await?;

@@ -98,8 +98,8 @@ impl App {
         let (answers, ended) = self
             .stores
             .postgres
-            .transaction("end holds", |tx| async move {
-                let mut holds = lock_all(&tx, items).await?;
+            .transaction("end holds", |transaction| async move {
+                let mut holds = lock_all(&transaction, items).await?;
                 let mut committed = Vec::new();
                 let mut released = Vec::new();
                 let answers = items
@@ -122,9 +122,9 @@ impl App {
                         Ok(hold.clone())
                     })
                     .collect::<Vec<_>>();
-                store::hold::end(&tx, &committed, HoldState::Committed).await?;
-                store::hold::end(&tx, &released, HoldState::Released).await?;
-                let ended = self.after_end(&tx, &committed, released).await?;
+                store::holds::end(&transaction, &committed, HoldState::Committed).await?;
+                store::holds::end(&transaction, &released, HoldState::Released).await?;
+                let ended = self.after_end(&transaction, &committed, released).await?;
                 Ok::<_, Error>((answers, ended))
             })
             .await?;
@@ -140,9 +140,9 @@ impl App {
             let (count, ended) = self
                 .stores
                 .postgres
-                .transaction("expire holds", |tx| async move {
-                    let holds = store::hold::expire(&tx, holds_max).await?;
-                    Ok::<_, Error>((holds.len(), self.after_end(&tx, &[], holds).await?))
+                .transaction("expire holds", |transaction| async move {
+                    let holds = store::holds::expire(&transaction, holds_max).await?;
+                    Ok::<_, Error>((holds.len(), self.after_end(&transaction, &[], holds).await?))
                 })
                 .await?;
             if count > 0 {
@@ -159,17 +159,17 @@ impl App {
     /// What follows from the end of holds, in their transaction: units, counts, and what is told of the events.
     async fn after_end(
         &self,
-        tx: &Transaction,
+        transaction: &Transaction,
         committed: &[Hold],
         released: Vec<Hold>,
     ) -> Result<Ended, Error> {
-        let Sorted { public, kept } = self.settle_quotas(tx, committed, released).await?;
-        store::hold::delete_units(tx, &store::hold::units_of(&public)).await?;
+        let Sorted { public, kept } = self.settle_quotas(transaction, committed, released).await?;
+        store::holds::delete_units(transaction, &store::holds::units_of(&public)).await?;
         let mut changes = Changes::new();
         counts::add(&mut changes, committed, CountsChange::SOLD);
         counts::add(&mut changes, &public, CountsChange::FREED);
         counts::add(&mut changes, &kept, CountsChange::KEPT_AGAIN);
-        let counts = store::stock::change(tx, &changes).await?;
+        let counts = store::stocks::change(transaction, &changes).await?;
         let is_full = |hold: &&Hold| {
             hold.items.iter().any(|item| counts.get(&item.sector_id).is_some_and(Counts::is_full))
         };
@@ -179,9 +179,9 @@ impl App {
         // In one order for everybody: two that move the same two events must not wait for each other.
         for event_id in full.union(&back) {
             if back.contains(event_id) {
-                self.take_back(tx, *event_id).await?;
+                self.take_back(transaction, *event_id).await?;
             } else {
-                self.sell_out(tx, *event_id).await?;
+                self.sell_out(transaction, *event_id).await?;
             }
         }
         Ok(Ended { freed: public, counts })
@@ -208,43 +208,50 @@ impl App {
 
     /// Sells the event out if nothing is left, and answers it, locked. Whoever fills a sector comes here and locks the event
     /// first; so of two that fill the last two sectors side by side, the second sees what the first has done.
-    pub(super) async fn sell_out(&self, tx: &Transaction, event_id: EventId) -> Result<Event, Error> {
-        let event = store::event::lock(tx, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
-        let counts = store::stock::counts(tx, event_id).await?;
+    pub(super) async fn sell_out(
+        &self,
+        transaction: &Transaction,
+        event_id: EventId,
+    ) -> Result<Event, Error> {
+        let event =
+            store::events::lock(transaction, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
+        let counts = store::stocks::counts(transaction, event_id).await?;
         if !counts.values().all(Counts::is_full) {
             return Ok(event);
         }
         let Move::To(state) = event.state.sell_out() else { return Ok(event) };
-        let event = store::event::move_to(tx, event_id, state).await?;
-        let revision = store::stock::revision(&event, &counts);
-        let payload = convert::sold_out(event_id, revision, store::stock::now(tx).await?);
-        self.stores.outbox.append(tx, &[NewEvent::new(event_id, &payload)]).await?;
+        let event = store::events::move_to(transaction, event_id, state).await?;
+        let revision = store::stocks::revision(&event, &counts);
+        let payload = convert::sold_out(event_id, revision, store::stocks::now(transaction).await?);
+        self.stores.outbox.append(transaction, &[NewEvent::new(event_id, &payload)]).await?;
         Ok(event)
     }
 
     /// Says that a sold-out event has units again.
-    pub(super) async fn take_back(&self, tx: &Transaction, event_id: EventId) -> Result<(), Error> {
+    pub(super) async fn take_back(&self, transaction: &Transaction, event_id: EventId) -> Result<(), Error> {
         // Without a lock on the usual way: as long as our units are not sold, nobody can sell the event out.
-        let found = store::event::find(tx, event_id).await?;
+        let found = store::events::find(transaction, event_id).await?;
         if found.is_none_or(|event| event.state != EventState::SoldOut) {
             return Ok(());
         }
-        let event = store::event::lock(tx, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
+        let event =
+            store::events::lock(transaction, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
         let Move::To(state) = event.state.take_back() else { return Ok(()) };
-        let event = store::event::move_to(tx, event_id, state).await?;
-        let offer = self.offer_of(tx, &event).await?;
-        let counts = store::stock::counts(tx, event_id).await?;
-        let (revision, now) = (store::stock::revision(&event, &counts), store::stock::now(tx).await?);
+        let event = store::events::move_to(transaction, event_id, state).await?;
+        let offer = self.offer_of(transaction, &event).await?;
+        let counts = store::stocks::counts(transaction, event_id).await?;
+        let (revision, now) =
+            (store::stocks::revision(&event, &counts), store::stocks::now(transaction).await?);
         let payload = convert::available(event_id, revision, now, &offer.sectors, &counts);
-        self.stores.outbox.append(tx, &[NewEvent::new(event_id, &payload)]).await?;
+        self.stores.outbox.append(transaction, &[NewEvent::new(event_id, &payload)]).await?;
         Ok(())
     }
 }
 
 /// The holds of a batch, locked. Those that are to be released and were never made are made as released.
-async fn lock_all(tx: &Transaction, items: &[Ending]) -> Result<HashMap<HoldId, Hold>, Error> {
+async fn lock_all(transaction: &Transaction, items: &[Ending]) -> Result<HashMap<HoldId, Hold>, Error> {
     let ids: Vec<HoldId> = items.iter().map(|item| item.hold_id).collect();
-    let mut holds = store::hold::lock(tx, &ids).await?;
+    let mut holds = store::holds::lock(transaction, &ids).await?;
     let unknown: BTreeSet<HoldId> = items
         .iter()
         .filter(|item| item.end == End::Release && !holds.contains_key(&item.hold_id))
@@ -252,7 +259,7 @@ async fn lock_all(tx: &Transaction, items: &[Ending]) -> Result<HashMap<HoldId, 
         .collect();
     let unknown: Vec<HoldId> = unknown.into_iter().collect();
     // Waits for whoever makes one of them right now: then it is there, and is released like any other.
-    store::hold::insert_released(tx, &unknown).await?;
-    holds.extend(store::hold::lock(tx, &unknown).await?);
+    store::holds::insert_released(transaction, &unknown).await?;
+    holds.extend(store::holds::lock(transaction, &unknown).await?);
     Ok(holds)
 }

@@ -7,7 +7,7 @@ use super::App;
 use crate::{
     domain::event::{Event, EventState, Sector, Viewer},
     error::Error,
-    store::{self, event::Filter},
+    store::{self, events::Filter},
 };
 
 /// Which events to answer.
@@ -56,9 +56,9 @@ impl App {
         let (mut events, mut sectors) = self
             .stores
             .postgres
-            .transaction_at(Isolation::RepeatableRead, "list events", |tx| async move {
-                let events = store::event::list(&tx, filter).await?;
-                let sectors = store::event::sectors_without_layout(&tx, &events).await?;
+            .transaction_at(Isolation::RepeatableRead, "list events", |transaction| async move {
+                let events = store::events::list(&transaction, filter).await?;
+                let sectors = store::events::sectors_without_layout(&transaction, &events).await?;
                 Ok::<_, Error>((events, sectors))
             })
             .await?;

@@ -10,7 +10,7 @@ use super::App;
 use crate::{
     domain::{event::Sector, unit_set::UnitSet},
     error::Error,
-    store::{self, pool::Fault},
+    store::{self, pools::Fault},
 };
 
 /// How a pool differs from Postgres.
@@ -85,26 +85,27 @@ impl App {
     /// What Postgres says is free, at a moment after this call began.
     pub(super) async fn fresh_view(&self, sector: &Sector) -> Result<Arc<UnitSet>, Error> {
         let postgres = &self.stores.postgres;
-        let work = postgres.transaction_at(Isolation::RepeatableRead, "find free units", |tx| async move {
-            let counts = store::stock::counts_of(&tx, &[sector.id]).await?;
-            let revision = counts.get(&sector.id).map_or(0, |counts| counts.revision);
-            self.view_at(&tx, sector, revision).await
-        });
+        let work =
+            postgres.transaction_at(Isolation::RepeatableRead, "find free units", |transaction| async move {
+                let counts = store::stocks::counts_of(&transaction, &[sector.id]).await?;
+                let revision = counts.get(&sector.id).map_or(0, |counts| counts.revision);
+                self.view_at(&transaction, sector, revision).await
+            });
         self.looks_at_sectors.run(sector.id, Box::pin(work)).await
     }
 
-    /// What is free at the sector's `revision`, as `tx` sees it, which sees one moment and changes nothing. Read only when
+    /// What is free at the sector's `revision`, as `transaction` sees it, which sees one moment and changes nothing. Read only when
     /// it is not known.
     pub(super) async fn view_at(
         &self,
-        tx: &Transaction,
+        transaction: &Transaction,
         sector: &Sector,
         revision: u64,
     ) -> Result<Arc<UnitSet>, Error> {
         if let Some(free) = self.views.at(sector.id, revision) {
             return Ok(free);
         }
-        let free = Arc::new(store::stock::free_units(tx, sector).await?);
+        let free = Arc::new(store::stocks::free_units(transaction, sector).await?);
         self.views.put(sector.id, revision, &free);
         Ok(free)
     }

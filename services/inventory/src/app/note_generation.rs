@@ -10,11 +10,11 @@ impl App {
     /// Notes it with the event, for operators. Inside the transaction that handles the message.
     pub async fn note_generation(
         &self,
-        tx: &Transaction,
+        transaction: &Transaction,
         event_id: EventId,
         revision: u64,
     ) -> Result<(), Error> {
         let revision = i64::try_from(revision).unwrap_or(i64::MAX);
-        store::event::note_generated(tx, event_id, revision).await
+        store::events::note_generated(transaction, event_id, revision).await
     }
 }

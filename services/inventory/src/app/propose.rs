@@ -10,7 +10,7 @@ use super::{App, in_flight::Flight, mend_pools::Mend, reserve_units::Reserving};
 use crate::{
     domain::{event::Sector, hold::Wanted, pick::Picker},
     metrics,
-    store::pool::Fault,
+    store::pools::Fault,
 };
 
 /// How often a pool is asked before the view is. More than once, because other processes take from it too.

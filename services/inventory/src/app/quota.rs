@@ -67,6 +67,9 @@ impl App {
 }
 
 /// The event and the database's time.
-pub(super) async fn event_now(tx: &Transaction, event_id: EventId) -> Result<(Event, Timestamp), Error> {
-    store::event::find_now(tx, event_id).await?.ok_or(Error::EventNotFound { event_id })
+pub(super) async fn event_now(
+    transaction: &Transaction,
+    event_id: EventId,
+) -> Result<(Event, Timestamp), Error> {
+    store::events::find_now(transaction, event_id).await?.ok_or(Error::EventNotFound { event_id })
 }

@@ -29,7 +29,9 @@ impl App {
     pub async fn reconcile(&self) -> Result<(), Error> {
         let postgres = &self.stores.postgres;
         let events = postgres
-            .transaction("list events on sale", |tx| async move { store::event::list_on_sale(&tx).await })
+            .transaction("list events on sale", |transaction| async move {
+                store::events::list_on_sale(&transaction).await
+            })
             .await?;
         let (mut short, mut outcome) = (Vec::new(), Ok(()));
         for event_id in events {

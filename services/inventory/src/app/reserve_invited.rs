@@ -56,10 +56,10 @@ impl App {
         let made = self
             .stores
             .postgres
-            .transaction("reserve invited units", |tx| async move {
-                let quota = store::quota::lock(&tx, named.quota_id).await?;
+            .transaction("reserve invited units", |transaction| async move {
+                let quota = store::quotas::lock(&transaction, named.quota_id).await?;
                 let quota = quota.ok_or(Error::InvitationTokenInvalid)?;
-                self.hold_invited(&tx, command, named, quota).await
+                self.hold_invited(&transaction, command, named, quota).await
             })
             .await?;
         for (sector_id, counts) in made.counts {
@@ -72,7 +72,7 @@ impl App {
     /// The hold, with units of the locked `quota`.
     async fn hold_invited(
         &self,
-        tx: &Transaction,
+        transaction: &Transaction,
         command: &ReserveUnits,
         named: &InvitationClaims,
         mut quota: Quota,
@@ -80,12 +80,12 @@ impl App {
         let ReserveUnits { hold_id, event_id, customer_id, .. } = *command;
         let InvitationClaims { invitation_id, quota_id, .. } = *named;
         let invited = Invited { quota_id, invitation_id };
-        let (event, now) = event_now(tx, event_id).await?;
-        let offer = self.offer_of(tx, &event).await?;
-        if let Some(hold) = store::hold::find(tx, &[hold_id]).await?.remove(&hold_id) {
+        let (event, now) = event_now(transaction, event_id).await?;
+        let offer = self.offer_of(transaction, &event).await?;
+        if let Some(hold) = store::holds::find(transaction, &[hold_id]).await?.remove(&hold_id) {
             return Ok(Made::before(event, offer, same(command, invited, hold)?));
         }
-        let found = store::invitation::lock(tx, invitation_id).await?;
+        let found = store::invitations::lock(transaction, invitation_id).await?;
         let mut invitation = found.ok_or(Error::InvitationTokenInvalid)?;
         invitation
             .check_use(customer_id, &quota, now)
@@ -94,7 +94,7 @@ impl App {
         let sectors = check_selections(&offer.sectors, offer.units_per_customer_max, &command.selections)
             .map_err(convert::selection_fault)?;
         let (sector, wanted) = one_selection(command, &sectors, &quota, &invitation)?;
-        let units = choose(tx, &quota, sector, wanted).await?;
+        let units = choose(transaction, &quota, sector, wanted).await?;
         let hold = Hold {
             id: hold_id,
             event_id,
@@ -103,22 +103,22 @@ impl App {
             items: vec![HoldItem { sector_id: sector.id, units: units.clone() }],
             invited: Some(invited),
             create_time: now,
-            expire_time: store::hold::expire_time(now, command.release_after),
+            expire_time: store::holds::expire_time(now, command.release_after),
         };
-        if !store::hold::insert(tx, &[&hold]).await?.contains(&hold_id) {
+        if !store::holds::insert(transaction, &[&hold]).await?.contains(&hold_id) {
             // Made a moment ago with another invitation, or without one; or released before it was made.
-            let found = store::hold::find(tx, &[hold_id]).await?.remove(&hold_id);
+            let found = store::holds::find(transaction, &[hold_id]).await?.remove(&hold_id);
             let hold = found.ok_or(Error::HoldNotFound { hold_id })?;
             return Ok(Made::before(event, offer, same(command, invited, hold)?));
         }
-        store::quota::give(tx, &quota, hold_id, &units).await?;
+        store::quotas::give(transaction, &quota, hold_id, &units).await?;
         quota.hold(wanted.count());
         invitation.hold(hold_id);
-        store::invitation::save(tx, &invitation).await?;
-        store::quota::save(tx, &quota).await?;
+        store::invitations::save(transaction, &invitation).await?;
+        store::quotas::save(transaction, &quota).await?;
         let mut changes = Changes::new();
         counts::add(&mut changes, [&hold], CountsChange::INVITED);
-        let counts = store::stock::change(tx, &changes).await?;
+        let counts = store::stocks::change(transaction, &changes).await?;
         Ok(Made { event, offer, hold, counts })
     }
 }
@@ -156,12 +156,12 @@ fn one_selection<'a>(
 
 /// Units that the locked quota keeps: the best there are, or exactly those wanted.
 async fn choose(
-    tx: &Transaction,
+    transaction: &Transaction,
     quota: &Quota,
     sector: &Sector,
     wanted: &Wanted,
 ) -> Result<Vec<u32>, Error> {
-    let kept = store::quota::kept_units(tx, quota, sector).await?;
+    let kept = store::quotas::kept_units(transaction, quota, sector).await?;
     let best = pick(sector.layout.as_ref(), &kept, wanted.count());
     match wanted {
         Wanted::Count(_) => {

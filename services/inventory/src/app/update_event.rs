@@ -22,25 +22,25 @@ impl App {
         change: &Change,
     ) -> Result<pb::UpdateEventResponse, Error> {
         let response = self
-            .once("update event", request, |tx| async move {
-                let before = lock_own(&tx, event_id, organizer_id).await?;
+            .once("update event", request, |transaction| async move {
+                let before = lock_own(&transaction, event_id, organizer_id).await?;
                 if before.state != EventState::Draft {
                     return Err(Error::EventNotDraft { state: before.state });
                 }
                 if change.revision().is_some_and(|revision| revision != before.revision) {
                     return Err(Error::RevisionOutdated { revision: before.revision });
                 }
-                let present = store::event::sectors(&tx, &before).await?;
+                let present = store::events::sectors(&transaction, &before).await?;
                 let (details, sectors) = change.apply(&before, &present)?.settle(&present)?;
                 if details.venue.time_zone != before.details.venue.time_zone {
-                    self.check_time_zone(&tx, &details).await?;
+                    self.check_time_zone(&transaction, &details).await?;
                 }
-                let kept = store::quota::kept_sectors(&tx, event_id).await?;
+                let kept = store::quotas::kept_sectors(&transaction, event_id).await?;
                 convert::check_draft(&check_draft(&kept, &present, &sectors, details.start_time))?;
-                let event = store::event::update(&tx, &before, &details, &sectors).await?;
+                let event = store::events::update(&transaction, &before, &details, &sectors).await?;
                 // Sent again as a whole: the highest revision counts.
                 let payload = convert::event_created(&event, &sectors);
-                self.stores.outbox.append(&tx, &[NewEvent::new(event_id, &payload)]).await?;
+                self.stores.outbox.append(&transaction, &[NewEvent::new(event_id, &payload)]).await?;
                 Ok(pb::UpdateEventResponse { event: Some(convert::event(&event, &sectors)) })
             })
             .await?;

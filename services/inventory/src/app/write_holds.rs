@@ -24,7 +24,7 @@ use crate::{
         hold::{Hold, HoldItem, HoldState},
     },
     error::Error,
-    store::{self, hold::HoldUnit},
+    store::{self, holds::HoldUnit},
 };
 
 /// What a batch came to.
@@ -83,7 +83,7 @@ impl App {
         items: &[Reserving],
         proposals: &[Proposals],
     ) -> Result<Written, Error> {
-        let work = |tx| async move { write(&tx, manner, items, proposals).await };
+        let work = |transaction| async move { write(&transaction, manner, items, proposals).await };
         self.stores.postgres.transaction("reserve units", work).await
     }
 
@@ -134,31 +134,31 @@ impl App {
 }
 
 async fn write(
-    tx: &Transaction,
+    transaction: &Transaction,
     manner: Manner,
     items: &[Reserving],
     proposals: &[Proposals],
 ) -> Result<Written, Error> {
-    let events = store::event::find_all_now(tx, &event_ids(items)).await?;
+    let events = store::events::find_all_now(transaction, &event_ids(items)).await?;
     let events = events.into_iter().map(|(id, (event, now))| (id, (Arc::new(event), now))).collect();
     let mut candidates = candidates(items, proposals, &events);
     let lost = match manner {
         Manner::Bold => {
-            store::hold::copy(tx, &candidates.iter().flatten().collect::<Vec<_>>()).await?;
+            store::holds::copy(transaction, &candidates.iter().flatten().collect::<Vec<_>>()).await?;
             Vec::new()
         }
-        Manner::Careful => insert_carefully(tx, &mut candidates).await?,
+        Manner::Careful => insert_carefully(transaction, &mut candidates).await?,
     };
     let mut changes = Changes::new();
     counts::add(&mut changes, candidates.iter().flatten(), CountsChange::TAKEN);
-    let counts = store::stock::change(tx, &changes).await?;
+    let counts = store::stocks::change(transaction, &changes).await?;
     let mut written = Written {
         answers: Vec::with_capacity(items.len()),
         new: candidates.iter().map(Option::is_some).collect(),
         taken: lost.iter().map(|(sector_id, unit, _)| (*sector_id, *unit)).collect(),
         counts,
     };
-    let mut others = answer_others(tx, items, proposals, &events, &written).await?;
+    let mut others = answer_others(transaction, items, proposals, &events, &written).await?;
     for (index, candidate) in candidates.into_iter().enumerate() {
         let answer = match candidate {
             Some(hold) => reserved(&events, hold),
@@ -170,19 +170,22 @@ async fn write(
 }
 
 /// Writes those of `candidates` that get all of their units, and keeps no other. Answers the units that others have.
-async fn insert_carefully(tx: &Transaction, candidates: &mut Candidates) -> Result<Vec<HoldUnit>, Error> {
-    let wanted = store::hold::units_of(candidates.iter().flatten());
-    let got = store::hold::insert_units(tx, &wanted).await?;
+async fn insert_carefully(
+    transaction: &Transaction,
+    candidates: &mut Candidates,
+) -> Result<Vec<HoldUnit>, Error> {
+    let wanted = store::holds::units_of(candidates.iter().flatten());
+    let got = store::holds::insert_units(transaction, &wanted).await?;
     let lost: Vec<HoldUnit> = wanted.iter().copied().filter(|unit| !got.contains(unit)).collect();
     let losers: HashSet<HoldId> = lost.iter().map(|(_, _, hold_id)| *hold_id).collect();
     let winners: Vec<&Hold> = candidates.iter().flatten().filter(|hold| !losers.contains(&hold.id)).collect();
-    let new = store::hold::insert(tx, &winners).await?;
+    let new = store::holds::insert(transaction, &winners).await?;
     // The others have a part, or were there before.
     for place in candidates {
         place.take_if(|hold| !new.contains(&hold.id));
     }
     let in_vain: Vec<HoldUnit> = got.into_iter().filter(|(_, _, id)| !new.contains(id)).collect();
-    store::hold::delete_units(tx, &in_vain).await?;
+    store::holds::delete_units(transaction, &in_vain).await?;
     Ok(lost)
 }
 
@@ -206,7 +209,7 @@ fn candidates(items: &[Reserving], proposals: &[Proposals], events: &Events) -> 
             items: items.collect(),
             invited: None,
             create_time: *now,
-            expire_time: store::hold::expire_time(*now, release_after),
+            expire_time: store::holds::expire_time(*now, release_after),
         })
     };
     items.iter().zip(proposals).map(candidate).collect()
@@ -215,7 +218,7 @@ fn candidates(items: &[Reserving], proposals: &[Proposals], events: &Events) -> 
 /// The answers to all who have no new hold. That somebody asks for the second time comes first: a repeat must be answered
 /// also when nothing is left.
 async fn answer_others(
-    tx: &Transaction,
+    transaction: &Transaction,
     items: &[Reserving],
     proposals: &[Proposals],
     events: &Events,
@@ -224,13 +227,13 @@ async fn answer_others(
     let others: Vec<(usize, &Reserving)> =
         items.iter().enumerate().filter(|(index, _)| !written.is_new(*index)).collect();
     let ids: Vec<HoldId> = others.iter().map(|(_, item)| item.command.hold_id).collect();
-    let holds = store::hold::find(tx, &ids).await?;
+    let holds = store::holds::find(transaction, &ids).await?;
     let lacking: Vec<SectorId> = others
         .iter()
         .flat_map(|(index, item)| lacking(item, proposals.get(*index)).map(|(sector_id, _)| sector_id))
         .filter(|sector_id| !written.counts.contains_key(sector_id))
         .collect();
-    let mut counts = store::stock::counts_of(tx, &lacking).await?;
+    let mut counts = store::stocks::counts_of(transaction, &lacking).await?;
     counts.extend(&written.counts);
     let mut answers = HashMap::new();
     for (index, item) in others {

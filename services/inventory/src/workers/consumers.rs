@@ -24,10 +24,10 @@ struct GenerationNoted {
 }
 
 impl Handler for GenerationNoted {
-    async fn handle(&self, tx: &Transaction, message: &Message) -> Result<(), HandlerError> {
+    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
         let payload = message.payload::<GenerationCompleted>()?;
         let (event_id, revision) = convert::generation_completed(&payload)?;
-        self.app.note_generation(tx, event_id, revision).await.map_err(|error| match error {
+        self.app.note_generation(transaction, event_id, revision).await.map_err(|error| match error {
             Error::Postgres(error) => error.into(),
             error => HandlerError::Retry(error.into()),
         })

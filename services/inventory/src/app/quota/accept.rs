@@ -17,18 +17,18 @@ impl App {
     ) -> Result<pb::AcceptInvitationResponse, Error> {
         let named = self.invitation_tokens.read(token)?;
         let (invitation_id, quota_id, event_id) = (named.invitation_id, named.quota_id, named.event_id);
-        self.once("accept invitation", request, |tx| async move {
+        self.once("accept invitation", request, |transaction| async move {
             // Its quota is read after the lock: whoever returns that ends the invitation too, and is waited for.
-            let found = store::invitation::lock(&tx, invitation_id).await?;
+            let found = store::invitations::lock(&transaction, invitation_id).await?;
             let mut invitation = found.ok_or(Error::InvitationTokenInvalid)?;
-            let found = store::quota::find(&tx, quota_id).await?;
+            let found = store::quotas::find(&transaction, quota_id).await?;
             let quota = found.ok_or(Error::InvitationTokenInvalid)?;
-            let (event, now) = event_now(&tx, event_id).await?;
+            let (event, now) = event_now(&transaction, event_id).await?;
             let accepted = invitation.accept(customer_id, &quota, now);
             if accepted.map_err(|fault| Error::Invitation { invitation_id, fault })? {
-                store::invitation::save(&tx, &invitation).await?;
+                store::invitations::save(&transaction, &invitation).await?;
             }
-            let offer = self.offer_of(&tx, &event).await?;
+            let offer = self.offer_of(&transaction, &event).await?;
             let sector = offer.sectors.iter().find(|sector| sector.id == quota.sector_id);
             let sector = sector.ok_or(Error::SectorNotFound { sector_id: quota.sector_id })?;
             Ok(convert::accepted(&invitation, &quota, &event, sector))

@@ -97,11 +97,12 @@ impl App {
         let response = self
             .stores
             .postgres
-            .transaction("create quota", |tx| async move {
+            .transaction("create quota", |transaction| async move {
                 *moved.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                idempotency::once(&tx, request, async {
-                    let (event, now) = own_event(&tx, organizer_id, new).await?;
-                    let (quota, kept) = self.insert_quota(&tx, (&event, now), new, is_contended).await?;
+                idempotency::once(&transaction, request, async {
+                    let (event, now) = own_event(&transaction, organizer_id, new).await?;
+                    let (quota, kept) =
+                        self.insert_quota(&transaction, (&event, now), new, is_contended).await?;
                     if event.state != EventState::Draft {
                         *moved.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
                     }
@@ -114,10 +115,10 @@ impl App {
         Ok((response, moved))
     }
 
-    /// The quota and its units, in `tx`.
+    /// The quota and its units, in `transaction`.
     async fn insert_quota(
         &self,
-        tx: &Transaction,
+        transaction: &Transaction,
         (event, now): (&Event, Timestamp),
         new: &NewQuota,
         is_contended: bool,
@@ -126,20 +127,22 @@ impl App {
             return Err(Error::from(IllegalMove { state: event.state }).into());
         }
         convert::return_time(new.return_time, now, event.details.start_time).map_err(Error::from)?;
-        let offer = self.offer_of(tx, event).await?;
+        let offer = self.offer_of(transaction, event).await?;
         let selection = std::slice::from_ref(&new.selection);
         let sectors =
             check_selections(&offer.sectors, u32::MAX, selection).map_err(convert::unit_selection)?;
         let sector = sectors.first().ok_or(Error::SectorNotFound { sector_id: new.selection.sector_id })?;
         let quota_id = QuotaId::generate();
-        let units = keep(tx, quota_id, sector, &new.selection.wanted, is_contended).await?;
+        let units = keep(transaction, quota_id, sector, &new.selection.wanted, is_contended).await?;
         let place = (event.id, sector.id);
-        let quota = store::quota::insert(tx, quota_id, place, &new.name, &units, new.return_time).await?;
-        store::quota::begin_count(tx, event.id, sector).await?;
+        let quota =
+            store::quotas::insert(transaction, quota_id, place, &new.name, &units, new.return_time).await?;
+        store::quotas::begin_count(transaction, event.id, sector).await?;
         let count = i32::try_from(units.len()).unwrap_or(i32::MAX);
-        let counts = store::stock::change(tx, &[(sector.id, CountsChange::kept(count))].into()).await?;
+        let counts =
+            store::stocks::change(transaction, &[(sector.id, CountsChange::kept(count))].into()).await?;
         if counts.values().any(Counts::is_full) {
-            self.sell_out(tx, event.id).await?;
+            self.sell_out(transaction, event.id).await?;
         }
         let revision = counts.get(&sector.id).map_or(0, |counts| counts.revision);
         Ok((quota, Moved { event_id: event.id, sector_id: sector.id, revision, units }))
@@ -149,22 +152,22 @@ impl App {
 /// The event and the database's time. A draft is locked, because it may change under us; a public event is not, because
 /// whoever sells it out locks its stock first.
 async fn own_event(
-    tx: &Transaction,
+    transaction: &Transaction,
     organizer_id: OrganizerId,
     new: &NewQuota,
 ) -> Result<(Event, Timestamp), Error> {
     let event_id = new.event_id;
-    let (event, now) = event_now(tx, event_id).await?;
+    let (event, now) = event_now(transaction, event_id).await?;
     check_own(&event, organizer_id)?;
     if event.state == EventState::Draft {
-        return Ok((lock_own(tx, event_id, organizer_id).await?, now));
+        return Ok((lock_own(transaction, event_id, organizer_id).await?, now));
     }
     Ok((event, now))
 }
 
 /// Makes units of `sector` the quota's, as many as wanted or exactly those.
 async fn keep(
-    tx: &Transaction,
+    transaction: &Transaction,
     quota_id: QuotaId,
     sector: &Sector,
     wanted: &Wanted,
@@ -178,18 +181,18 @@ async fn keep(
             return Err(Error::from(convert::invalid("selection.count", message)).into());
         }
         Wanted::Count(count) => {
-            let free = store::stock::free_units(tx, sector).await?;
+            let free = store::stocks::free_units(transaction, sector).await?;
             let free_count = free.count();
             let chosen = choose(layout, &free, *count, is_contended);
             chosen.ok_or(Error::NotEnoughUnits { sector_id: sector.id, free_count })?
         }
     };
-    let taken = store::quota::keep_units(tx, quota_id, sector, &units).await?;
+    let taken = store::quotas::keep_units(transaction, quota_id, sector, &units).await?;
     match wanted {
         _ if taken.is_empty() => Ok(units),
         Wanted::Count(_) => Err(Halt::Outrun),
         Wanted::Units(_) => {
-            let free = store::stock::free_units(tx, sector).await?;
+            let free = store::stocks::free_units(transaction, sector).await?;
             let alternatives = pick(layout, &free, wanted.count()).unwrap_or_default();
             Err(Error::UnitsTaken { sector_id: sector.id, taken, alternatives }.into())
         }

@@ -27,12 +27,12 @@ impl App {
         quota_id: QuotaId,
         invitees: &[Invitee],
     ) -> Result<pb::InviteToQuotaResponse, Error> {
-        self.once("invite to quota", request, |tx| async move {
+        self.once("invite to quota", request, |transaction| async move {
             // The event is not locked: whose it is stays, and what else may change harms no promise.
-            let (mut quota, event) = lock_own_quota(&tx, quota_id, organizer_id).await?;
+            let (mut quota, event) = lock_own_quota(&transaction, quota_id, organizer_id).await?;
             convert::check_invitees(invitees, event.details.units_per_customer_max)?;
             let invitees: Vec<_> = invitees.iter().map(|it| (InvitationId::generate(), it)).collect();
-            let invitations = store::invitation::insert(&tx, quota_id, &invitees).await?;
+            let invitations = store::invitations::insert(&transaction, quota_id, &invitees).await?;
             let new_ids: HashSet<InvitationId> = invitees.iter().map(|(id, _)| *id).collect();
             let new = invitations.iter().zip(&invitees).filter(|(it, _)| new_ids.contains(&it.id));
             let new: Vec<(&Invitation, &Invitee)> = new.map(|(it, (_, invitee))| (it, *invitee)).collect();
@@ -40,8 +40,8 @@ impl App {
             quota
                 .promise(promised)
                 .map_err(|Exhausted { free_count }| Error::QuotaExhausted { quota_id, free_count })?;
-            store::quota::save(&tx, &quota).await?;
-            self.tell_invited(&tx, &event, &quota, &new).await?;
+            store::quotas::save(&transaction, &quota).await?;
+            self.tell_invited(&transaction, &event, &quota, &new).await?;
             Ok(pb::InviteToQuotaResponse {
                 invitations: invitations.iter().map(|it| convert::invitation(it, &quota)).collect(),
                 quota: Some(convert::quota(&quota)),
@@ -50,15 +50,15 @@ impl App {
         .await
     }
 
-    /// One `quota.invitation` for each new invitation, in `tx`.
+    /// One `quota.invitation` for each new invitation, in `transaction`.
     async fn tell_invited(
         &self,
-        tx: &Transaction,
+        transaction: &Transaction,
         event: &Event,
         quota: &Quota,
         new: &[(&Invitation, &Invitee)],
     ) -> Result<(), Error> {
-        let offer = self.offer_of(tx, event).await?;
+        let offer = self.offer_of(transaction, event).await?;
         let sector = offer.sectors.iter().find(|sector| sector.id == quota.sector_id);
         let sector = sector.ok_or(Error::SectorNotFound { sector_id: quota.sector_id })?;
         let mut events = Vec::with_capacity(new.len());
@@ -68,22 +68,22 @@ impl App {
             let payload = convert::quota_invitation(event, sector, quota, invitation, locale, accept_url);
             events.push(NewEvent::new(invitation.id, &payload));
         }
-        self.stores.outbox.append(tx, &events).await?;
+        self.stores.outbox.append(transaction, &events).await?;
         let count = new.len();
-        tx.after_commit(move || metrics::invited(count));
+        transaction.after_commit(move || metrics::invited(count));
         Ok(())
     }
 }
 
 /// The quota, locked, and its event, if `organizer_id` may invite to it now.
 async fn lock_own_quota(
-    tx: &Transaction,
+    transaction: &Transaction,
     quota_id: QuotaId,
     organizer_id: OrganizerId,
 ) -> Result<(Quota, Event), Error> {
     let not_found = || Error::QuotaNotFound { quota_id };
-    let quota = store::quota::lock(tx, quota_id).await?.ok_or_else(not_found)?;
-    let (event, now) = event_now(tx, quota.event_id).await?;
+    let quota = store::quotas::lock(transaction, quota_id).await?.ok_or_else(not_found)?;
+    let (event, now) = event_now(transaction, quota.event_id).await?;
     if event.organizer_id != organizer_id {
         return Err(not_found());
     }

@@ -36,10 +36,10 @@ impl App {
         let mut quotas = self
             .stores
             .postgres
-            .transaction("list quotas", |tx| async move {
-                let found = store::event::find(&tx, event_id).await?;
+            .transaction("list quotas", |transaction| async move {
+                let found = store::events::find(&transaction, event_id).await?;
                 check_own(&found.ok_or(Error::EventNotFound { event_id })?, organizer_id)?;
-                store::quota::list(&tx, event_id, after, page_size.rows_and_one()).await
+                store::quotas::list(&transaction, event_id, after, page_size.rows_and_one()).await
             })
             .await?;
         let rows = usize::try_from(page_size.rows()).unwrap_or(usize::MAX);

@@ -14,7 +14,12 @@ impl App {
     /// Returns all that are due, each in a transaction of its own. Any number of processes may do so at once.
     pub async fn return_quotas(&self) -> Result<(), Error> {
         let postgres = &self.stores.postgres;
-        let next = || postgres.transaction("return quota", |tx| async move { self.return_next(&tx).await });
+        let next = || {
+            postgres.transaction(
+                "return quota",
+                |transaction| async move { self.return_next(&transaction).await },
+            )
+        };
         while let Some((quota_id, moved)) = next().await? {
             tracing::info!(%quota_id, units = moved.units.len(), "quota returned to the public sale");
             metrics::returned(moved.units.len());
@@ -25,23 +30,24 @@ impl App {
     }
 
     /// Returns one that is due; answers it and the units that nobody has now.
-    async fn return_next(&self, tx: &Transaction) -> Result<Option<(QuotaId, Moved)>, Error> {
-        let Some(mut quota) = store::quota::lock_due(tx).await? else { return Ok(None) };
+    async fn return_next(&self, transaction: &Transaction) -> Result<Option<(QuotaId, Moved)>, Error> {
+        let Some(mut quota) = store::quotas::lock_due(transaction).await? else { return Ok(None) };
         quota.give_up();
-        let units = store::quota::drop_units(tx, &quota).await?;
-        store::invitation::expire(tx, quota.id).await?;
-        store::quota::save(tx, &quota).await?;
+        let units = store::quotas::drop_units(transaction, &quota).await?;
+        store::invitations::expire(transaction, quota.id).await?;
+        store::quotas::save(transaction, &quota).await?;
         let Quota { id, event_id, sector_id, .. } = quota;
         let mut moved = Moved { event_id, sector_id, revision: 0, units };
         if moved.units.is_empty() {
             return Ok(Some((id, moved)));
         }
         let count = i32::try_from(moved.units.len()).unwrap_or(i32::MAX).saturating_neg();
-        let counts = store::stock::change(tx, &[(sector_id, CountsChange::kept(count))].into()).await?;
+        let counts =
+            store::stocks::change(transaction, &[(sector_id, CountsChange::kept(count))].into()).await?;
         moved.revision = counts.get(&sector_id).map_or(0, |counts| counts.revision);
         // Kept units keep nobody from selling the event out, so somebody may do so right now: after the lock we see it.
-        store::event::lock(tx, event_id).await?;
-        self.take_back(tx, event_id).await?;
+        store::events::lock(transaction, event_id).await?;
+        self.take_back(transaction, event_id).await?;
         Ok(Some((id, moved)))
     }
 }

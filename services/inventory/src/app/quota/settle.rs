@@ -31,7 +31,7 @@ impl App {
     /// `committed` ones. The holds are locked.
     pub(in crate::app) async fn settle_quotas(
         &self,
-        tx: &Transaction,
+        transaction: &Transaction,
         committed: &[Hold],
         released: Vec<Hold>,
     ) -> Result<Sorted, Error> {
@@ -39,18 +39,18 @@ impl App {
         let mut sorted = Sorted { public, kept: Vec::new() };
         // In one order for everybody: two that end holds of the same two quotas must not wait for each other.
         for (quota_id, holds) in by_quota(committed, invited) {
-            let mut quota = lock(tx, quota_id).await?;
+            let mut quota = lock(transaction, quota_id).await?;
             for (invitation_id, hold) in holds {
-                let mut invitation = lock_invitation(tx, invitation_id, hold.id).await?;
+                let mut invitation = lock_invitation(transaction, invitation_id, hold.id).await?;
                 match hold.state {
                     HoldState::Committed => quota.forgo(invitation.use_up(unit_count(&hold))),
                     HoldState::Held | HoldState::Released => {
-                        give_back(tx, &mut quota, &mut invitation, hold, &mut sorted).await?;
+                        give_back(transaction, &mut quota, &mut invitation, hold, &mut sorted).await?;
                     }
                 }
-                store::invitation::save(tx, &invitation).await?;
+                store::invitations::save(transaction, &invitation).await?;
             }
-            store::quota::save(tx, &quota).await?;
+            store::quotas::save(transaction, &quota).await?;
         }
         Ok(sorted)
     }
@@ -58,7 +58,7 @@ impl App {
 
 /// Gives the units of a released hold to its quota, if that is open.
 async fn give_back(
-    tx: &Transaction,
+    transaction: &Transaction,
     quota: &mut Quota,
     invitation: &mut Invitation,
     hold: Hold,
@@ -67,7 +67,7 @@ async fn give_back(
     invitation.take_back(quota);
     if quota.take_back(unit_count(&hold)) {
         for item in &hold.items {
-            store::quota::take_back(tx, quota, hold.id, &item.units).await?;
+            store::quotas::take_back(transaction, quota, hold.id, &item.units).await?;
         }
         sorted.kept.push(hold);
     } else {
@@ -88,16 +88,18 @@ fn by_quota(committed: &[Hold], released: Vec<Hold>) -> BTreeMap<QuotaId, Vec<(I
     quotas
 }
 
-async fn lock(tx: &Transaction, quota_id: QuotaId) -> Result<Quota, Error> {
-    store::quota::lock(tx, quota_id).await?.ok_or(Error::Stored { what: "quota of a hold", source: None })
+async fn lock(transaction: &Transaction, quota_id: QuotaId) -> Result<Quota, Error> {
+    store::quotas::lock(transaction, quota_id)
+        .await?
+        .ok_or(Error::Stored { what: "quota of a hold", source: None })
 }
 
 async fn lock_invitation(
-    tx: &Transaction,
+    transaction: &Transaction,
     invitation_id: InvitationId,
     hold_id: HoldId,
 ) -> Result<Invitation, Error> {
-    let invitation = store::invitation::lock(tx, invitation_id).await?;
+    let invitation = store::invitations::lock(transaction, invitation_id).await?;
     let invitation = invitation.filter(|invitation| invitation.hold_id == Some(hold_id));
     invitation.ok_or(Error::Stored { what: "invitation of a hold", source: None })
 }

@@ -105,70 +105,77 @@ pub struct Filter {
 
 /// Writes a new draft.
 pub async fn insert(
-    tx: &Transaction,
+    transaction: &Transaction,
     event_id: EventId,
     organizer_id: OrganizerId,
     details: &Details,
     sectors: &[Sector],
 ) -> Result<Event, Error> {
-    let event = write(tx, INSERT, event_id, organizer_id, details, sectors).await?;
-    insert_sectors(tx, event_id, sectors).await?;
+    let event = write(transaction, INSERT, event_id, organizer_id, details, sectors).await?;
+    insert_sectors(transaction, event_id, sectors).await?;
     Ok(event)
 }
 
 /// Replaces what a locked draft says.
 pub async fn update(
-    tx: &Transaction,
+    transaction: &Transaction,
     draft: &Event,
     details: &Details,
     sectors: &[Sector],
 ) -> Result<Event, Error> {
-    let event = write(tx, UPDATE, draft.id, draft.organizer_id, details, sectors).await?;
-    tx.execute(DELETE_SECTORS, &[&draft.id.as_uuid()]).await?;
-    insert_sectors(tx, draft.id, sectors).await?;
+    let event = write(transaction, UPDATE, draft.id, draft.organizer_id, details, sectors).await?;
+    transaction.execute(DELETE_SECTORS, &[&draft.id.as_uuid()]).await?;
+    insert_sectors(transaction, draft.id, sectors).await?;
     Ok(event)
 }
 
 /// Moves a locked event to `state`. The first move out of DRAFT begins the count of what is sold.
-pub async fn move_to(tx: &Transaction, event_id: EventId, state: EventState) -> Result<Event, Error> {
-    let event = read(&tx.query_one(MOVE, &[&event_id.as_uuid(), &state.name()]).await?)?;
+pub async fn move_to(
+    transaction: &Transaction,
+    event_id: EventId,
+    state: EventState,
+) -> Result<Event, Error> {
+    let event = read(&transaction.query_one(MOVE, &[&event_id.as_uuid(), &state.name()]).await?)?;
     if state == EventState::OnSale {
-        tx.execute(BEGIN_SALE, &[&event_id.as_uuid()]).await?;
+        transaction.execute(BEGIN_SALE, &[&event_id.as_uuid()]).await?;
     }
     Ok(event)
 }
 
 /// The event.
-pub async fn find(tx: &Transaction, event_id: EventId) -> Result<Option<Event>, Error> {
-    tx.query_opt(FIND, &[&event_id.as_uuid()]).await?.as_ref().map(read).transpose()
+pub async fn find(transaction: &Transaction, event_id: EventId) -> Result<Option<Event>, Error> {
+    transaction.query_opt(FIND, &[&event_id.as_uuid()]).await?.as_ref().map(read).transpose()
 }
 
 /// The event and the database's time.
-pub async fn find_now(tx: &Transaction, event_id: EventId) -> Result<Option<(Event, Timestamp)>, Error> {
-    Ok(find_all_now(tx, &[event_id]).await?.remove(&event_id))
+pub async fn find_now(
+    transaction: &Transaction,
+    event_id: EventId,
+) -> Result<Option<(Event, Timestamp)>, Error> {
+    Ok(find_all_now(transaction, &[event_id]).await?.remove(&event_id))
 }
 
 /// The events with these ids, as far as there are, each with the database's time.
 pub async fn find_all_now(
-    tx: &Transaction,
+    transaction: &Transaction,
     event_ids: &[EventId],
 ) -> Result<HashMap<EventId, (Event, Timestamp)>, Error> {
     let ids: Vec<Uuid> = event_ids.iter().map(EventId::as_uuid).collect();
-    let rows = tx.query(NOW_AND, &[&ids]).await?;
+    let rows = transaction.query(NOW_AND, &[&ids]).await?;
     let found = |row: &Row| read(row).and_then(|event| Ok((event.id, (event, time(row, "now")?))));
     rows.iter().map(found).collect()
 }
 
 /// The event, locked until the transaction ends.
-pub async fn lock(tx: &Transaction, event_id: EventId) -> Result<Option<Event>, Error> {
-    tx.query_opt(LOCK, &[&event_id.as_uuid()]).await?.as_ref().map(read).transpose()
+pub async fn lock(transaction: &Transaction, event_id: EventId) -> Result<Option<Event>, Error> {
+    transaction.query_opt(LOCK, &[&event_id.as_uuid()]).await?.as_ref().map(read).transpose()
 }
 
 /// Events by start time.
-pub async fn list(tx: &Transaction, filter: &Filter) -> Result<Vec<Event>, Error> {
+pub async fn list(transaction: &Transaction, filter: &Filter) -> Result<Vec<Event>, Error> {
     let states: Vec<&str> = filter.states.iter().map(|state| state.name()).collect();
     let (after_time, after_id) = filter.after.unzip();
-    let rows = tx
+    let rows = transaction
         .query(
             LIST,
             &[
@@ -188,27 +195,27 @@ pub async fn list(tx: &Transaction, filter: &Filter) -> Result<Vec<Event>, Error
 }
 
 /// Events of which units may be reserved now or again.
-pub async fn list_on_sale(tx: &Transaction) -> Result<Vec<EventId>, Error> {
-    let rows = tx.query(LIST_ON_SALE, &[]).await?;
+pub async fn list_on_sale(transaction: &Transaction) -> Result<Vec<EventId>, Error> {
+    let rows = transaction.query(LIST_ON_SALE, &[]).await?;
     rows.iter().map(|row| Ok(EventId::from_uuid(column(row, "event_id")?))).collect()
 }
 
 /// The sectors of an event, with their layouts.
-pub async fn sectors(tx: &Transaction, event: &Event) -> Result<Vec<Sector>, Error> {
-    let rows = tx.query(SECTORS, &[&event.id.as_uuid()]).await?;
+pub async fn sectors(transaction: &Transaction, event: &Event) -> Result<Vec<Sector>, Error> {
+    let rows = transaction.query(SECTORS, &[&event.id.as_uuid()]).await?;
     rows.iter().map(|row| read_sector(row, event.details.currency)).collect()
 }
 
 /// The sectors of each event, without layouts.
 pub async fn sectors_without_layout(
-    tx: &Transaction,
+    transaction: &Transaction,
     events: &[Event],
 ) -> Result<HashMap<EventId, Vec<Sector>>, Error> {
     let currencies: HashMap<Uuid, Currency> =
         events.iter().map(|event| (event.id.as_uuid(), event.details.currency)).collect();
     let ids: Vec<Uuid> = currencies.keys().copied().collect();
     let mut sectors: HashMap<EventId, Vec<Sector>> = HashMap::new();
-    for row in tx.query(SECTORS_WITHOUT_LAYOUT, &[&ids]).await? {
+    for row in transaction.query(SECTORS_WITHOUT_LAYOUT, &[&ids]).await? {
         let event_id: Uuid = column(&row, "event_id")?;
         if let Some(currency) = currencies.get(&event_id) {
             sectors.entry(EventId::from_uuid(event_id)).or_default().push(read_sector(&row, *currency)?);
@@ -218,26 +225,30 @@ pub async fn sectors_without_layout(
 }
 
 /// Notes that all tickets of `revision` exist; an older one than known changes nothing.
-pub async fn note_generated(tx: &Transaction, event_id: EventId, revision: i64) -> Result<(), Error> {
-    tx.execute(GENERATED, &[&event_id.as_uuid(), &revision]).await?;
+pub async fn note_generated(
+    transaction: &Transaction,
+    event_id: EventId,
+    revision: i64,
+) -> Result<(), Error> {
+    transaction.execute(GENERATED, &[&event_id.as_uuid(), &revision]).await?;
     Ok(())
 }
 
 /// The time zones that the database knows. It reads a file for each.
-pub async fn time_zones(tx: &Transaction) -> Result<HashSet<String>, Error> {
-    tx.query(TIME_ZONES, &[]).await?.iter().map(|row| Ok(column(row, "name")?)).collect()
+pub async fn time_zones(transaction: &Transaction) -> Result<HashSet<String>, Error> {
+    transaction.query(TIME_ZONES, &[]).await?.iter().map(|row| Ok(column(row, "name")?)).collect()
 }
 
 /// Runs `sql`, which writes the event and takes all that is kept of it.
 async fn write(
-    tx: &Transaction,
+    transaction: &Transaction,
     sql: &'static str,
     event_id: EventId,
     organizer_id: OrganizerId,
     details: &Details,
     sectors: &[Sector],
 ) -> Result<Event, Error> {
-    let row = tx
+    let row = transaction
         .query_one(
             sql,
             &[
@@ -259,7 +270,11 @@ async fn write(
     read(&row)
 }
 
-async fn insert_sectors(tx: &Transaction, event_id: EventId, sectors: &[Sector]) -> Result<(), Error> {
+async fn insert_sectors(
+    transaction: &Transaction,
+    event_id: EventId,
+    sectors: &[Sector],
+) -> Result<(), Error> {
     let ids: Vec<Uuid> = sectors.iter().map(|sector| sector.id.as_uuid()).collect();
     let names: Vec<&str> = sectors.iter().map(|sector| sector.name.as_str()).collect();
     let prices: Vec<i64> = sectors.iter().map(|sector| sector.price.amount_minor()).collect();
@@ -270,7 +285,7 @@ async fn insert_sectors(tx: &Transaction, event_id: EventId, sectors: &[Sector])
         .collect::<Result<_, _>>()
         .map_err(|source| Error::Stored { what: "layout", source: Some(source) })?;
     let event_id = event_id.as_uuid();
-    tx.execute(INSERT_SECTORS, &[&event_id, &ids, &names, &prices, &capacities, &layouts]).await?;
+    transaction.execute(INSERT_SECTORS, &[&event_id, &ids, &names, &prices, &capacities, &layouts]).await?;
     Ok(())
 }
 

@@ -100,17 +100,17 @@ pub fn expire_time(now: Timestamp, release_after: Duration) -> Timestamp {
 }
 
 /// Writes new holds; answers those that are new indeed. The others were there before.
-pub async fn insert(tx: &Transaction, holds: &[&Hold]) -> Result<HashSet<HoldId>, Error> {
+pub async fn insert(transaction: &Transaction, holds: &[&Hold]) -> Result<HashSet<HoldId>, Error> {
     if holds.is_empty() {
         return Ok(HashSet::new());
     }
-    let rows = tx.query(INSERT, &HoldColumns::of(holds).parameters()).await?;
+    let rows = transaction.query(INSERT, &HoldColumns::of(holds).parameters()).await?;
     rows.iter().map(|row| Ok(HoldId::from_uuid(column(row, "hold_id")?))).collect()
 }
 
 /// Writes new holds of the public sale with their units. When one of either is there before, the transaction fails with a
 /// conflict. In the order in which [`insert_units`] and [`insert`] write, and for the same reason.
-pub async fn copy(tx: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
+pub async fn copy(transaction: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
     if holds.is_empty() {
         return Ok(());
     }
@@ -120,7 +120,7 @@ pub async fn copy(tx: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
     for (sector_id, unit, hold_id) in units {
         rows.push(&[&sector_id.as_uuid(), &database_number(unit), &hold_id.as_uuid()])?;
     }
-    tx.copy_in(COPY_UNITS, rows).await?;
+    transaction.copy_in(COPY_UNITS, rows).await?;
     let mut holds = holds.to_vec();
     holds.sort_unstable_by_key(|hold| hold.id);
     let mut rows = CopyRows::of(&COPY_TYPES, holds.len());
@@ -131,25 +131,25 @@ pub async fn copy(tx: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
         let expire_time = database_time(hold.expire_time);
         rows.push(&[&hold_id, &event_id, &customer_id, &state, &sectors, &numbers, &expire_time])?;
     }
-    tx.copy_in(COPY, rows).await?;
+    transaction.copy_in(COPY, rows).await?;
     Ok(())
 }
 
 /// Notes holds that were never made as released, unless they are made right now.
-pub async fn insert_released(tx: &Transaction, ids: &[HoldId]) -> Result<(), Error> {
+pub async fn insert_released(transaction: &Transaction, ids: &[HoldId]) -> Result<(), Error> {
     if !ids.is_empty() {
-        tx.execute(INSERT_RELEASED, &[&uuids(ids), &Uuid::nil()]).await?;
+        transaction.execute(INSERT_RELEASED, &[&uuids(ids), &Uuid::nil()]).await?;
     }
     Ok(())
 }
 
 /// Makes units their holds'. Answers those that are.
-pub async fn insert_units(tx: &Transaction, units: &[HoldUnit]) -> Result<HashSet<HoldUnit>, Error> {
+pub async fn insert_units(transaction: &Transaction, units: &[HoldUnit]) -> Result<HashSet<HoldUnit>, Error> {
     if units.is_empty() {
         return Ok(HashSet::new());
     }
     let (sectors, numbers, holds) = hold_unit_columns(units);
-    let rows = tx.query(INSERT_UNITS, &[&sectors, &numbers, &holds]).await?;
+    let rows = transaction.query(INSERT_UNITS, &[&sectors, &numbers, &holds]).await?;
     rows.iter()
         .map(|row| {
             let sector_id = SectorId::from_uuid(column(row, "sector_id")?);
@@ -159,42 +159,42 @@ pub async fn insert_units(tx: &Transaction, units: &[HoldUnit]) -> Result<HashSe
 }
 
 /// Makes units nobody's, as far as they are these holds'.
-pub async fn delete_units(tx: &Transaction, units: &[HoldUnit]) -> Result<(), Error> {
+pub async fn delete_units(transaction: &Transaction, units: &[HoldUnit]) -> Result<(), Error> {
     if !units.is_empty() {
         let (sectors, numbers, holds) = hold_unit_columns(units);
-        tx.execute(DELETE_UNITS, &[&sectors, &numbers, &holds]).await?;
+        transaction.execute(DELETE_UNITS, &[&sectors, &numbers, &holds]).await?;
     }
     Ok(())
 }
 
 /// The holds with these ids, as far as there are.
-pub async fn find(tx: &Transaction, ids: &[HoldId]) -> Result<HashMap<HoldId, Hold>, Error> {
+pub async fn find(transaction: &Transaction, ids: &[HoldId]) -> Result<HashMap<HoldId, Hold>, Error> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    by_id(&tx.query(FIND, &[&uuids(ids)]).await?)
+    by_id(&transaction.query(FIND, &[&uuids(ids)]).await?)
 }
 
 /// The holds with these ids, as far as there are, locked until the transaction ends.
-pub async fn lock(tx: &Transaction, ids: &[HoldId]) -> Result<HashMap<HoldId, Hold>, Error> {
+pub async fn lock(transaction: &Transaction, ids: &[HoldId]) -> Result<HashMap<HoldId, Hold>, Error> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    by_id(&tx.query(LOCK, &[&uuids(ids)]).await?)
+    by_id(&transaction.query(LOCK, &[&uuids(ids)]).await?)
 }
 
 /// Ends locked holds that are HELD.
-pub async fn end(tx: &Transaction, holds: &[Hold], state: HoldState) -> Result<(), Error> {
+pub async fn end(transaction: &Transaction, holds: &[Hold], state: HoldState) -> Result<(), Error> {
     if !holds.is_empty() {
         let ids: Vec<Uuid> = holds.iter().map(|hold| hold.id.as_uuid()).collect();
-        tx.execute(END, &[&ids, &state.name()]).await?;
+        transaction.execute(END, &[&ids, &state.name()]).await?;
     }
     Ok(())
 }
 
 /// Releases holds past their time, at most `holds_max`. Their units are still theirs.
-pub async fn expire(tx: &Transaction, holds_max: u32) -> Result<Vec<Hold>, Error> {
-    let rows = tx.query(EXPIRE, &[&i64::from(holds_max)]).await?;
+pub async fn expire(transaction: &Transaction, holds_max: u32) -> Result<Vec<Hold>, Error> {
+    let rows = transaction.query(EXPIRE, &[&i64::from(holds_max)]).await?;
     rows.iter().map(read).collect()
 }
 

@@ -6,7 +6,7 @@ use onsale_storage::postgres::{Row, Transaction, column};
 use onsale_types::{EventId, SectorId, Timestamp};
 use uuid::Uuid;
 
-use super::{hold::read_units, number, time};
+use super::{holds::read_units, number, time};
 use crate::{
     domain::{
         counts::{Changes, Counts, CountsChange},
@@ -51,39 +51,48 @@ const CHANGE_ONE: &str = concat!(
 );
 
 /// The free units of `sector`.
-pub async fn free_units(tx: &Transaction, sector: &Sector) -> Result<UnitSet, Error> {
-    let taken = read_units(&tx.query(TAKEN_UNITS, &[&sector.id.as_uuid()]).await?)?;
+pub async fn free_units(transaction: &Transaction, sector: &Sector) -> Result<UnitSet, Error> {
+    let taken = read_units(&transaction.query(TAKEN_UNITS, &[&sector.id.as_uuid()]).await?)?;
     Ok(UnitSet::all_but(taken, sector.capacity))
 }
 
 /// What is counted of the sectors of `event`; nothing while it is a draft without quotas.
-pub async fn counts(tx: &Transaction, event_id: EventId) -> Result<HashMap<SectorId, Counts>, Error> {
-    let rows = tx.query(COUNTS, &[&event_id.as_uuid()]).await?;
+pub async fn counts(
+    transaction: &Transaction,
+    event_id: EventId,
+) -> Result<HashMap<SectorId, Counts>, Error> {
+    let rows = transaction.query(COUNTS, &[&event_id.as_uuid()]).await?;
     rows.iter().map(read_counts).collect()
 }
 
 /// What is counted of `sectors`.
-pub async fn counts_of(tx: &Transaction, sectors: &[SectorId]) -> Result<HashMap<SectorId, Counts>, Error> {
+pub async fn counts_of(
+    transaction: &Transaction,
+    sectors: &[SectorId],
+) -> Result<HashMap<SectorId, Counts>, Error> {
     if sectors.is_empty() {
         return Ok(HashMap::new());
     }
     let ids: Vec<Uuid> = sectors.iter().map(SectorId::as_uuid).collect();
-    let rows = tx.query(COUNTS_OF, &[&ids]).await?;
+    let rows = transaction.query(COUNTS_OF, &[&ids]).await?;
     rows.iter().map(read_counts).collect()
 }
 
 /// Changes what is counted, and answers what it is then. Locks each sector until the transaction ends: to be called last.
-pub async fn change(tx: &Transaction, changes: &Changes) -> Result<HashMap<SectorId, Counts>, Error> {
+pub async fn change(
+    transaction: &Transaction,
+    changes: &Changes,
+) -> Result<HashMap<SectorId, Counts>, Error> {
     let rows = match changes.first_key_value() {
         None => Vec::new(),
         Some((sector_id, it)) if changes.len() == 1 => {
-            tx.query(CHANGE_ONE, &[&sector_id.as_uuid(), &it.taken, &it.kept, &it.sold]).await?
+            transaction.query(CHANGE_ONE, &[&sector_id.as_uuid(), &it.taken, &it.kept, &it.sold]).await?
         }
         Some(_) => {
             let sectors: Vec<Uuid> = changes.keys().map(SectorId::as_uuid).collect();
             let of = |pick: fn(&CountsChange) -> i32| -> Vec<i32> { changes.values().map(pick).collect() };
             let (taken, kept, sold) = (of(|it| it.taken), of(|it| it.kept), of(|it| it.sold));
-            tx.query(CHANGE, &[&sectors, &taken, &kept, &sold]).await?
+            transaction.query(CHANGE, &[&sectors, &taken, &kept, &sold]).await?
         }
     };
     rows.iter().map(read_counts).collect()
@@ -96,8 +105,8 @@ pub fn revision(event: &Event, counts: &HashMap<SectorId, Counts>) -> u64 {
 }
 
 /// The database's time.
-pub async fn now(tx: &Transaction) -> Result<Timestamp, Error> {
-    time(&tx.query_one(NOW, &[]).await?, "now")
+pub async fn now(transaction: &Transaction) -> Result<Timestamp, Error> {
+    time(&transaction.query_one(NOW, &[]).await?, "now")
 }
 
 fn read_counts(row: &Row) -> Result<(SectorId, Counts), Error> {

@@ -64,7 +64,7 @@ const DELETE_UNITS: &str = "WITH gone AS (
 
 /// Writes a new quota of `units`, which it keeps already.
 pub async fn insert(
-    tx: &Transaction,
+    transaction: &Transaction,
     quota_id: QuotaId,
     (event_id, sector_id): (EventId, SectorId),
     name: &str,
@@ -74,105 +74,117 @@ pub async fn insert(
     let (id, event_id, sector_id) = (quota_id.as_uuid(), event_id.as_uuid(), sector_id.as_uuid());
     let units = database_numbers(units);
     let return_time = database_time(return_time);
-    read(&tx.query_one(INSERT, &[&id, &event_id, &sector_id, &name, &units, &return_time]).await?)
+    read(&transaction.query_one(INSERT, &[&id, &event_id, &sector_id, &name, &units, &return_time]).await?)
 }
 
 /// The quota.
-pub async fn find(tx: &Transaction, quota_id: QuotaId) -> Result<Option<Quota>, Error> {
-    tx.query_opt(FIND, &[&quota_id.as_uuid()]).await?.as_ref().map(read).transpose()
+pub async fn find(transaction: &Transaction, quota_id: QuotaId) -> Result<Option<Quota>, Error> {
+    transaction.query_opt(FIND, &[&quota_id.as_uuid()]).await?.as_ref().map(read).transpose()
 }
 
 /// The quota, locked until the transaction ends.
-pub async fn lock(tx: &Transaction, quota_id: QuotaId) -> Result<Option<Quota>, Error> {
-    tx.query_opt(LOCK, &[&quota_id.as_uuid()]).await?.as_ref().map(read).transpose()
+pub async fn lock(transaction: &Transaction, quota_id: QuotaId) -> Result<Option<Quota>, Error> {
+    transaction.query_opt(LOCK, &[&quota_id.as_uuid()]).await?.as_ref().map(read).transpose()
 }
 
 /// One open quota whose time has come, locked.
-pub async fn lock_due(tx: &Transaction) -> Result<Option<Quota>, Error> {
-    tx.query_opt(LOCK_DUE, &[]).await?.as_ref().map(read).transpose()
+pub async fn lock_due(transaction: &Transaction) -> Result<Option<Quota>, Error> {
+    transaction.query_opt(LOCK_DUE, &[]).await?.as_ref().map(read).transpose()
 }
 
 /// Quotas of an event, oldest first.
 pub async fn list(
-    tx: &Transaction,
+    transaction: &Transaction,
     event_id: EventId,
     after: Option<(Timestamp, QuotaId)>,
     rows_max: u32,
 ) -> Result<Vec<Quota>, Error> {
     let (after_time, after_id) = after.unzip();
     let after_id = after_id.map(|id: QuotaId| id.as_uuid());
-    let rows = tx
+    let rows = transaction
         .query(LIST, &[&event_id.as_uuid(), &after_time.map(database_time), &after_id, &i64::from(rows_max)])
         .await?;
     rows.iter().map(read).collect()
 }
 
 /// The sectors of an event that a quota keeps units of, or kept.
-pub async fn kept_sectors(tx: &Transaction, event_id: EventId) -> Result<Vec<KeptSector>, Error> {
+pub async fn kept_sectors(transaction: &Transaction, event_id: EventId) -> Result<Vec<KeptSector>, Error> {
     let kept = |row: &Row| {
         let sector_id = SectorId::from_uuid(column(row, "sector_id")?);
         Ok(KeptSector { sector_id, return_time: time(row, "return_time")? })
     };
-    tx.query(KEPT_SECTORS, &[&event_id.as_uuid()]).await?.iter().map(kept).collect()
+    transaction.query(KEPT_SECTORS, &[&event_id.as_uuid()]).await?.iter().map(kept).collect()
 }
 
 /// Writes what may change of a locked quota.
-pub async fn save(tx: &Transaction, quota: &Quota) -> Result<(), Error> {
+pub async fn save(transaction: &Transaction, quota: &Quota) -> Result<(), Error> {
     let (invited, used) = (database_number(quota.invited_count), database_number(quota.used_count));
-    tx.execute(SAVE, &[&quota.id.as_uuid(), &invited, &used, &quota.state.name()]).await?;
+    transaction.execute(SAVE, &[&quota.id.as_uuid(), &invited, &used, &quota.state.name()]).await?;
     Ok(())
 }
 
 /// Begins to count the stock of `sector`, unless that has begun.
-pub async fn begin_count(tx: &Transaction, event_id: EventId, sector: &Sector) -> Result<(), Error> {
+pub async fn begin_count(transaction: &Transaction, event_id: EventId, sector: &Sector) -> Result<(), Error> {
     let capacity = database_number(sector.capacity);
-    tx.execute(BEGIN_COUNT, &[&sector.id.as_uuid(), &event_id.as_uuid(), &capacity]).await?;
+    transaction.execute(BEGIN_COUNT, &[&sector.id.as_uuid(), &event_id.as_uuid(), &capacity]).await?;
     Ok(())
 }
 
 /// Makes `units` the quota's. Answers those that are another's: then the transaction must not commit.
 pub async fn keep_units(
-    tx: &Transaction,
+    transaction: &Transaction,
     quota_id: QuotaId,
     sector: &Sector,
     units: &[u32],
 ) -> Result<Vec<u32>, Error> {
     let parameters = (sector.id.as_uuid(), quota_id.as_uuid(), database_numbers(units));
-    let row = tx.query_one(KEEP_UNITS, &[&parameters.0, &parameters.1, &parameters.2]).await?;
+    let row = transaction.query_one(KEEP_UNITS, &[&parameters.0, &parameters.1, &parameters.2]).await?;
     let kept = set(&read_units(&row)?, sector.capacity);
     Ok(units.iter().copied().filter(|unit| !kept.contains(*unit)).collect())
 }
 
 /// The units that a locked quota keeps and nobody holds or bought.
-pub async fn kept_units(tx: &Transaction, quota: &Quota, sector: &Sector) -> Result<UnitSet, Error> {
-    let row = tx.query_one(KEPT_UNITS, &[&quota.sector_id.as_uuid(), &quota.id.as_uuid()]).await?;
+pub async fn kept_units(transaction: &Transaction, quota: &Quota, sector: &Sector) -> Result<UnitSet, Error> {
+    let row = transaction.query_one(KEPT_UNITS, &[&quota.sector_id.as_uuid(), &quota.id.as_uuid()]).await?;
     Ok(set(&read_units(&row)?, sector.capacity))
 }
 
 /// Gives kept units of a locked quota to a hold.
-pub async fn give(tx: &Transaction, quota: &Quota, hold_id: HoldId, units: &[u32]) -> Result<(), Error> {
-    move_units(tx, quota.sector_id, quota.id.as_uuid(), hold_id.as_uuid(), units).await
+pub async fn give(
+    transaction: &Transaction,
+    quota: &Quota,
+    hold_id: HoldId,
+    units: &[u32],
+) -> Result<(), Error> {
+    move_units(transaction, quota.sector_id, quota.id.as_uuid(), hold_id.as_uuid(), units).await
 }
 
 /// Gives the units of a hold back to its quota, both locked.
-pub async fn take_back(tx: &Transaction, quota: &Quota, hold_id: HoldId, units: &[u32]) -> Result<(), Error> {
-    move_units(tx, quota.sector_id, hold_id.as_uuid(), quota.id.as_uuid(), units).await
+pub async fn take_back(
+    transaction: &Transaction,
+    quota: &Quota,
+    hold_id: HoldId,
+    units: &[u32],
+) -> Result<(), Error> {
+    move_units(transaction, quota.sector_id, hold_id.as_uuid(), quota.id.as_uuid(), units).await
 }
 
 /// Makes the units that a locked quota keeps nobody's; answers them in rising order.
-pub async fn drop_units(tx: &Transaction, quota: &Quota) -> Result<Vec<u32>, Error> {
-    read_units(&tx.query_one(DELETE_UNITS, &[&quota.sector_id.as_uuid(), &quota.id.as_uuid()]).await?)
+pub async fn drop_units(transaction: &Transaction, quota: &Quota) -> Result<Vec<u32>, Error> {
+    read_units(
+        &transaction.query_one(DELETE_UNITS, &[&quota.sector_id.as_uuid(), &quota.id.as_uuid()]).await?,
+    )
 }
 
 async fn move_units(
-    tx: &Transaction,
+    transaction: &Transaction,
     sector_id: SectorId,
     from: Uuid,
     to: Uuid,
     units: &[u32],
 ) -> Result<(), Error> {
     let numbers = database_numbers(units);
-    let moved = tx.execute(MOVE_UNITS, &[&sector_id.as_uuid(), &from, &to, &numbers]).await?;
+    let moved = transaction.execute(MOVE_UNITS, &[&sector_id.as_uuid(), &from, &to, &numbers]).await?;
     if usize::try_from(moved) == Ok(units.len()) {
         Ok(())
     } else {

@@ -38,36 +38,39 @@ const EXPIRE: &str = "UPDATE invitation SET state = 'EXPIRED'
 /// Invites `invitees` to a locked quota. Answers everybody's invitation in their order; it has the id given beside the
 /// invitee where it is new, and another where the address was invited before.
 pub async fn insert(
-    tx: &Transaction,
+    transaction: &Transaction,
     quota_id: QuotaId,
     invitees: &[(InvitationId, &Invitee)],
 ) -> Result<Vec<Invitation>, Error> {
     let ids: Vec<Uuid> = invitees.iter().map(|(id, _)| id.as_uuid()).collect();
     let emails: Vec<&str> = invitees.iter().map(|(_, invitee)| invitee.email.as_str()).collect();
     let counts: Vec<i32> = invitees.iter().map(|(_, invitee)| database_number(invitee.unit_count)).collect();
-    tx.execute(INSERT, &[&quota_id.as_uuid(), &ids, &emails, &counts]).await?;
-    let rows = tx.query(FIND_BY_EMAIL, &[&quota_id.as_uuid(), &emails]).await?;
+    transaction.execute(INSERT, &[&quota_id.as_uuid(), &ids, &emails, &counts]).await?;
+    let rows = transaction.query(FIND_BY_EMAIL, &[&quota_id.as_uuid(), &emails]).await?;
     rows.iter().map(read).collect()
 }
 
 /// The invitation, locked until the transaction ends. Who needs its quota's lock too takes that one first.
-pub async fn lock(tx: &Transaction, invitation_id: InvitationId) -> Result<Option<Invitation>, Error> {
-    tx.query_opt(LOCK, &[&invitation_id.as_uuid()]).await?.as_ref().map(read).transpose()
+pub async fn lock(
+    transaction: &Transaction,
+    invitation_id: InvitationId,
+) -> Result<Option<Invitation>, Error> {
+    transaction.query_opt(LOCK, &[&invitation_id.as_uuid()]).await?.as_ref().map(read).transpose()
 }
 
 /// Writes what may change of a locked invitation.
-pub async fn save(tx: &Transaction, invitation: &Invitation) -> Result<(), Error> {
+pub async fn save(transaction: &Transaction, invitation: &Invitation) -> Result<(), Error> {
     let customer_id = invitation.accepted.map(|accepted| accepted.customer_id.as_uuid());
     let accept_time = invitation.accepted.map(|accepted| database_time(accepted.time));
     let hold_id = invitation.hold_id.map(|hold_id| hold_id.as_uuid());
     let (id, state) = (invitation.id.as_uuid(), invitation.state.name());
-    tx.execute(SAVE, &[&id, &state, &customer_id, &accept_time, &hold_id]).await?;
+    transaction.execute(SAVE, &[&id, &state, &customer_id, &accept_time, &hold_id]).await?;
     Ok(())
 }
 
 /// Ends all invitations to a locked quota that hold nothing.
-pub async fn expire(tx: &Transaction, quota_id: QuotaId) -> Result<(), Error> {
-    tx.execute(EXPIRE, &[&quota_id.as_uuid()]).await?;
+pub async fn expire(transaction: &Transaction, quota_id: QuotaId) -> Result<(), Error> {
+    transaction.execute(EXPIRE, &[&quota_id.as_uuid()]).await?;
     Ok(())
 }
 
