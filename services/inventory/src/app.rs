@@ -7,15 +7,15 @@ mod coalesce;
 mod create_event;
 mod end_event;
 mod end_holds;
-mod gates;
 mod get_event;
 mod in_flight;
 mod list_events;
 mod mend_pools;
-mod note_generation;
+mod pool_locks;
 mod propose;
 mod quota;
 mod reconcile;
+mod record_generation;
 mod reserve_invited;
 mod reserve_units;
 mod update_event;
@@ -41,11 +41,11 @@ use onsale_types::{EventId, OrganizerId, SectorId};
 use tokio::sync::OnceCell;
 
 use self::{
-    catalog::Catalog, coalesce::Coalesce, gates::Gates, in_flight::InFlight, mend_pools::Mend, views::Views,
-    watch::Watches,
+    catalog::Catalog, coalesce::Coalesce, in_flight::InFlight, mend_pools::RepairReason,
+    pool_locks::PoolLocks, views::Views, watch::Watches,
 };
 pub use self::{
-    end_holds::Endings,
+    end_holds::EndHoldBatcher,
     list_events::{EventsPage, ListEvents},
     quota::{
         NewQuota,
@@ -53,13 +53,13 @@ pub use self::{
         tokens::InvitationTokens,
     },
     reserve_units::{Reservations, ReserveUnits},
-    watch::Watching,
+    watch::AvailabilityWatcher,
 };
 use crate::{
     config::Config,
     domain::{
         availability::Availability,
-        event::{Event, NotYours},
+        event::{Event, OwnershipError},
         unit_set::UnitSet,
     },
     error::Error,
@@ -78,15 +78,15 @@ pub struct App {
     /// What Postgres said last of each sector.
     views: Views,
     /// Looks at the units of sectors: one at a time per sector, shared by all who ask.
-    looks_at_sectors: Coalesce<SectorId, Arc<UnitSet>>,
+    view_reads: Coalesce<SectorId, Arc<UnitSet>>,
     /// Who takes from the pools, and who looks at them.
-    gates: Gates,
+    pool_locks: PoolLocks,
     /// While it lasts, reservations are written with care.
     careful: Pause,
     /// Pools being set right: one at a time per sector and cause, shared by all who need it.
-    mendings: Coalesce<(SectorId, Mend), ()>,
+    repairs: Coalesce<(SectorId, RepairReason), ()>,
     /// Looks at what is free: one at a time per event, shared by all who ask.
-    looks: Coalesce<EventId, Arc<Availability>>,
+    availability_reads: Coalesce<EventId, Arc<Availability>>,
     watches: Watches,
     invitation_tokens: InvitationTokens,
     /// The time zones there are.
@@ -108,11 +108,11 @@ impl App {
             catalog: Catalog::default(),
             in_flight: InFlight::default(),
             views: Views::default(),
-            looks_at_sectors: Coalesce::default(),
-            gates: Gates::default(),
+            view_reads: Coalesce::default(),
+            pool_locks: PoolLocks::default(),
             careful: Pause::default(),
-            mendings: Coalesce::default(),
-            looks: Coalesce::default(),
+            repairs: Coalesce::default(),
+            availability_reads: Coalesce::default(),
             watches: Watches::default(),
             invitation_tokens,
             time_zones: OnceCell::new(),
@@ -186,7 +186,7 @@ fn check_own(event: &Event, organizer_id: OrganizerId) -> Result<(), Error> {
     let event_id = event.id;
     match event.check_owner(organizer_id) {
         Ok(()) => Ok(()),
-        Err(NotYours::Hidden) => Err(Error::EventNotFound { event_id }),
-        Err(NotYours::Foreign) => Err(Error::EventNotOwned { event_id }),
+        Err(OwnershipError::NotFound) => Err(Error::EventNotFound { event_id }),
+        Err(OwnershipError::NotOwner) => Err(Error::EventNotOwned { event_id }),
     }
 }

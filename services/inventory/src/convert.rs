@@ -32,7 +32,7 @@ use crate::{
     app::ReserveUnits,
     domain::{
         event::{Event, Sector},
-        hold::{Hold, HoldItem, HoldState, Selection, SelectionFault, Wanted},
+        hold::{Hold, HoldItem, HoldState, Selection, SelectionFault, UnitChoice},
         layout::Seat,
     },
     error::Error,
@@ -146,27 +146,27 @@ fn selections(violations: &mut Violations, selections: &[types::UnitSelection]) 
     for (index, selection) in selections.iter().enumerate() {
         let field = format_args!("selections[{index}].sector_id");
         let sector_id = violations.check(field, selection.sector_id.parse());
-        let wanted = violations.check(format_args!("selections[{index}]"), read_wanted(selection, UNITS_MAX));
+        let wanted = violations.check(format_args!("selections[{index}]"), read_choice(selection, UNITS_MAX));
         let (Some(sector_id), Some(wanted)) = (sector_id, wanted) else { continue };
         if read.iter().any(|other| other.sector_id == sector_id) {
             violations.push(field, "names a sector twice");
         }
-        read.push(Selection { sector_id, wanted });
+        read.push(Selection { sector_id, choice: wanted });
     }
     read
 }
 
 /// How many units, or which, at most `units_max`.
-fn read_wanted(selection: &types::UnitSelection, units_max: u32) -> Result<Wanted, String> {
+fn read_choice(selection: &types::UnitSelection, units_max: u32) -> Result<UnitChoice, String> {
     match (selection.count, &selection.units[..]) {
         (0, []) => Err("needs count or units".to_owned()),
         (1.., [_, ..]) => Err("has both count and units".to_owned()),
-        (count, []) if count <= units_max => Ok(Wanted::Count(count)),
+        (count, []) if count <= units_max => Ok(UnitChoice::Count(count)),
         (0, units) if u32::try_from(units.len()).is_ok_and(|count| count <= units_max) => {
             let mut sorted = units.to_vec();
             sorted.sort_unstable();
             let is_distinct = sorted.is_sorted_by(|before, after| before < after);
-            if is_distinct { Ok(Wanted::Units(sorted)) } else { Err("names a unit twice".to_owned()) }
+            if is_distinct { Ok(UnitChoice::Units(sorted)) } else { Err("names a unit twice".to_owned()) }
         }
         (_, _) => Err(format!("asks for more than {units_max} units")),
     }
@@ -180,8 +180,8 @@ fn release_span(span: prost_types::Duration) -> Result<Duration, &'static str> {
 fn hold(hold: &Hold, sectors: &[Sector]) -> Result<pb::Hold, Error> {
     Ok(pb::Hold {
         hold_id: hold.id.to_string(),
-        event_id: if hold.is_nobodys() { String::new() } else { hold.event_id.to_string() },
-        customer_id: if hold.is_nobodys() { String::new() } else { hold.customer_id.to_string() },
+        event_id: if hold.is_tombstone() { String::new() } else { hold.event_id.to_string() },
+        customer_id: if hold.is_tombstone() { String::new() } else { hold.customer_id.to_string() },
         state: hold_state(hold.state).into(),
         items: hold.items.iter().map(|item| line_item(item, sectors)).collect::<Result<_, _>>()?,
         quota_id: hold.invited.map(|invited| invited.quota_id.to_string()).unwrap_or_default(),

@@ -12,7 +12,7 @@ use onsale_proto::auth::v1::Role;
 use tonic::Request;
 
 use crate::{
-    app::{App, Endings, Reservations},
+    app::{App, EndHoldBatcher, Reservations},
     domain::event::Viewer,
 };
 
@@ -20,14 +20,14 @@ use crate::{
 pub struct Grpc {
     app: Arc<App>,
     reservations: Reservations,
-    endings: Endings,
+    endings: EndHoldBatcher,
 }
 
 impl Grpc {
     /// In front of `app`.
     #[must_use]
     pub fn new(app: Arc<App>, tasks: &Tasks) -> Self {
-        Self { reservations: Reservations::new(&app, tasks), endings: Endings::new(&app, tasks), app }
+        Self { reservations: Reservations::new(&app, tasks), endings: EndHoldBatcher::new(&app, tasks), app }
     }
 }
 

@@ -27,7 +27,7 @@ impl App {
         sectors: &[SectorId],
     ) -> Result<Availability, Error> {
         check_sectors(&*self.visible_offer(event_id, viewer).await?, sectors)?;
-        Ok(self.look(event_id).await?.only(sectors))
+        Ok(self.read_availability(event_id).await?.only(sectors))
     }
 
     /// What the event offers, if `viewer` may know of it.
@@ -40,16 +40,16 @@ impl App {
     }
 
     /// What is free in the event, at a moment after this call began.
-    pub(super) async fn look(&self, event_id: EventId) -> Result<Arc<Availability>, Error> {
+    pub(super) async fn read_availability(&self, event_id: EventId) -> Result<Arc<Availability>, Error> {
         let work = async {
-            let found = self.look_since(event_id, None).await?;
+            let found = self.read_availability_if_changed(event_id, None).await?;
             found.map(Arc::new).ok_or(Error::EventNotFound { event_id })
         };
-        self.looks.run(event_id, Box::pin(work)).await
+        self.availability_reads.run(event_id, Box::pin(work)).await
     }
 
     /// What is free in the event, of one moment; none while it is at the revision `known`.
-    pub(super) async fn look_since(
+    pub(super) async fn read_availability_if_changed(
         &self,
         event_id: EventId,
         known: Option<u64>,

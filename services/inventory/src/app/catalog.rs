@@ -85,7 +85,7 @@ impl App {
 
     /// The sectors that have the units of `hold`. One that was released before it was made has none.
     pub(super) async fn sectors_of(&self, hold: &Hold) -> Result<Arc<Offer>, Error> {
-        if hold.is_nobodys() { Ok(Arc::default()) } else { self.offer(hold.event_id).await }
+        if hold.is_tombstone() { Ok(Arc::default()) } else { self.offer(hold.event_id).await }
     }
 
     /// The event and what it offers, as one moment has them, if `viewer` may know of it.

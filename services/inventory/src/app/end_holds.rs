@@ -14,7 +14,7 @@ use onsale_proto::inventory::v1 as pb;
 use onsale_storage::{messaging::NewEvent, postgres::Transaction};
 use onsale_types::{EventId, HoldId, SectorId};
 
-use super::{App, failed_batch, quota::settle::Sorted, views::Step};
+use super::{App, failed_batch, quota::settle::ReleasedHolds, views::StockChange};
 use crate::{
     convert,
     domain::{
@@ -34,19 +34,19 @@ enum End {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ending {
+struct EndHold {
     hold_id: HoldId,
     end: End,
 }
 
 /// Takes commits and releases and hands them over in batches.
 #[derive(Debug)]
-pub struct Endings {
+pub struct EndHoldBatcher {
     app: Arc<App>,
-    batcher: Batcher<Ending, Hold, Error>,
+    batcher: Batcher<EndHold, Hold, Error>,
 }
 
-struct Ender {
+struct EndHoldProcessor {
     app: Arc<App>,
 }
 
@@ -58,33 +58,33 @@ pub(super) struct Ended {
     counts: HashMap<SectorId, Counts>,
 }
 
-impl Endings {
+impl EndHoldBatcher {
     /// With batches as the settings say.
     #[must_use]
     pub fn new(app: &Arc<App>, tasks: &Tasks) -> Self {
         let config = app.config.holds.batches.batcher();
-        let batcher = Batcher::new("end holds", config, Ender { app: Arc::clone(app) }, tasks);
+        let batcher = Batcher::new("end holds", config, EndHoldProcessor { app: Arc::clone(app) }, tasks);
         Self { app: Arc::clone(app), batcher }
     }
 
     /// Makes the hold's units sold.
     pub async fn commit_hold(&self, hold_id: HoldId) -> Result<pb::CommitHoldResponse, Error> {
-        let hold = self.batcher.submit(Ending { hold_id, end: End::Commit }).await?;
+        let hold = self.batcher.submit(EndHold { hold_id, end: End::Commit }).await?;
         convert::committed(&hold, &self.app.sectors_of(&hold).await?.sectors)
     }
 
     /// Gives the hold's units back. One that was never made is noted as released, so that it cannot be made late.
     pub async fn release_hold(&self, hold_id: HoldId) -> Result<pb::ReleaseHoldResponse, Error> {
-        let hold = self.batcher.submit(Ending { hold_id, end: End::Release }).await?;
+        let hold = self.batcher.submit(EndHold { hold_id, end: End::Release }).await?;
         convert::released(&hold, &self.app.sectors_of(&hold).await?.sectors)
     }
 }
 
-impl Processor<Ending> for Ender {
+impl Processor<EndHold> for EndHoldProcessor {
     type Output = Hold;
     type Error = Error;
 
-    async fn process(&self, items: &[Ending]) -> BatchOutcome<Hold, Error> {
+    async fn process(&self, items: &[EndHold]) -> BatchOutcome<Hold, Error> {
         match self.app.end_holds(items).await {
             Ok(answers) => BatchOutcome::Answered(answers),
             Err(error) => failed_batch(error),
@@ -94,7 +94,7 @@ impl Processor<Ending> for Ender {
 
 impl App {
     /// Ends the holds of a batch; one answer for each.
-    async fn end_holds(&self, items: &[Ending]) -> Result<Vec<Result<Hold, Error>>, Error> {
+    async fn end_holds(&self, items: &[EndHold]) -> Result<Vec<Result<Hold, Error>>, Error> {
         let (answers, ended) = self
             .stores
             .postgres
@@ -163,7 +163,8 @@ impl App {
         committed: &[Hold],
         released: Vec<Hold>,
     ) -> Result<Ended, Error> {
-        let Sorted { public, kept } = self.settle_quotas(transaction, committed, released).await?;
+        let ReleasedHolds { public, kept } =
+            self.settle_quota_holds(transaction, committed, released).await?;
         store::holds::delete_units(transaction, &store::holds::units_of(&public)).await?;
         let mut changes = Changes::new();
         counts::add(&mut changes, committed, CountsChange::SOLD);
@@ -199,7 +200,7 @@ impl App {
         for (sector_id, counts) in &ended.counts {
             let own = freed.iter().filter(|((_, of), _)| of == sector_id);
             let freed = own.flat_map(|(_, units)| units.iter().copied()).collect();
-            self.views.follow(*sector_id, counts.revision, Step { taken: Vec::new(), freed });
+            self.views.follow(*sector_id, counts.revision, StockChange { taken: Vec::new(), freed });
         }
         for ((event_id, sector_id), units) in freed {
             self.pools.put_back(event_id, sector_id, &units).await;
@@ -249,7 +250,7 @@ impl App {
 }
 
 /// The holds of a batch, locked. Those that are to be released and were never made are made as released.
-async fn lock_all(transaction: &Transaction, items: &[Ending]) -> Result<HashMap<HoldId, Hold>, Error> {
+async fn lock_all(transaction: &Transaction, items: &[EndHold]) -> Result<HashMap<HoldId, Hold>, Error> {
     let ids: Vec<HoldId> = items.iter().map(|item| item.hold_id).collect();
     let mut holds = store::holds::lock(transaction, &ids).await?;
     let unknown: BTreeSet<HoldId> = items

@@ -16,9 +16,9 @@ pub(super) struct InFlight {
     sectors: Arc<Mutex<Sectors>>,
 }
 
-/// Units in flight until this is dropped.
+/// Units in units_in_flight until this is dropped.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlightUnits {
     in_flight: InFlight,
     pub(super) sector_id: SectorId,
     /// In rising order.
@@ -26,12 +26,12 @@ pub(super) struct Flight {
 }
 
 impl InFlight {
-    /// Lets `choose` pick units for several, knowing those in flight, and puts what it picked in flight at once.
+    /// Lets `choose` pick units for several, knowing those in units_in_flight, and puts what it picked in units_in_flight at once.
     pub(super) fn pick(
         &self,
         sector_id: SectorId,
         choose: impl FnOnce(&BTreeSet<u32>) -> Vec<Option<Vec<u32>>>,
-    ) -> Vec<Option<Flight>> {
+    ) -> Vec<Option<InFlightUnits>> {
         let mut sectors = self.lock();
         let flying = sectors.entry(sector_id).or_default();
         let picked = choose(flying);
@@ -40,17 +40,17 @@ impl InFlight {
             sectors.remove(&sector_id);
         }
         drop(sectors);
-        let fly = |units: Vec<u32>| Flight { in_flight: self.clone(), sector_id, units };
+        let fly = |units: Vec<u32>| InFlightUnits { in_flight: self.clone(), sector_id, units };
         picked.into_iter().map(|units| units.map(fly)).collect()
     }
 
-    /// Puts `units` in flight.
-    pub(super) fn add(&self, sector_id: SectorId, units: Vec<u32>) -> Flight {
+    /// Puts `units` in units_in_flight.
+    pub(super) fn add(&self, sector_id: SectorId, units: Vec<u32>) -> InFlightUnits {
         self.lock().entry(sector_id).or_default().extend(&units);
-        Flight { in_flight: self.clone(), sector_id, units }
+        InFlightUnits { in_flight: self.clone(), sector_id, units }
     }
 
-    /// What is in flight.
+    /// What is in units_in_flight.
     pub(super) fn of(&self, sector_id: SectorId) -> BTreeSet<u32> {
         self.lock().get(&sector_id).cloned().unwrap_or_default()
     }
@@ -60,7 +60,7 @@ impl InFlight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightUnits {
     fn drop(&mut self) {
         let mut sectors = self.in_flight.lock();
         if let Some(flying) = sectors.get_mut(&self.sector_id) {

@@ -10,7 +10,7 @@ use super::App;
 use crate::{
     domain::{event::Sector, unit_set::UnitSet},
     error::Error,
-    store::{self, pools::Fault},
+    store::{self, pools::PoolError},
 };
 
 /// How a pool differs from Postgres.
@@ -24,7 +24,7 @@ pub(super) struct Difference {
 
 /// What a pool is mended for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Mend {
+pub(super) enum RepairReason {
     /// It offered what is not free.
     Wrong,
     /// It lacks what is needed. What may be on its way in other processes is tried too.
@@ -33,11 +33,11 @@ pub(super) enum Mend {
 
 impl App {
     /// Sets the pool right; makes it, if there is none. Done once for all who need it at the same time.
-    pub(super) async fn mend_pool(
+    pub(super) async fn repair_pool(
         &self,
         event_id: EventId,
         sector: &Sector,
-        mend: Mend,
+        reason: RepairReason,
     ) -> Result<(), Error> {
         let work = async {
             let Some(Difference { wrong, missing }) = self.compare_pool(event_id, sector).await? else {
@@ -46,12 +46,12 @@ impl App {
                 return self.fresh_view(sector).await.map(drop);
             };
             self.pools.take_out(event_id, sector.id, &wrong.to_vec()).await;
-            if mend == Mend::Short {
+            if reason == RepairReason::Short {
                 self.pools.put_back(event_id, sector.id, &missing.to_vec()).await;
             }
             Ok::<_, Error>(())
         };
-        self.mendings.run((sector.id, mend), Box::pin(work)).await
+        self.repairs.run((sector.id, reason), Box::pin(work)).await
     }
 
     /// How the pool differs. None: it cannot be compared, because Redis is away, or there was no pool and now there is.
@@ -60,15 +60,15 @@ impl App {
         event_id: EventId,
         sector: &Sector,
     ) -> Result<Option<Difference>, Error> {
-        if self.pools.are_away() {
+        if self.pools.is_unavailable() {
             return Ok(None);
         }
-        // In this order: what changes hands in between is in flight, or no longer free, or in the pool all along.
+        // In this order: what changes hands in between is in units_in_flight, or no longer free, or in the pool all along.
         let (pool, flying) = {
-            let _gate = self.gates.to_look(sector.id).await;
+            let _lock = self.pool_locks.lock_for_compare(sector.id).await;
             (self.pools.read(event_id, sector).await, self.in_flight.of(sector.id))
         };
-        if pool == Err(Fault::Away) {
+        if pool == Err(PoolError::Unavailable) {
             return Ok(None);
         }
         let free = self.fresh_view(sector).await?;
@@ -91,7 +91,7 @@ impl App {
                 let revision = counts.get(&sector.id).map_or(0, |counts| counts.revision);
                 self.view_at(&transaction, sector, revision).await
             });
-        self.looks_at_sectors.run(sector.id, Box::pin(work)).await
+        self.view_reads.run(sector.id, Box::pin(work)).await
     }
 
     /// What is free at the sector's `revision`, as `transaction` sees it, which sees one moment and changes nothing. Read only when

@@ -14,7 +14,7 @@ pub(super) mod tokens;
 use onsale_storage::postgres::Transaction;
 use onsale_types::{EventId, SectorId, Timestamp};
 
-use super::{App, views::Step};
+use super::{App, views::StockChange};
 use crate::{
     domain::{event::Event, hold::Selection},
     error::Error,
@@ -38,7 +38,7 @@ pub struct NewQuota {
 }
 
 /// Units of a sector that changed by a commit.
-struct Moved {
+struct QuotaUnits {
     event_id: EventId,
     sector_id: SectorId,
     /// Of the sector, after the commit.
@@ -48,18 +48,18 @@ struct Moved {
 
 impl App {
     /// What a quota keeps since a commit goes out of the view and the pool. Should we die before, the reconciler does it.
-    async fn settle_kept(&self, moved: Moved) {
-        let Moved { event_id, sector_id, revision, units } = moved;
-        self.views.follow(sector_id, revision, Step { taken: units.clone(), freed: Vec::new() });
+    async fn settle_kept(&self, moved: QuotaUnits) {
+        let QuotaUnits { event_id, sector_id, revision, units } = moved;
+        self.views.follow(sector_id, revision, StockChange { taken: units.clone(), freed: Vec::new() });
         for units in units.chunks(POOL_UNITS_MAX) {
             self.pools.take_out(event_id, sector_id, units).await;
         }
     }
 
     /// What a quota returned by a commit goes into the view and the pool.
-    async fn settle_returned(&self, moved: Moved) {
-        let Moved { event_id, sector_id, revision, units } = moved;
-        self.views.follow(sector_id, revision, Step { taken: Vec::new(), freed: units.clone() });
+    async fn settle_returned(&self, moved: QuotaUnits) {
+        let QuotaUnits { event_id, sector_id, revision, units } = moved;
+        self.views.follow(sector_id, revision, StockChange { taken: Vec::new(), freed: units.clone() });
         for units in units.chunks(POOL_UNITS_MAX) {
             self.pools.put_back(event_id, sector_id, units).await;
         }

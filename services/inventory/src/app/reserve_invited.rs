@@ -10,14 +10,14 @@ use super::{
     App, ReserveUnits,
     catalog::Offer,
     quota::{event_now, tokens::InvitationClaims},
-    views::Step,
+    views::StockChange,
 };
 use crate::{
     convert,
     domain::{
         counts::{self, Changes, Counts, CountsChange},
         event::{Event, EventState, Sector},
-        hold::{Hold, HoldItem, HoldState, Invited, Wanted, check_selections},
+        hold::{Hold, HoldItem, HoldState, Invited, UnitChoice, check_selections},
         invitation::Invitation,
         pick::pick,
         quota::Quota,
@@ -64,7 +64,7 @@ impl App {
             .await?;
         for (sector_id, counts) in made.counts {
             // What is free is as it was.
-            self.views.follow(sector_id, counts.revision, Step::default());
+            self.views.follow(sector_id, counts.revision, StockChange::default());
         }
         convert::reserved(&made.event, &made.offer.sectors, &made.hold, command.known_event_revision)
     }
@@ -139,7 +139,7 @@ fn one_selection<'a>(
     sectors: &[&'a Sector],
     quota: &Quota,
     invitation: &Invitation,
-) -> Result<(&'a Sector, &'a Wanted), Error> {
+) -> Result<(&'a Sector, &'a UnitChoice), Error> {
     let selected: Vec<_> = command.selections.iter().zip(sectors).collect();
     if let Some(index) = selected.iter().position(|(selection, _)| selection.sector_id != quota.sector_id) {
         return Err(convert::invited_selection(index).into());
@@ -147,11 +147,11 @@ fn one_selection<'a>(
     let Some((selection, sector)) = selected.first() else {
         return Err(convert::invalid("selections", "must be one").into());
     };
-    if selection.wanted.count() > invitation.unit_count {
+    if selection.choice.count() > invitation.unit_count {
         let message = format!("more than {} units, which the invitation allows", invitation.unit_count);
         return Err(convert::invalid("selections", message).into());
     }
-    Ok((sector, &selection.wanted))
+    Ok((sector, &selection.choice))
 }
 
 /// Units that the locked quota keeps: the best there are, or exactly those wanted.
@@ -159,15 +159,15 @@ async fn choose(
     transaction: &Transaction,
     quota: &Quota,
     sector: &Sector,
-    wanted: &Wanted,
+    wanted: &UnitChoice,
 ) -> Result<Vec<u32>, Error> {
     let kept = store::quotas::kept_units(transaction, quota, sector).await?;
     let best = pick(sector.layout.as_ref(), &kept, wanted.count());
     match wanted {
-        Wanted::Count(_) => {
+        UnitChoice::Count(_) => {
             best.ok_or(Error::NotEnoughUnits { sector_id: sector.id, free_count: kept.count() })
         }
-        Wanted::Units(units) => {
+        UnitChoice::Units(units) => {
             let taken: Vec<u32> = units.iter().copied().filter(|unit| !kept.contains(*unit)).collect();
             if taken.is_empty() {
                 return Ok(units.clone());
@@ -180,7 +180,7 @@ async fn choose(
 /// The hold, if it is what `command` asks for, or was released before it was made.
 fn same(command: &ReserveUnits, invited: Invited, hold: Hold) -> Result<Hold, Error> {
     let ReserveUnits { event_id, customer_id, hold_id, .. } = *command;
-    if hold.is_nobodys() {
+    if hold.is_tombstone() {
         return Ok(hold.released_for(event_id, customer_id));
     }
     let is_same = hold.invited == Some(invited) && hold.answers(event_id, customer_id, &command.selections);

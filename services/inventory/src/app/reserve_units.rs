@@ -13,12 +13,12 @@ use onsale_proto::inventory::v1 as pb;
 use onsale_storage::postgres;
 use onsale_types::{CustomerId, EventId, HoldId, SectorId};
 
-use super::{App, catalog::Offer, failed_batch, mend_pools::Mend};
+use super::{App, catalog::Offer, failed_batch, mend_pools::RepairReason};
 use crate::{
     convert,
     domain::{
         event::{Event, Sector},
-        hold::{Hold, Selection, Wanted, check_selections},
+        hold::{Hold, Selection, UnitChoice, check_selections},
         pick::pick,
     },
     error::Error,
@@ -51,40 +51,40 @@ pub struct ReserveUnits {
 
 /// One reservation of a batch.
 #[derive(Debug)]
-pub(super) struct Reserving {
+pub(super) struct ReserveItem {
     pub(super) command: Arc<ReserveUnits>,
     /// What the event offers; it has every sector that is selected.
     pub(super) offer: Arc<Offer>,
     /// Whether the pools are asked.
-    pub(super) asks_redis: bool,
+    pub(super) uses_pool: bool,
 }
 
 /// What became of a reservation that was not refused.
 #[derive(Debug)]
-pub(super) enum Reserved {
+pub(super) enum ReserveOutcome {
     /// There is a hold, made now or before. The answer's words are left to whoever asked: what a call makes and drops by itself
     /// stays in its thread's memory, and what a batch makes for all of its callers does not.
     Hold { event: Arc<Event>, hold: Hold },
     /// What was proposed was not to be had.
-    Again(Vec<Miss>),
+    Retry(Vec<ShortSector>),
 }
 
 /// A sector of which a reservation got nothing, though enough may be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Miss {
+pub(super) struct ShortSector {
     pub(super) sector_id: SectorId,
     /// What that says of the pool.
-    pub(super) mend: Mend,
+    pub(super) reason: RepairReason,
 }
 
 /// Takes reservations and hands them over in batches.
 #[derive(Debug)]
 pub struct Reservations {
     app: Arc<App>,
-    batcher: Batcher<Reserving, Reserved, Error>,
+    batcher: Batcher<ReserveItem, ReserveOutcome, Error>,
 }
 
-struct Reserver {
+struct ReserveProcessor {
     app: Arc<App>,
 }
 
@@ -93,7 +93,7 @@ impl Reservations {
     #[must_use]
     pub fn new(app: &Arc<App>, tasks: &Tasks) -> Self {
         let config = app.config.holds.batches.batcher();
-        let batcher = Batcher::new("reserve", config, Reserver { app: Arc::clone(app) }, tasks);
+        let batcher = Batcher::new("reserve", config, ReserveProcessor { app: Arc::clone(app) }, tasks);
         Self { app: Arc::clone(app), batcher }
     }
 
@@ -110,18 +110,18 @@ impl Reservations {
             if Deadline::current().is_some_and(|deadline| deadline.is_past()) {
                 break;
             }
-            let reserving = Reserving {
+            let item = ReserveItem {
                 command: Arc::clone(&command),
                 offer: Arc::clone(&offer),
-                asks_redis: attempt < REDIS_ATTEMPTS_MAX,
+                uses_pool: attempt < REDIS_ATTEMPTS_MAX,
             };
-            match self.batcher.submit(reserving).await? {
-                Reserved::Hold { event, hold } => {
+            match self.batcher.submit(item).await? {
+                ReserveOutcome::Hold { event, hold } => {
                     return convert::reserved(&event, &offer.sectors, &hold, command.known_event_revision);
                 }
-                Reserved::Again(misses) => {
+                ReserveOutcome::Retry(short) => {
                     metrics::conflicted();
-                    Box::pin(self.app.correct(&command, &sectors, &misses)).await?;
+                    Box::pin(self.app.correct(&command, &sectors, &short)).await?;
                 }
             }
         }
@@ -129,22 +129,22 @@ impl Reservations {
     }
 }
 
-impl Reserving {
+impl ReserveItem {
     /// Each selection with its sector.
-    pub(super) fn wanted(&self) -> impl Iterator<Item = (&Sector, &Wanted)> {
+    pub(super) fn wanted(&self) -> impl Iterator<Item = (&Sector, &UnitChoice)> {
         let sectors = &self.offer.sectors;
         self.command.selections.iter().filter_map(|selection| {
             let sector = sectors.iter().find(|sector| sector.id == selection.sector_id)?;
-            Some((sector, &selection.wanted))
+            Some((sector, &selection.choice))
         })
     }
 }
 
-impl Processor<Reserving> for Reserver {
-    type Output = Reserved;
+impl Processor<ReserveItem> for ReserveProcessor {
+    type Output = ReserveOutcome;
     type Error = Error;
 
-    async fn process(&self, items: &[Reserving]) -> BatchOutcome<Reserved, Error> {
+    async fn process(&self, items: &[ReserveItem]) -> BatchOutcome<ReserveOutcome, Error> {
         let app = &self.app;
         let proposals = app.propose(items).await;
         match app.write_holds(items, &proposals).await {
@@ -155,7 +155,7 @@ impl Processor<Reserving> for Reserver {
             Err(error) => {
                 // Where the commit may have happened, they stay out until the reconciler has looked.
                 if !matches!(error, Error::Postgres(postgres::Error::CommitUnknown { .. })) {
-                    app.hand_back(items, &proposals, |_, _| true).await;
+                    app.return_units(items, &proposals, |_, _| true).await;
                 }
                 failed_batch(error)
             }
@@ -169,14 +169,14 @@ impl App {
         &self,
         command: &ReserveUnits,
         sectors: &[&Sector],
-        misses: &[Miss],
+        short: &[ShortSector],
     ) -> Result<(), Error> {
         let event_id = command.event_id;
         for (sector, selection) in sectors.iter().zip(&command.selections) {
-            let Some(miss) = misses.iter().find(|miss| miss.sector_id == sector.id) else { continue };
-            match &selection.wanted {
-                Wanted::Count(_) => self.mend_pool(event_id, sector, miss.mend).await?,
-                Wanted::Units(units) => self.check_free(sector, units).await?,
+            let Some(miss) = short.iter().find(|miss| miss.sector_id == sector.id) else { continue };
+            match &selection.choice {
+                UnitChoice::Count(_) => self.repair_pool(event_id, sector, miss.reason).await?,
+                UnitChoice::Units(units) => self.check_free(sector, units).await?,
             }
         }
         Ok(())

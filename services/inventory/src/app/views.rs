@@ -1,5 +1,5 @@
 //! What Postgres says is free in each sector, kept in memory together with the revision at which it was so. A view follows
-//! what this process commits step by step; where another process was in between, it stays behind until it is read again.
+//! what this process commits change by change; where another process was in between, it stays behind until it is read again.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,7 +17,7 @@ const AHEAD_MAX: usize = 64;
 
 /// What one commit changed in a sector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct StockChange {
     /// Units that are no longer free.
     pub(super) taken: Vec<u32>,
     /// Units that became free.
@@ -29,7 +29,7 @@ struct View {
     revision: u64,
     free: Arc<UnitSet>,
     /// Commits whose predecessors have not arrived.
-    ahead: BTreeMap<u64, Step>,
+    ahead: BTreeMap<u64, StockChange>,
 }
 
 /// The views of all sectors.
@@ -51,7 +51,7 @@ impl Views {
         if view.ahead.is_empty() {
             return Some(Arc::clone(&view.free));
         }
-        let taken = view.ahead.values().flat_map(|step| &step.taken);
+        let taken = view.ahead.values().flat_map(|change| &change.taken);
         Some(Arc::new(view.free.without_units(taken)))
     }
 
@@ -71,10 +71,10 @@ impl Views {
     }
 
     /// Notes what a commit of this process changed, which made the sector's revision what it is.
-    pub(super) fn follow(&self, sector_id: SectorId, revision: u64, step: Step) {
+    pub(super) fn follow(&self, sector_id: SectorId, revision: u64, change: StockChange) {
         let mut sectors = self.lock();
         let Some(view) = sectors.get_mut(&sector_id) else { return };
-        view.ahead.insert(revision, step);
+        view.ahead.insert(revision, change);
         view.catch_up();
         if view.ahead.len() > AHEAD_MAX {
             sectors.remove(&sector_id);
@@ -92,13 +92,13 @@ impl View {
             if *next.key() > self.revision.saturating_add(1) {
                 return;
             }
-            let (revision, step) = next.remove_entry();
+            let (revision, change) = next.remove_entry();
             if revision <= self.revision {
                 continue;
             }
             let free = Arc::make_mut(&mut self.free);
-            step.taken.iter().for_each(|unit| free.remove(*unit));
-            step.freed.iter().for_each(|unit| free.insert(*unit));
+            change.taken.iter().for_each(|unit| free.remove(*unit));
+            change.freed.iter().for_each(|unit| free.insert(*unit));
             self.revision = revision;
         }
     }
@@ -121,25 +121,25 @@ mod tests {
             order in prop::collection::vec(any::<prop::sample::Index>(), 30),
         ) {
             let mut truth = UnitSet::full(20);
-            let mut steps: Vec<(u64, Step)> = Vec::new();
+            let mut changes: Vec<(u64, StockChange)> = Vec::new();
             for (revision, unit) in (2..).zip(&toggled) {
-                let mut step = Step::default();
+                let mut change = StockChange::default();
                 if truth.contains(*unit) {
                     truth.remove(*unit);
-                    step.taken.push(*unit);
+                    change.taken.push(*unit);
                 } else {
                     truth.insert(*unit);
-                    step.freed.push(*unit);
+                    change.freed.push(*unit);
                 }
-                steps.push((revision, step));
+                changes.push((revision, change));
             }
-            let last = steps.last().map_or(1, |(revision, _)| *revision);
+            let last = changes.last().map_or(1, |(revision, _)| *revision);
             let views = Views::default();
             views.put(sector(), 1, &Arc::new(UnitSet::full(20)));
             for index in order {
-                if !steps.is_empty() {
-                    let (revision, step) = steps.remove(index.index(steps.len()));
-                    views.follow(sector(), revision, step);
+                if !changes.is_empty() {
+                    let (revision, change) = changes.remove(index.index(changes.len()));
+                    views.follow(sector(), revision, change);
                 }
             }
             let view = views.at(sector(), last);
@@ -151,7 +151,7 @@ mod tests {
     fn a_view_with_a_gap_stays_at_its_revision_until_it_is_read_again() {
         let views = Views::default();
         views.put(sector(), 1, &Arc::new(UnitSet::full(3)));
-        views.follow(sector(), 3, Step { taken: vec![2], freed: Vec::new() });
+        views.follow(sector(), 3, StockChange { taken: vec![2], freed: Vec::new() });
         assert_eq!(views.at(sector(), 3), None);
         assert_eq!(
             views.latest(sector()).unwrap().iter().collect::<Vec<_>>(),
@@ -168,7 +168,7 @@ mod tests {
     fn a_view_that_waits_too_long_for_a_step_is_given_up() {
         let views = Views::default();
         views.put(sector(), 1, &Arc::new(UnitSet::full(3)));
-        (3..70).for_each(|revision| views.follow(sector(), revision, Step::default()));
+        (3..70).for_each(|revision| views.follow(sector(), revision, StockChange::default()));
         assert_eq!(views.latest(sector()), None);
     }
 }

@@ -1,5 +1,5 @@
 //! `WatchAvailability`: each watched event is looked at a few times per second, once for all its watchers. A watcher that is
-//! slow misses steps between, never the latest state. Of what it was told it keeps the revision only: the last few states
+//! slow short steps between, never the latest state. Of what it was told it keeps the revision only: the last few states
 //! are kept for all watchers together, and who is further behind is told everything again.
 
 use std::{
@@ -53,16 +53,16 @@ fn keep(recent: &mut Recent, latest: Arc<Availability>) {
 
 /// One watcher of an event.
 #[derive(Debug)]
-pub struct Watching {
+pub struct AvailabilityWatcher {
     recent: watch::Receiver<Recent>,
     /// What to follow; none: all.
     sectors: Vec<SectorId>,
     /// What the watcher was told last.
-    known: Option<Known>,
+    known: Option<WatcherPosition>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct WatcherPosition {
     /// What the watcher's last message said.
     told: u64,
     /// The last one that had nothing else to say.
@@ -70,7 +70,7 @@ struct Known {
     has_ended: bool,
 }
 
-impl Watching {
+impl AvailabilityWatcher {
     /// What to tell next: everything at first, then what changed. None when the event has ended and all was told.
     pub async fn next(&mut self) -> Option<Change> {
         loop {
@@ -88,14 +88,14 @@ impl Watching {
     fn news(&mut self) -> Option<Change> {
         let recent = self.recent.borrow_and_update();
         let latest = recent.back()?;
-        let seen = |known: &Known| recent.iter().find(|it| it.revision == known.seen);
+        let seen = |known: &WatcherPosition| recent.iter().find(|it| it.revision == known.seen);
         let change = match self.known.and_then(|known| Some((known, seen(&known)?))) {
             Some((known, before)) => latest.since(before, known.told, &self.sectors),
             None => Some(Change::Whole(latest.only(&self.sectors))),
         };
         let told = self.known.filter(|_| change.is_none()).map_or(latest.revision, |known| known.told);
         let has_ended = latest.state == EventState::Ended;
-        self.known = Some(Known { told, seen: latest.revision, has_ended });
+        self.known = Some(WatcherPosition { told, seen: latest.revision, has_ended });
         change
     }
 }
@@ -107,14 +107,14 @@ impl App {
         viewer: Viewer,
         event_id: EventId,
         sectors: Vec<SectorId>,
-    ) -> Result<Watching, Error> {
+    ) -> Result<AvailabilityWatcher, Error> {
         check_sectors(&*self.visible_offer(event_id, viewer).await?, &sectors)?;
         let watched = self.watches.lock().get(&event_id).map(watch::Sender::subscribe);
         let recent = match watched {
             Some(recent) => recent,
-            None => self.begin_watch(self.look(event_id).await?),
+            None => self.begin_watch(self.read_availability(event_id).await?),
         };
-        Ok(Watching { recent, sectors, known: None })
+        Ok(AvailabilityWatcher { recent, sectors, known: None })
     }
 
     /// Begins to follow the event, unless another watcher has meanwhile.
@@ -147,7 +147,7 @@ impl App {
                     }
                 }
             };
-            match self.look_since(event_id, known).await {
+            match self.read_availability_if_changed(event_id, known).await {
                 Ok(Some(latest)) => {
                     let has_ended = latest.state == EventState::Ended;
                     let mut senders = self.watches.lock();
@@ -204,8 +204,8 @@ mod tests {
         sender.send_modify(|recent| keep(recent, state));
     }
 
-    fn watching(sender: &watch::Sender<Recent>, sectors: Vec<SectorId>) -> Watching {
-        Watching { recent: sender.subscribe(), sectors, known: None }
+    fn watching(sender: &watch::Sender<Recent>, sectors: Vec<SectorId>) -> AvailabilityWatcher {
+        AvailabilityWatcher { recent: sender.subscribe(), sectors, known: None }
     }
 
     #[tokio::test]

@@ -12,10 +12,10 @@ use onsale_types::{EventId, HoldId, SectorId, Timestamp};
 
 use super::{
     App,
-    mend_pools::Mend,
+    mend_pools::RepairReason,
     propose::{Origin, Proposal, Proposals},
-    reserve_units::{Miss, ReserveUnits, Reserved, Reserving},
-    views::Step,
+    reserve_units::{ReserveItem, ReserveOutcome, ReserveUnits, ShortSector},
+    views::StockChange,
 };
 use crate::{
     domain::{
@@ -30,7 +30,7 @@ use crate::{
 /// What a batch came to.
 pub(super) struct Written {
     /// Of each item, in order.
-    pub(super) answers: Vec<Result<Reserved, Error>>,
+    pub(super) answers: Vec<Result<ReserveOutcome, Error>>,
     /// Of each item, in order: whether it has a new hold.
     new: Vec<bool>,
     /// The units that others have.
@@ -45,11 +45,11 @@ const CAREFUL_FOR: Duration = Duration::from_secs(1);
 
 /// How a batch is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
+enum WriteMode {
     /// As if nothing of it were there before. If something is, all of it fails with a conflict.
-    Bold,
+    Optimistic,
     /// What is there before, or another's, is left out. Twice the work for Postgres.
-    Careful,
+    Tolerant,
 }
 
 /// What the database says of the events of a batch.
@@ -62,68 +62,71 @@ impl App {
     /// Writes the holds of the batch.
     pub(super) async fn write_holds(
         &self,
-        items: &[Reserving],
+        items: &[ReserveItem],
         proposals: &[Proposals],
     ) -> Result<Written, Error> {
         // What Redis gave to us it gave to nobody else. What a customer chose, or Postgres called free, others may have chosen too.
         let is_ours = |proposal: &Proposal| proposal.origin == Origin::Redis;
         if !self.careful.is_on() && proposals.iter().flatten().flatten().all(is_ours) {
-            match self.write_in(Manner::Bold, items, proposals).await {
+            match self.write_in(WriteMode::Optimistic, items, proposals).await {
                 // Redis was wrong, or somebody asks for the second time.
                 Err(Error::Postgres(postgres::Error::Conflict { .. })) => self.careful.begin(CAREFUL_FOR),
                 written => return written,
             }
         }
-        self.write_in(Manner::Careful, items, proposals).await
+        self.write_in(WriteMode::Tolerant, items, proposals).await
     }
 
     async fn write_in(
         &self,
-        manner: Manner,
-        items: &[Reserving],
+        mode: WriteMode,
+        items: &[ReserveItem],
         proposals: &[Proposals],
     ) -> Result<Written, Error> {
-        let work = |transaction| async move { write(&transaction, manner, items, proposals).await };
+        let work = |transaction| async move { write(&transaction, mode, items, proposals).await };
         self.stores.postgres.transaction("reserve units", work).await
     }
 
     /// After the commit: the pools and the views follow.
-    pub(super) async fn settle(&self, items: &[Reserving], proposals: &[Proposals], written: &Written) {
+    pub(super) async fn settle(&self, items: &[ReserveItem], proposals: &[Proposals], written: &Written) {
         let mut taken: BTreeMap<(EventId, SectorId), (Vec<u32>, Vec<u32>)> = BTreeMap::new();
         for (index, (item, proposals)) in items.iter().zip(proposals).enumerate() {
             for proposal in proposals.iter().flatten().filter(|_| written.is_new(index)) {
-                let key = (item.command.event_id, proposal.flight.sector_id);
+                let key = (item.command.event_id, proposal.units_in_flight.sector_id);
                 let (all, unasked) = taken.entry(key).or_default();
-                all.extend(&proposal.flight.units);
+                all.extend(&proposal.units_in_flight.units);
                 if proposal.origin == Origin::Other {
-                    unasked.extend(&proposal.flight.units);
+                    unasked.extend(&proposal.units_in_flight.units);
                 }
             }
         }
         for ((event_id, sector_id), (all, unasked)) in taken {
             if let Some(counts) = written.counts.get(&sector_id) {
-                self.views.follow(sector_id, counts.revision, Step { taken: all, freed: Vec::new() });
+                self.views.follow(sector_id, counts.revision, StockChange { taken: all, freed: Vec::new() });
             }
             self.pools.take_out(event_id, sector_id, &unasked).await;
         }
         let is_in_vain =
             |index: usize, unit: (SectorId, u32)| !written.is_new(index) && !written.taken.contains(&unit);
-        self.hand_back(items, proposals, is_in_vain).await;
+        self.return_units(items, proposals, is_in_vain).await;
     }
 
     /// What was taken out of the pools and `is_in_vain` goes back.
-    pub(super) async fn hand_back(
+    pub(super) async fn return_units(
         &self,
-        items: &[Reserving],
+        items: &[ReserveItem],
         proposals: &[Proposals],
         is_in_vain: impl Fn(usize, (SectorId, u32)) -> bool,
     ) {
         let mut units: BTreeMap<(EventId, SectorId), Vec<u32>> = BTreeMap::new();
         for (index, (item, proposals)) in items.iter().zip(proposals).enumerate() {
             for proposal in proposals.iter().flatten().filter(|it| it.origin == Origin::Redis) {
-                let sector_id = proposal.flight.sector_id;
-                let returned =
-                    proposal.flight.units.iter().filter(|unit| is_in_vain(index, (sector_id, **unit)));
+                let sector_id = proposal.units_in_flight.sector_id;
+                let returned = proposal
+                    .units_in_flight
+                    .units
+                    .iter()
+                    .filter(|unit| is_in_vain(index, (sector_id, **unit)));
                 units.entry((item.command.event_id, sector_id)).or_default().extend(returned);
             }
         }
@@ -135,19 +138,19 @@ impl App {
 
 async fn write(
     transaction: &Transaction,
-    manner: Manner,
-    items: &[Reserving],
+    mode: WriteMode,
+    items: &[ReserveItem],
     proposals: &[Proposals],
 ) -> Result<Written, Error> {
     let events = store::events::find_all_now(transaction, &event_ids(items)).await?;
     let events = events.into_iter().map(|(id, (event, now))| (id, (Arc::new(event), now))).collect();
     let mut candidates = candidates(items, proposals, &events);
-    let lost = match manner {
-        Manner::Bold => {
+    let lost = match mode {
+        WriteMode::Optimistic => {
             store::holds::copy(transaction, &candidates.iter().flatten().collect::<Vec<_>>()).await?;
             Vec::new()
         }
-        Manner::Careful => insert_carefully(transaction, &mut candidates).await?,
+        WriteMode::Tolerant => insert_tolerantly(transaction, &mut candidates).await?,
     };
     let mut changes = Changes::new();
     counts::add(&mut changes, candidates.iter().flatten(), CountsChange::TAKEN);
@@ -162,7 +165,7 @@ async fn write(
     for (index, candidate) in candidates.into_iter().enumerate() {
         let answer = match candidate {
             Some(hold) => reserved(&events, hold),
-            None => others.remove(&index).unwrap_or(Ok(Reserved::Again(Vec::new()))),
+            None => others.remove(&index).unwrap_or(Ok(ReserveOutcome::Retry(Vec::new()))),
         };
         written.answers.push(answer);
     }
@@ -170,7 +173,7 @@ async fn write(
 }
 
 /// Writes those of `candidates` that get all of their units, and keeps no other. Answers the units that others have.
-async fn insert_carefully(
+async fn insert_tolerantly(
     transaction: &Transaction,
     candidates: &mut Candidates,
 ) -> Result<Vec<HoldUnit>, Error> {
@@ -191,16 +194,16 @@ async fn insert_carefully(
 
 /// The holds to be made: of those who may reserve, and for whom something was proposed in every sector. Of two that ask for
 /// the same hold one is left to the next batch.
-fn candidates(items: &[Reserving], proposals: &[Proposals], events: &Events) -> Candidates {
+fn candidates(items: &[ReserveItem], proposals: &[Proposals], events: &Events) -> Candidates {
     let mut seen = HashSet::with_capacity(items.len());
-    let candidate = |(item, proposals): (&Reserving, &Proposals)| {
+    let candidate = |(item, proposals): (&ReserveItem, &Proposals)| {
         let ReserveUnits { hold_id, event_id, customer_id, release_after, .. } = *item.command;
         let (event, now) = events.get(&event_id)?;
         if !event.is_selling_at(*now) || proposals.iter().any(Option::is_none) || !seen.insert(hold_id) {
             return None;
         }
-        let flights = proposals.iter().flatten().map(|proposal| &proposal.flight);
-        let items = flights.map(|it| HoldItem { sector_id: it.sector_id, units: it.units.clone() });
+        let taken = proposals.iter().flatten().map(|proposal| &proposal.units_in_flight);
+        let items = taken.map(|it| HoldItem { sector_id: it.sector_id, units: it.units.clone() });
         Some(Hold {
             id: hold_id,
             event_id,
@@ -219,12 +222,12 @@ fn candidates(items: &[Reserving], proposals: &[Proposals], events: &Events) -> 
 /// also when nothing is left.
 async fn answer_others(
     transaction: &Transaction,
-    items: &[Reserving],
+    items: &[ReserveItem],
     proposals: &[Proposals],
     events: &Events,
     written: &Written,
-) -> Result<HashMap<usize, Result<Reserved, Error>>, Error> {
-    let others: Vec<(usize, &Reserving)> =
+) -> Result<HashMap<usize, Result<ReserveOutcome, Error>>, Error> {
+    let others: Vec<(usize, &ReserveItem)> =
         items.iter().enumerate().filter(|(index, _)| !written.is_new(*index)).collect();
     let ids: Vec<HoldId> = others.iter().map(|(_, item)| item.command.hold_id).collect();
     let holds = store::holds::find(transaction, &ids).await?;
@@ -240,7 +243,7 @@ async fn answer_others(
         let hold_id = item.command.hold_id;
         let answer = match events.get(&item.command.event_id) {
             None => Err(Error::EventNotFound { event_id: item.command.event_id }),
-            Some(_) if written.new_has(items, hold_id) => Ok(Reserved::Again(Vec::new())),
+            Some(_) if written.new_has(items, hold_id) => Ok(ReserveOutcome::Retry(Vec::new())),
             Some((event, now)) => match holds.get(&hold_id).cloned() {
                 Some(hold) => as_it_is(event, item, hold),
                 None => refusal(event, *now, item, proposals.get(index), &counts, &written.taken),
@@ -257,21 +260,21 @@ impl Written {
     }
 
     /// Whether an item of this batch has just made the hold: whoever asked for the same one finds it next time.
-    fn new_has(&self, items: &[Reserving], hold_id: HoldId) -> bool {
+    fn new_has(&self, items: &[ReserveItem], hold_id: HoldId) -> bool {
         items.iter().zip(&self.new).any(|(item, is_new)| *is_new && item.command.hold_id == hold_id)
     }
 }
 
 /// A hold from before, if it is what is asked for.
-fn as_it_is(event: &Arc<Event>, item: &Reserving, hold: Hold) -> Result<Reserved, Error> {
+fn as_it_is(event: &Arc<Event>, item: &ReserveItem, hold: Hold) -> Result<ReserveOutcome, Error> {
     let command = &item.command;
     let event = Arc::clone(event);
-    if hold.is_nobodys() {
+    if hold.is_tombstone() {
         let hold = hold.released_for(command.event_id, command.customer_id);
-        return Ok(Reserved::Hold { event, hold });
+        return Ok(ReserveOutcome::Hold { event, hold });
     }
     if hold.answers(command.event_id, command.customer_id, &command.selections) {
-        Ok(Reserved::Hold { event, hold })
+        Ok(ReserveOutcome::Hold { event, hold })
     } else {
         Err(Error::HoldIdReused { hold_id: command.hold_id })
     }
@@ -281,11 +284,11 @@ fn as_it_is(event: &Arc<Event>, item: &Reserving, hold: Hold) -> Result<Reserved
 fn refusal(
     event: &Event,
     now: Timestamp,
-    item: &Reserving,
+    item: &ReserveItem,
     proposals: Option<&Proposals>,
     counts: &HashMap<SectorId, Counts>,
     taken: &HashSet<(SectorId, u32)>,
-) -> Result<Reserved, Error> {
+) -> Result<ReserveOutcome, Error> {
     if !event.is_selling_at(now) {
         let on_sale_time = event.details.on_sale_time.filter(|begin| *begin > now);
         return Err(Error::NotOnSale { state: event.state, on_sale_time });
@@ -297,16 +300,20 @@ fn refusal(
             return Err(Error::NotEnoughUnits { sector_id, free_count });
         }
     }
-    let short = lacking(item, proposals).map(|(sector_id, _)| Miss { sector_id, mend: Mend::Short });
-    let flights = proposals.into_iter().flatten().flatten().map(|proposal| &proposal.flight);
-    let others = flights.filter(|it| it.units.iter().any(|unit| taken.contains(&(it.sector_id, *unit))));
-    let others = others.map(|flight| Miss { sector_id: flight.sector_id, mend: Mend::Wrong });
-    Ok(Reserved::Again(short.chain(others).collect()))
+    let short =
+        lacking(item, proposals).map(|(sector_id, _)| ShortSector { sector_id, reason: RepairReason::Short });
+    let proposed = proposals.into_iter().flatten().flatten().map(|proposal| &proposal.units_in_flight);
+    let others = proposed.filter(|it| it.units.iter().any(|unit| taken.contains(&(it.sector_id, *unit))));
+    let others = others.map(|units_in_flight| ShortSector {
+        sector_id: units_in_flight.sector_id,
+        reason: RepairReason::Wrong,
+    });
+    Ok(ReserveOutcome::Retry(short.chain(others).collect()))
 }
 
 /// The sectors for which nothing was proposed, and how much was wanted.
 fn lacking<'a>(
-    item: &'a Reserving,
+    item: &'a ReserveItem,
     proposals: Option<&'a Proposals>,
 ) -> impl Iterator<Item = (SectorId, u32)> + 'a {
     let proposed = proposals.into_iter().flatten();
@@ -314,12 +321,12 @@ fn lacking<'a>(
     each.map(|((sector, wanted), _)| (sector.id, wanted.count()))
 }
 
-fn reserved(events: &Events, hold: Hold) -> Result<Reserved, Error> {
+fn reserved(events: &Events, hold: Hold) -> Result<ReserveOutcome, Error> {
     let (event, _) = events.get(&hold.event_id).ok_or(Error::EventNotFound { event_id: hold.event_id })?;
-    Ok(Reserved::Hold { event: Arc::clone(event), hold })
+    Ok(ReserveOutcome::Hold { event: Arc::clone(event), hold })
 }
 
-fn event_ids(items: &[Reserving]) -> Vec<EventId> {
+fn event_ids(items: &[ReserveItem]) -> Vec<EventId> {
     let ids: HashSet<EventId> = items.iter().map(|item| item.command.event_id).collect();
     ids.into_iter().collect()
 }

@@ -11,7 +11,7 @@ use onsale_types::{PageLimits, PageQuery, PageSize, PageToken, QuotaId, RequestI
 
 use super::{
     draft::{CAPACITY_MAX, line},
-    event, invalid, read_wanted, time, wire_time,
+    event, invalid, read_choice, time, wire_time,
 };
 use crate::{
     app::{ListQuotas, NewQuota, QuotasPage},
@@ -273,8 +273,8 @@ pub fn quota_invitation(
 
 fn read_selection(violations: &mut Violations, selection: &types::UnitSelection) -> Option<Selection> {
     let sector_id = violations.check("selection.sector_id", selection.sector_id.parse());
-    let wanted = violations.check("selection", read_wanted(selection, CAPACITY_MAX));
-    Some(Selection { sector_id: sector_id?, wanted: wanted? })
+    let wanted = violations.check("selection", read_choice(selection, CAPACITY_MAX));
+    Some(Selection { sector_id: sector_id?, choice: wanted? })
 }
 
 /// The key of a page's last row: its create time and id.

@@ -223,11 +223,11 @@ pub enum Viewer {
 
 /// Why somebody may not steer an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotYours {
+pub enum OwnershipError {
     /// It is another's draft: not even its existence is told.
-    Hidden,
+    NotFound,
     /// It is another's.
-    Foreign,
+    NotOwner,
 }
 
 impl Event {
@@ -242,13 +242,13 @@ impl Event {
     }
 
     /// Whether `organizer_id` may steer it.
-    pub fn check_owner(&self, organizer_id: OrganizerId) -> Result<(), NotYours> {
+    pub fn check_owner(&self, organizer_id: OrganizerId) -> Result<(), OwnershipError> {
         if organizer_id == self.organizer_id {
             Ok(())
         } else if self.is_visible_to(Viewer::Organizer(organizer_id)) {
-            Err(NotYours::Foreign)
+            Err(OwnershipError::NotOwner)
         } else {
-            Err(NotYours::Hidden)
+            Err(OwnershipError::NotFound)
         }
     }
 

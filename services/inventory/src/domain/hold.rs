@@ -10,19 +10,19 @@ pub struct Selection {
     /// The sector.
     pub sector_id: SectorId,
     /// How many units, or which.
-    pub wanted: Wanted,
+    pub choice: UnitChoice,
 }
 
 /// How many units, or which.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum UnitChoice {
     /// So many, whichever are best.
     Count(u32),
     /// Exactly these, in rising order.
     Units(Vec<u32>),
 }
 
-impl Wanted {
+impl UnitChoice {
     /// How many units are asked for.
     #[must_use]
     pub fn count(&self) -> u32 {
@@ -79,7 +79,7 @@ pub fn check_selections<'a>(
     for (index, selection) in selections.iter().enumerate() {
         let sector = sectors.iter().find(|sector| sector.id == selection.sector_id);
         let sector = sector.ok_or(SelectionFault::UnknownSector(selection.sector_id))?;
-        if let Wanted::Units(units) = &selection.wanted {
+        if let UnitChoice::Units(units) = &selection.choice {
             if sector.layout.is_none() {
                 return Err(SelectionFault::NotSeated { index });
             }
@@ -89,7 +89,7 @@ pub fn check_selections<'a>(
         }
         selected.push(sector);
     }
-    let count = selections.iter().map(|selection| selection.wanted.count()).fold(0, u32::saturating_add);
+    let count = selections.iter().map(|selection| selection.choice.count()).fold(0, u32::saturating_add);
     if count > units_max { Err(SelectionFault::TooMany { units_max }) } else { Ok(selected) }
 }
 
@@ -191,7 +191,7 @@ pub struct HoldItem {
 impl Hold {
     /// Whether it was released before it was made: it has no units, and is of no customer and no event.
     #[must_use]
-    pub fn is_nobodys(&self) -> bool {
+    pub fn is_tombstone(&self) -> bool {
         self.event_id.as_uuid().is_nil()
     }
 
@@ -205,7 +205,7 @@ impl Hold {
     #[must_use]
     pub fn answers(&self, event_id: EventId, customer_id: CustomerId, selections: &[Selection]) -> bool {
         let is_met = |(selection, item): (&Selection, &HoldItem)| {
-            selection.sector_id == item.sector_id && selection.wanted.is_met_by(&item.units)
+            selection.sector_id == item.sector_id && selection.choice.is_met_by(&item.units)
         };
         self.event_id == event_id
             && self.customer_id == customer_id

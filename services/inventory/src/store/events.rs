@@ -225,7 +225,7 @@ pub async fn sectors_without_layout(
 }
 
 /// Notes that all tickets of `revision` exist; an older one than known changes nothing.
-pub async fn note_generated(
+pub async fn record_generation(
     transaction: &Transaction,
     event_id: EventId,
     revision: i64,

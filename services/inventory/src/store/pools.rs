@@ -31,13 +31,13 @@ const UNITS_PER_COMMAND: usize = 10_000;
 
 /// Why a pool was of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum PoolError {
     /// There is none.
     Missing,
     /// What there is is no bitmap.
     Broken,
     /// Redis does not answer.
-    Away,
+    Unavailable,
 }
 
 /// The pools of all sectors.
@@ -61,15 +61,15 @@ impl Pools {
 
     /// Whether Redis failed a moment ago: whoever asks would be told so.
     #[must_use]
-    pub fn are_away(&self) -> bool {
+    pub fn is_unavailable(&self) -> bool {
         self.away.is_on()
     }
 
     /// Takes the first `count` units out of the pool, or as many as it has. Answers them, in rising order.
-    pub async fn take(&self, event_id: EventId, sector: &Sector, count: u32) -> Result<Vec<u32>, Fault> {
+    pub async fn take(&self, event_id: EventId, sector: &Sector, count: u32) -> Result<Vec<u32>, PoolError> {
         let command = |key: Key| TAKE.call().key(&key).arg(count);
         let units = self.run::<Option<Vec<u32>>>(event_id, sector.id, command).await?;
-        let mut units = units.ok_or(Fault::Missing)?;
+        let mut units = units.ok_or(PoolError::Missing)?;
         // Somebody may have written a longer one.
         units.retain(|unit| *unit <= sector.capacity);
         Ok(units)
@@ -81,25 +81,25 @@ impl Pools {
         event_id: EventId,
         sector_id: SectorId,
         units: &[u32],
-    ) -> Result<Vec<u32>, Fault> {
+    ) -> Result<Vec<u32>, PoolError> {
         let missed = self.set(event_id, sector_id, units, 0).await?;
         Ok(units.iter().copied().filter(|unit| !missed.contains(unit)).collect())
     }
 
     /// What is in the pool.
-    pub async fn read(&self, event_id: EventId, sector: &Sector) -> Result<UnitSet, Fault> {
+    pub async fn read(&self, event_id: EventId, sector: &Sector) -> Result<UnitSet, PoolError> {
         let command = |key: Key| Command::new("GET").key(&key).idempotent();
         let bitmap = self.run::<Option<Vec<u8>>>(event_id, sector.id, command).await?;
-        let bitmap = bitmap.ok_or(Fault::Missing)?;
+        let bitmap = bitmap.ok_or(PoolError::Missing)?;
         Ok(UnitSet::from_bytes(&mirrored(&bitmap), sector.capacity))
     }
 
     /// Makes a pool of `free` where there is `fault`; not when somebody else has made it by now.
-    pub async fn make(&self, event_id: EventId, sector_id: SectorId, free: &UnitSet, fault: Fault) {
+    pub async fn make(&self, event_id: EventId, sector_id: SectorId, free: &UnitSet, fault: PoolError) {
         let bitmap = mirrored(free.as_bytes());
         let command = |key: Key| {
             let set = Command::new("SET").key(&key).arg(&bitmap[..]).arg("EX").arg(LIFETIME_SECONDS);
-            if fault == Fault::Broken { set } else { set.arg("NX") }.idempotent()
+            if fault == PoolError::Broken { set } else { set.arg("NX") }.idempotent()
         };
         let _told_already = self.run::<Option<()>>(event_id, sector_id, command).await;
     }
@@ -124,7 +124,7 @@ impl Pools {
     async fn mark(&self, event_id: EventId, sector_id: SectorId, units: &[u32], value: u8) -> usize {
         match self.set(event_id, sector_id, units, value).await {
             Ok(same) => units.len().saturating_sub(same.len()),
-            Err(Fault::Missing | Fault::Broken | Fault::Away) => 0,
+            Err(PoolError::Missing | PoolError::Broken | PoolError::Unavailable) => 0,
         }
     }
 
@@ -135,12 +135,12 @@ impl Pools {
         sector_id: SectorId,
         units: &[u32],
         value: u8,
-    ) -> Result<HashSet<u32>, Fault> {
+    ) -> Result<HashSet<u32>, PoolError> {
         let mut same = HashSet::new();
         for units in units.chunks(UNITS_PER_COMMAND) {
             let command = |key: Key| SET_UNITS.call().key(&key).arg(value).arg(units);
             let answer = self.run::<Option<HashSet<u32>>>(event_id, sector_id, command).await?;
-            same.extend(answer.ok_or(Fault::Missing)?);
+            same.extend(answer.ok_or(PoolError::Missing)?);
         }
         Ok(same)
     }
@@ -151,8 +151,8 @@ impl Pools {
         event_id: EventId,
         sector_id: SectorId,
         command: impl FnOnce(Key) -> Command,
-    ) -> Result<T, Fault> {
-        let turn = self.away.turn(self.patience).ok_or(Fault::Away)?;
+    ) -> Result<T, PoolError> {
+        let turn = self.away.turn(self.patience).ok_or(PoolError::Unavailable)?;
         let deadline = Deadline::after(self.patience);
         let result: Result<T, Error> = async {
             let key = self.keys.pool(event_id, sector_id)?;
@@ -169,7 +169,7 @@ impl Pools {
         result.map_err(|error| {
             tracing::warn!(%sector_id, error = %Chain(&error), "failed to use the pool of a sector");
             let is_broken = matches!(&error, Error::Refused { code, .. } if code == WRONG_TYPE);
-            if is_broken { Fault::Broken } else { Fault::Away }
+            if is_broken { PoolError::Broken } else { PoolError::Unavailable }
         })
     }
 }

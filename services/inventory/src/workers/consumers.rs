@@ -27,7 +27,7 @@ impl Handler for GenerationNoted {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
         let payload = message.payload::<GenerationCompleted>()?;
         let (event_id, revision) = convert::generation_completed(&payload)?;
-        self.app.note_generation(transaction, event_id, revision).await.map_err(|error| match error {
+        self.app.record_generation(transaction, event_id, revision).await.map_err(|error| match error {
             Error::Postgres(error) => error.into(),
             error => HandlerError::Retry(error.into()),
         })

@@ -13,14 +13,14 @@ use onsale_types::{OrganizerId, QuotaId, Timestamp};
 
 use super::{
     super::{App, check_own, lock_own},
-    Moved, NewQuota, event_now,
+    NewQuota, QuotaUnits, event_now,
 };
 use crate::{
     convert,
     domain::{
         counts::{Counts, CountsChange},
         event::{Event, EventState, IllegalMove, Sector},
-        hold::{Wanted, check_selections},
+        hold::{UnitChoice, check_selections},
         pick::pick,
         quota::{Quota, choose},
     },
@@ -34,25 +34,25 @@ const ATTEMPTS_MAX: u32 = 16;
 const CALM_ATTEMPTS_MAX: u32 = 3;
 
 /// Why no quota was written.
-enum Halt {
+enum TryError {
     /// Some of the chosen units are another's by now.
-    Outrun,
+    Contended,
     Failed(Error),
 }
 
-impl From<Error> for Halt {
+impl From<Error> for TryError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<postgres::Error> for Halt {
+impl From<postgres::Error> for TryError {
     fn from(error: postgres::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl From<idempotency::Error> for Halt {
+impl From<idempotency::Error> for TryError {
     fn from(error: idempotency::Error) -> Self {
         Self::Failed(error.into())
     }
@@ -79,8 +79,8 @@ impl App {
                     }
                     return Ok(response);
                 }
-                Err(Halt::Failed(error)) => return Err(error),
-                Err(Halt::Outrun) => metrics::conflicted(),
+                Err(TryError::Failed(error)) => return Err(error),
+                Err(TryError::Contended) => metrics::conflicted(),
             }
         }
         Err(Error::Contended)
@@ -92,7 +92,7 @@ impl App {
         organizer_id: OrganizerId,
         new: &NewQuota,
         is_contended: bool,
-    ) -> Result<(pb::CreateQuotaResponse, Option<Moved>), Halt> {
+    ) -> Result<(pb::CreateQuotaResponse, Option<QuotaUnits>), TryError> {
         let moved = &Mutex::new(None);
         let response = self
             .stores
@@ -106,7 +106,7 @@ impl App {
                     if event.state != EventState::Draft {
                         *moved.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
                     }
-                    Ok::<_, Halt>(pb::CreateQuotaResponse { quota: Some(convert::quota(&quota)) })
+                    Ok::<_, TryError>(pb::CreateQuotaResponse { quota: Some(convert::quota(&quota)) })
                 })
                 .await
             })
@@ -122,7 +122,7 @@ impl App {
         (event, now): (&Event, Timestamp),
         new: &NewQuota,
         is_contended: bool,
-    ) -> Result<(Quota, Moved), Halt> {
+    ) -> Result<(Quota, QuotaUnits), TryError> {
         if event.state == EventState::Ended {
             return Err(Error::from(IllegalMove { state: event.state }).into());
         }
@@ -133,7 +133,7 @@ impl App {
             check_selections(&offer.sectors, u32::MAX, selection).map_err(convert::unit_selection)?;
         let sector = sectors.first().ok_or(Error::SectorNotFound { sector_id: new.selection.sector_id })?;
         let quota_id = QuotaId::generate();
-        let units = keep(transaction, quota_id, sector, &new.selection.wanted, is_contended).await?;
+        let units = keep(transaction, quota_id, sector, &new.selection.choice, is_contended).await?;
         let place = (event.id, sector.id);
         let quota =
             store::quotas::insert(transaction, quota_id, place, &new.name, &units, new.return_time).await?;
@@ -145,7 +145,7 @@ impl App {
             self.sell_out(transaction, event.id).await?;
         }
         let revision = counts.get(&sector.id).map_or(0, |counts| counts.revision);
-        Ok((quota, Moved { event_id: event.id, sector_id: sector.id, revision, units }))
+        Ok((quota, QuotaUnits { event_id: event.id, sector_id: sector.id, revision, units }))
     }
 }
 
@@ -170,17 +170,17 @@ async fn keep(
     transaction: &Transaction,
     quota_id: QuotaId,
     sector: &Sector,
-    wanted: &Wanted,
+    wanted: &UnitChoice,
     is_contended: bool,
-) -> Result<Vec<u32>, Halt> {
+) -> Result<Vec<u32>, TryError> {
     let layout = sector.layout.as_ref();
     let units = match wanted {
-        Wanted::Units(units) => units.clone(),
-        Wanted::Count(count) if *count > sector.capacity => {
+        UnitChoice::Units(units) => units.clone(),
+        UnitChoice::Count(count) if *count > sector.capacity => {
             let message = format!("is more than {}, the capacity of the sector", sector.capacity);
             return Err(Error::from(convert::invalid("selection.count", message)).into());
         }
-        Wanted::Count(count) => {
+        UnitChoice::Count(count) => {
             let free = store::stocks::free_units(transaction, sector).await?;
             let free_count = free.count();
             let chosen = choose(layout, &free, *count, is_contended);
@@ -190,8 +190,8 @@ async fn keep(
     let taken = store::quotas::keep_units(transaction, quota_id, sector, &units).await?;
     match wanted {
         _ if taken.is_empty() => Ok(units),
-        Wanted::Count(_) => Err(Halt::Outrun),
-        Wanted::Units(_) => {
+        UnitChoice::Count(_) => Err(TryError::Contended),
+        UnitChoice::Units(_) => {
             let free = store::stocks::free_units(transaction, sector).await?;
             let alternatives = pick(layout, &free, wanted.count()).unwrap_or_default();
             Err(Error::UnitsTaken { sector_id: sector.id, taken, alternatives }.into())

@@ -41,7 +41,7 @@ impl App {
                 .promise(promised)
                 .map_err(|Exhausted { free_count }| Error::QuotaExhausted { quota_id, free_count })?;
             store::quotas::save(&transaction, &quota).await?;
-            self.tell_invited(&transaction, &event, &quota, &new).await?;
+            self.publish_invitations(&transaction, &event, &quota, &new).await?;
             Ok(pb::InviteToQuotaResponse {
                 invitations: invitations.iter().map(|it| convert::invitation(it, &quota)).collect(),
                 quota: Some(convert::quota(&quota)),
@@ -51,7 +51,7 @@ impl App {
     }
 
     /// One `quota.invitation` for each new invitation, in `transaction`.
-    async fn tell_invited(
+    async fn publish_invitations(
         &self,
         transaction: &Transaction,
         event: &Event,

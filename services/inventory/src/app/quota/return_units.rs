@@ -3,7 +3,7 @@
 use onsale_storage::postgres::Transaction;
 use onsale_types::QuotaId;
 
-use super::{super::App, Moved};
+use super::{super::App, QuotaUnits};
 use crate::{
     domain::{counts::CountsChange, quota::Quota},
     error::Error,
@@ -30,14 +30,14 @@ impl App {
     }
 
     /// Returns one that is due; answers it and the units that nobody has now.
-    async fn return_next(&self, transaction: &Transaction) -> Result<Option<(QuotaId, Moved)>, Error> {
+    async fn return_next(&self, transaction: &Transaction) -> Result<Option<(QuotaId, QuotaUnits)>, Error> {
         let Some(mut quota) = store::quotas::lock_due(transaction).await? else { return Ok(None) };
         quota.give_up();
         let units = store::quotas::drop_units(transaction, &quota).await?;
         store::invitations::expire(transaction, quota.id).await?;
         store::quotas::save(transaction, &quota).await?;
         let Quota { id, event_id, sector_id, .. } = quota;
-        let mut moved = Moved { event_id, sector_id, revision: 0, units };
+        let mut moved = QuotaUnits { event_id, sector_id, revision: 0, units };
         if moved.units.is_empty() {
             return Ok(Some((id, moved)));
         }

@@ -19,7 +19,7 @@ use crate::{
 
 /// Released holds, by whose their units are now.
 #[derive(Debug, Default)]
-pub(in crate::app) struct Sorted {
+pub(in crate::app) struct ReleasedHolds {
     /// Anyone's; they are still written as the holds'.
     pub(in crate::app) public: Vec<Hold>,
     /// Their quota's again.
@@ -29,14 +29,14 @@ pub(in crate::app) struct Sorted {
 impl App {
     /// Gives the units of `released` holds back to their quotas where those are still open, and uses up the invitations of
     /// `committed` ones. The holds are locked.
-    pub(in crate::app) async fn settle_quotas(
+    pub(in crate::app) async fn settle_quota_holds(
         &self,
         transaction: &Transaction,
         committed: &[Hold],
         released: Vec<Hold>,
-    ) -> Result<Sorted, Error> {
+    ) -> Result<ReleasedHolds, Error> {
         let (invited, public) = released.into_iter().partition(|hold| hold.invited.is_some());
-        let mut sorted = Sorted { public, kept: Vec::new() };
+        let mut sorted = ReleasedHolds { public, kept: Vec::new() };
         // In one order for everybody: two that end holds of the same two quotas must not wait for each other.
         for (quota_id, holds) in by_quota(committed, invited) {
             let mut quota = lock(transaction, quota_id).await?;
@@ -62,7 +62,7 @@ async fn give_back(
     quota: &mut Quota,
     invitation: &mut Invitation,
     hold: Hold,
-    sorted: &mut Sorted,
+    sorted: &mut ReleasedHolds,
 ) -> Result<(), Error> {
     invitation.take_back(quota);
     if quota.take_back(unit_count(&hold)) {
