@@ -1,5 +1,32 @@
 //! Answers to requests that were already done, kept in the transaction that did them: asking twice equals asking once.
+//!
+//! The answer is stored as the bytes of the method's response. A [`Method`] knows how to encode them, so that the use case
+//! needs no wire format:
+//!
+//! ```
+//! # use onsale_storage::idempotency::{Answer, Error, Method, Request};
+//! # use onsale_storage::postgres::{Postgres, Transaction};
+//! # use onsale_types::RequestId;
+//! # struct Claim;
+//! # fn encode_response(claim: &Claim) -> Vec<u8> { Vec::new() }
+//! # async fn release(transaction: &Transaction) -> Result<Claim, Error> { Ok(Claim) }
+//! // convert: one constant per method.
+//! const RELEASE_CLAIM: Method<Claim> = Method::new("ReleaseClaim", encode_response);
+//! // grpc: `body` is the encoded request; its fingerprint tells a repeated request from a reused id.
+//! # fn grpc<'a>(caller: &'a str, request_id: RequestId, body: &[u8]) -> Request<'a, Claim> {
+//! RELEASE_CLAIM.request(caller, request_id, body)
+//! # }
+//! // app: names the domain type only.
+//! async fn release_claim(postgres: &Postgres, request: &Request<'_, Claim>) -> Result<Answer<Claim>, Error> {
+//!     postgres
+//!         .transaction("release claim", |transaction| async move {
+//!             request.once(&transaction, release(&transaction)).await
+//!         })
+//!         .await
+//! }
+//! ```
 
+use std::error::Error as StdError;
 use std::future::Future;
 use std::time::Duration;
 
@@ -11,7 +38,8 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::postgres::{self, Postgres, Transaction, column};
+use crate::postgres::row::RowExt as _;
+use crate::postgres::{self, Postgres, Transaction};
 
 // Waits for a transaction that does the same request right now, and then finds it done.
 const ENTER: &str = "INSERT INTO idempotency (method, caller, request_id, fingerprint)
@@ -31,22 +59,128 @@ const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// How long answers are kept: far longer than any caller goes on trying.
 pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// An idempotent method whose result in the domain is an `R`.
+#[derive(Clone, Copy, Debug)]
+pub struct Method<R> {
+    name: &'static str,
+    encode: fn(&R) -> Vec<u8>,
+}
+
+impl<R> Method<R> {
+    /// Describes the method `name`, whose response to a result is encoded by `encode`. Both are stored: a change of the name or
+    /// of the encoding must still match, and decode, the answers of the last [`RETENTION`].
+    #[must_use]
+    pub const fn new(name: &'static str, encode: fn(&R) -> Vec<u8>) -> Self {
+        Self { name, encode }
+    }
+
+    /// Returns the request of `caller` with the encoded `body`. One caller's id never answers another's request. The body must
+    /// have no map fields: their encoding has no order, so the same body would look like another.
+    #[must_use]
+    pub fn request<'a>(&self, caller: &'a str, id: RequestId, body: &[u8]) -> Request<'a, R> {
+        let fingerprint = Uuid::new_v5(&Uuid::NAMESPACE_OID, body);
+        Request { method: self.name, caller, id: id.as_uuid(), fingerprint, encode: self.encode }
+    }
+}
+
 /// A request that may come more than once.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub struct Request<'a, R = Protobuf> {
     method: &'static str,
     caller: &'a str,
     id: Uuid,
     fingerprint: Uuid,
+    encode: fn(&R) -> Vec<u8>,
 }
+
+/// Marks a request whose answer is a protobuf message, for [`once`].
+#[derive(Clone, Copy, Debug)]
+pub enum Protobuf {}
 
 impl<'a> Request<'a> {
     /// The request `body` of `caller` to `method`. One caller's id never answers another's request. The body must have
     /// no map fields: their encoding has no order, so the same body would look like another.
     #[must_use]
     pub fn new(method: &'static str, caller: &'a str, id: RequestId, body: &impl Message) -> Self {
-        let fingerprint = Uuid::new_v5(&Uuid::NAMESPACE_OID, &body.encode_to_vec());
-        Self { method, caller, id: id.as_uuid(), fingerprint }
+        Method::new(method, |_: &Protobuf| Vec::new()).request(caller, id, &body.encode_to_vec())
+    }
+}
+
+impl<R> Request<'_, R> {
+    /// Does `work` unless the request was done before; then the answer is the stored one. `work` must do its writes in
+    /// `transaction`: effect and answer are stored together or not at all. A failed request is not stored, so it may be
+    /// repeated; its error must end the transaction.
+    pub async fn once<E: From<Error>>(
+        &self,
+        transaction: &Transaction,
+        work: impl Future<Output = Result<R, E>>,
+    ) -> Result<Answer<R>, E> {
+        if let Some(stored) = self.enter(transaction).await? {
+            return Ok(Answer::Stored(stored));
+        }
+        let result = work.await?;
+        self.store(transaction, &(self.encode)(&result)).await?;
+        Ok(Answer::New(result))
+    }
+
+    /// Enters the request, unless it was done before; then returns its stored answer.
+    async fn enter(&self, transaction: &Transaction) -> Result<Option<StoredAnswer>, Error> {
+        let Self { method, caller, id, fingerprint, .. } = self;
+        if transaction.execute(ENTER, &[method, caller, id, fingerprint]).await? > 0 {
+            return Ok(None);
+        }
+        let row = transaction.query_one(FIND, &[method, caller, id]).await?;
+        if row.read::<Uuid>("fingerprint")? != *fingerprint {
+            return Err(Error::RequestIdReused { id: *id });
+        }
+        let bytes = row.read::<Option<Vec<u8>>>("response")?;
+        let bytes = bytes.ok_or(Error::Unanswered { method, id: *id })?;
+        Ok(Some(StoredAnswer { method, bytes }))
+    }
+
+    async fn store(&self, transaction: &Transaction, response: &[u8]) -> Result<(), Error> {
+        transaction.execute(ANSWER, &[&self.method, &self.caller, &self.id, &response]).await?;
+        Ok(())
+    }
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer<R> {
+    /// The request was done now, with this result.
+    New(R),
+    /// The request was done before.
+    Stored(StoredAnswer),
+}
+
+/// The encoded response of a request that was done before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredAnswer {
+    method: &'static str,
+    bytes: Vec<u8>,
+}
+
+impl<R> Answer<R> {
+    /// Returns the response: `respond` makes it of a new result, `decode` of the stored bytes.
+    pub fn into_response<M, E: Into<Box<dyn StdError + Send + Sync>>>(
+        self,
+        respond: impl FnOnce(&R) -> M,
+        decode: impl FnOnce(&[u8]) -> Result<M, E>,
+    ) -> Result<M, Error> {
+        match self {
+            Self::New(result) => Ok(respond(&result)),
+            Self::Stored(stored) => stored.decode(decode),
+        }
+    }
+}
+
+impl StoredAnswer {
+    /// Decodes the response.
+    pub fn decode<M, E: Into<Box<dyn StdError + Send + Sync>>>(
+        &self,
+        decode: impl FnOnce(&[u8]) -> Result<M, E>,
+    ) -> Result<M, Error> {
+        decode(&self.bytes).map_err(|source| Error::Answer { method: self.method, source: source.into() })
     }
 }
 
@@ -75,7 +209,7 @@ pub enum Error {
         method: &'static str,
         /// Why.
         #[source]
-        source: prost::DecodeError,
+        source: Box<dyn StdError + Send + Sync>,
     },
     /// Postgres failed.
     #[error("failed to look up a request")]
@@ -112,15 +246,11 @@ where
     R: Message + Default,
     E: From<Error>,
 {
-    let Request { method, caller, id, fingerprint } = request;
-    let entered =
-        transaction.execute(ENTER, &[method, caller, id, fingerprint]).await.map_err(Error::from)?;
-    if entered == 0 {
-        return Ok(stored(transaction, request).await?);
+    if let Some(stored) = request.enter(transaction).await? {
+        return Ok(stored.decode(|bytes| R::decode(bytes))?);
     }
     let answer = work.await?;
-    let encoded = answer.encode_to_vec();
-    transaction.execute(ANSWER, &[method, caller, id, &encoded]).await.map_err(Error::from)?;
+    request.store(transaction, &answer.encode_to_vec()).await?;
     Ok(answer)
 }
 
@@ -152,15 +282,4 @@ pub async fn keep_small(postgres: Postgres, shutdown: CancellationToken) {
             }
         }
     }
-}
-
-async fn stored<R: Message + Default>(transaction: &Transaction, request: &Request<'_>) -> Result<R, Error> {
-    let row = transaction.query_one(FIND, &[&request.method, &request.caller, &request.id]).await?;
-    if column::<Uuid>(&row, "fingerprint")? != request.fingerprint {
-        return Err(Error::RequestIdReused { id: request.id });
-    }
-    let method = request.method;
-    let response =
-        column::<Option<&[u8]>>(&row, "response")?.ok_or(Error::Unanswered { method, id: request.id })?;
-    R::decode(response).map_err(|source| Error::Answer { method, source })
 }

@@ -1,6 +1,7 @@
 //! The doors to Postgres and the Redis Cluster, and what stands on both: leases, and events between services.
 //! Postgres keeps the truth; everything in Redis can be rebuilt from it.
 
+pub mod due;
 pub mod idempotency;
 pub mod lease;
 pub mod messaging;

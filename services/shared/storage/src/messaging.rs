@@ -24,6 +24,7 @@ mod delivery;
 mod event;
 mod handling;
 mod lanes;
+mod listeners;
 mod metrics;
 mod outbox;
 mod relay;
@@ -34,8 +35,9 @@ use crate::redis::{self, Key, Keyspace, Redis};
 
 pub use consumer::{Consumer, ConsumerConfig};
 pub use dead_letters::{DeadLetter, DeadLetters, LettersPage};
-pub use event::{Message, MessageError, NewEvent};
+pub use event::{Message, MessageError, NewEvent, OutgoingEvent};
 pub use handling::{Handler, HandlerError};
+pub use listeners::{Listeners, Received};
 pub use outbox::Outbox;
 pub use relay::{Relay, RelayConfig};
 

@@ -9,6 +9,7 @@ mod connection;
 mod copy;
 mod error;
 mod metrics;
+pub mod row;
 mod transaction;
 
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub use copy::CopyRows;
 pub use error::{Error, column};
 pub use tokio_postgres::{
     Row,
-    types::{ToSql, Type},
+    types::{Json, ToSql, Type},
 };
 pub use transaction::{Isolation, Transaction};
 

@@ -124,11 +124,20 @@ impl Stores {
         config: ConsumerConfig,
         handler: impl Handler,
     ) -> Result<(), messaging::Error> {
-        let config = ConsumerConfig { group: self.outbox.source().to_owned(), ..config };
-        let (postgres, redis) = (self.postgres.clone(), self.redis.clone());
-        let consumer = Consumer::new::<P>(postgres, redis, self.outbox.clock(), config, handler)?;
+        let consumer = self.consumer::<P, _>(config, handler)?;
         tasks.spawn(P::TOPIC, consumer.run(tasks.token()));
         Ok(())
+    }
+
+    /// Returns a consumer of `P`'s topic for this service.
+    pub(crate) fn consumer<P: EventPayload, H: Handler>(
+        &self,
+        config: ConsumerConfig,
+        handler: H,
+    ) -> Result<Consumer<H>, messaging::Error> {
+        let config = ConsumerConfig { group: self.outbox.source().to_owned(), ..config };
+        let (postgres, redis) = (self.postgres.clone(), self.redis.clone());
+        Consumer::new::<P>(postgres, redis, self.outbox.clock(), config, handler)
     }
 
     fn start_relay(&self, config: RelayConfig, chassis: &Chassis) -> Result<(), OpenError> {

@@ -17,6 +17,15 @@ pub enum ParseIdError {
     },
 }
 
+/// A typed id, for code that handles all of them alike, such as the readers of rows.
+pub trait Id: Copy {
+    /// Takes a UUID from our own store, as the function of the type itself does.
+    fn from_uuid(uuid: uuid::Uuid) -> Self;
+
+    /// Returns the UUID.
+    fn as_uuid(&self) -> uuid::Uuid;
+}
+
 /// Makes one typed id. A macro, because more than ten types have the same body and differ only in name.
 macro_rules! typed_id {
     ($(#[$doc:meta])+ $name:ident) => {
@@ -54,6 +63,16 @@ macro_rules! typed_id {
             /// The UUID, for a store or a wire format.
             #[must_use]
             pub const fn as_uuid(&self) -> uuid::Uuid {
+                self.0
+            }
+        }
+
+        impl $crate::ids::Id for $name {
+            fn from_uuid(uuid: uuid::Uuid) -> Self {
+                Self(uuid)
+            }
+
+            fn as_uuid(&self) -> uuid::Uuid {
                 self.0
             }
         }

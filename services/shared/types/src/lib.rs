@@ -11,10 +11,11 @@ mod timestamp;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use ids::{
-    ClaimId, CustomerId, DeviceId, EntryId, EventId, GenerationId, HoldId, InvitationId, JobId, OrganizerId,
-    ParseIdError, PaymentId, QuotaId, SectorId, TicketId,
+    ClaimId, CustomerId, DeviceId, EntryId, EventId, GenerationId, HoldId, Id, InvitationId, JobId,
+    OrganizerId, ParseIdError, PaymentId, QuotaId, SectorId, TicketId,
 };
 pub use money::{Currency, Money, MoneyError, ParseCurrencyError};
+pub use named::Named;
 pub use page::{PageLimits, PageQuery, PageSize, PageSizeError, PageToken, ParsePageTokenError};
 pub use request::RequestId;
 pub use timestamp::Timestamp;

@@ -1,11 +1,10 @@
 //! Events that could not be handled: to look at, to try again, to throw away. All of it may be asked for twice.
 
-use std::time::SystemTime;
-
 use onsale_types::Timestamp;
 use uuid::Uuid;
 
-use crate::postgres::{Error, Postgres, Row, column};
+use crate::postgres::row::RowExt as _;
+use crate::postgres::{Error, Postgres, Row};
 
 const LIST: &str = "SELECT event_id, topic, key, position, error, attempts, dead_at,
         retry_requested_at IS NOT NULL AS is_retrying
@@ -88,16 +87,14 @@ impl DeadLetters {
 }
 
 fn letter(row: &Row) -> Result<DeadLetter, Error> {
-    let attempts: i32 = column(row, "attempts")?;
-    let dead_at: SystemTime = column(row, "dead_at")?;
     Ok(DeadLetter {
-        event_id: column(row, "event_id")?,
-        topic: column(row, "topic")?,
-        key: column(row, "key")?,
-        position: column(row, "position")?,
-        error: column(row, "error")?,
-        attempts: attempts.unsigned_abs(),
-        dead_time: Timestamp::from_system_time(dead_at).unwrap_or(Timestamp::EPOCH),
-        is_retrying: column(row, "is_retrying")?,
+        event_id: row.read("event_id")?,
+        topic: row.read("topic")?,
+        key: row.read("key")?,
+        position: row.read("position")?,
+        error: row.read("error")?,
+        attempts: row.read_count("attempts")?,
+        dead_time: row.read_time("dead_at")?,
+        is_retrying: row.read("is_retrying")?,
     })
 }

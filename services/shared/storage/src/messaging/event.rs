@@ -48,6 +48,19 @@ impl NewEvent {
     }
 }
 
+/// A service's event before it is encoded. The `convert` module of a service implements this for its domain type, so that the
+/// code which appends events to the [`Outbox`](super::Outbox) does not name the contract.
+pub trait OutgoingEvent {
+    /// Encodes the event.
+    fn to_new_event(&self) -> NewEvent;
+}
+
+impl OutgoingEvent for NewEvent {
+    fn to_new_event(&self) -> NewEvent {
+        self.clone()
+    }
+}
+
 /// An event as its handler gets it.
 #[derive(Clone, Debug)]
 pub struct Message {

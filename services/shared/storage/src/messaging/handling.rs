@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use onsale_kit::backoff::Backoff;
 use onsale_kit::deadline::Deadline;
-use onsale_kit::error::{Chain, InvalidFields};
+use onsale_kit::error::{Chain, InvalidFields, Kind, ServiceError};
 use onsale_kit::telemetry::propagation::{self, CallContext, TraceContext};
 use onsale_types::{Clock, ParseIdError};
 use tokio::time::sleep;
@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::delivery::Delivery;
 use super::{ConsumerConfig, Message, MessageError, metrics};
+use crate::postgres::row::SqlCount;
 use crate::postgres::{self, Postgres, Transaction, column};
 
 // Waits for a transaction that handles the same event right now, and then finds it handled.
@@ -60,15 +61,31 @@ pub enum HandlerError {
     Unavailable(#[source] Box<dyn StdError + Send + Sync>),
 }
 
+impl HandlerError {
+    /// Maps a service's error by its kind: `Unavailable` and `Limited` are retried until they pass, `Invalid` goes to the dead
+    /// letters at once, and every other kind is retried `attempts_max` times. A service's `From<Error> for HandlerError` calls
+    /// this after the exceptions of its own.
+    pub fn by_kind<E: ServiceError + Send + Sync + 'static>(error: E) -> Self {
+        match error.kind() {
+            Kind::Unavailable | Kind::Limited => Self::Unavailable(error.into()),
+            Kind::Invalid => Self::Poison(error.into()),
+            Kind::Unauthenticated
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::AlreadyExists
+            | Kind::State
+            | Kind::Contended
+            | Kind::Timeout
+            | Kind::Unimplemented
+            | Kind::Internal => Self::Retry(error.into()),
+        }
+    }
+}
+
 impl From<postgres::Error> for HandlerError {
     fn from(error: postgres::Error) -> Self {
-        match error {
-            postgres::Error::Unavailable { .. }
-            | postgres::Error::Busy { .. }
-            // Done or not, the inbox will tell.
-            | postgres::Error::CommitUnknown { .. } => Self::Unavailable(error.into()),
-            error => Self::Retry(error.into()),
-        }
+        // A commit of unknown outcome is `Unavailable`: the inbox shows at the next try whether it took effect.
+        Self::by_kind(error)
     }
 }
 
@@ -215,7 +232,7 @@ impl<H: Handler> Handling<H> {
     /// it lies there the entry stays pending, and nothing is lost.
     async fn bury(&self, delivery: &Delivery, attempts: u32, error: &(dyn StdError + Sync)) -> Outcome {
         let text = &error_text(error);
-        let attempts = &i32::try_from(attempts.max(1)).unwrap_or(i32::MAX);
+        let attempts = attempts.max(1);
         let mut backoff = Backoff::new(self.config.backoff);
         loop {
             let buried = self.postgres.transaction("bury event", |transaction| async move {
@@ -225,7 +242,10 @@ impl<H: Handler> Handling<H> {
                 }
                 let (position, key, envelope) = (delivery.position(), &delivery.key, &delivery.envelope);
                 transaction
-                    .execute(BURY, &[group, event_id, &self.topic, &position, key, envelope, text, attempts])
+                    .execute(
+                        BURY,
+                        &[group, event_id, &self.topic, &position, key, envelope, text, &SqlCount(attempts)],
+                    )
                     .await?;
                 Ok::<_, postgres::Error>(Outcome::Dead)
             });

@@ -8,7 +8,7 @@ use prost::Message as _;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::NewEvent;
+use super::{NewEvent, OutgoingEvent};
 use crate::postgres::{Error, Transaction};
 
 // The order of the array becomes the order of `seq`.
@@ -41,10 +41,15 @@ impl Outbox {
     /// Adds events to `transaction`, in their order, and gives back their ids. They exist if and only if it commits.
     /// Order between transactions is that of their commits; two that write events of one key must not run side by side
     /// if that order matters, as is the case where both lock what the key names.
-    pub async fn append(&self, transaction: &Transaction, events: &[NewEvent]) -> Result<Vec<Uuid>, Error> {
+    pub async fn append(
+        &self,
+        transaction: &Transaction,
+        events: &[impl OutgoingEvent],
+    ) -> Result<Vec<Uuid>, Error> {
         if events.is_empty() {
             return Ok(Vec::new());
         }
+        let events: Vec<NewEvent> = events.iter().map(OutgoingEvent::to_new_event).collect();
         let now = self.clock.now();
         let traceparent = propagation::current_traceparent().unwrap_or_default();
         let ids: Vec<Uuid> = events.iter().map(|_| Uuid::now_v7()).collect();

@@ -90,7 +90,7 @@ pub enum Error {
         /// How many there were.
         count: usize,
     },
-    /// A column is missing or has another type.
+    /// A column is missing, has another type, or has a value that its reader refuses (see [`row`](super::row)).
     #[error("failed to read column {name}")]
     Column {
         /// The column.

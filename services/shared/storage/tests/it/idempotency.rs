@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use onsale_kit::error::{Kind, ServiceError as _};
-use onsale_storage::idempotency::{self, Error, Request};
+use onsale_storage::idempotency::{self, Answer, Error, Method, Request};
 use onsale_storage::postgres::{Postgres, column};
 use onsale_testkit::wait_until;
 use onsale_types::RequestId;
+use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Noted;
@@ -136,4 +137,54 @@ async fn the_memory_of_requests_keeps_itself_small_and_loses_no_young_one() {
         looking,
     );
     assert_eq!(kept().await, 3);
+}
+
+/// The same method as [`double`]'s, with a result that is no message.
+const DOUBLE: Method<i64> = Method::new("Double", |number| Noted { number: *number }.encode_to_vec());
+
+async fn double_typed(postgres: &Postgres, id: RequestId, number: i64) -> Result<Answer<i64>, Error> {
+    let request = &DOUBLE.request("me", id, &Noted { number }.encode_to_vec());
+    postgres
+        .transaction("double", |transaction| async move {
+            request.once(&transaction, async { Ok::<_, Error>(number * 2) }).await
+        })
+        .await
+}
+
+fn response(answer: Answer<i64>) -> Result<Noted, Error> {
+    answer.into_response(|number| Noted { number: *number }, |bytes| Noted::decode(bytes))
+}
+
+#[tokio::test]
+async fn a_typed_request_is_answered_new_and_then_as_stored() {
+    let (_database, postgres) = sandbox().await;
+    let id = RequestId::generate();
+    assert_eq!(double_typed(&postgres, id, 21).await.unwrap(), Answer::New(42));
+    let again = double_typed(&postgres, id, 21).await.unwrap();
+    assert!(matches!(again, Answer::Stored(_)), "{again:?}");
+    assert_eq!(response(again).unwrap(), Noted { number: 42 });
+    let reused = double_typed(&postgres, id, 22).await;
+    assert!(matches!(reused, Err(Error::RequestIdReused { .. })), "{reused:?}");
+}
+
+#[tokio::test]
+async fn typed_requests_share_fingerprints_and_stored_bytes_with_message_requests() {
+    let (_database, postgres) = sandbox().await;
+    let (runs, old, new) = (AtomicU32::new(0), RequestId::generate(), RequestId::generate());
+    double(&postgres, &runs, "me", old, 21).await.unwrap();
+    assert_eq!(response(double_typed(&postgres, old, 21).await.unwrap()).unwrap().number, 42);
+    double_typed(&postgres, new, 4).await.unwrap();
+    assert_eq!(double(&postgres, &runs, "me", new, 4).await.unwrap(), 8);
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_stored_answer_that_does_not_decode_is_internal() {
+    let (_database, postgres) = sandbox().await;
+    let id = RequestId::generate();
+    double_typed(&postgres, id, 1).await.unwrap();
+    postgres.execute("spoil", "UPDATE idempotency SET response = '\\xff'", &[]).await.unwrap();
+    let error = response(double_typed(&postgres, id, 1).await.unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Answer { method: "Double", .. }), "{error:?}");
+    assert_eq!(error.kind(), Kind::Internal);
 }

@@ -1,6 +1,8 @@
 //! The stores' tests, on a real Postgres and a real Redis Cluster. One binary, so that they share the stack.
 
 #[cfg(test)]
+mod due;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod idempotency;
@@ -8,6 +10,8 @@ mod idempotency;
 mod lease;
 #[cfg(test)]
 mod lease_faults;
+#[cfg(test)]
+mod listeners;
 #[cfg(test)]
 mod messaging;
 #[cfg(test)]
@@ -28,6 +32,8 @@ mod redis_key;
 mod redis_streams;
 #[cfg(test)]
 mod retention;
+#[cfg(test)]
+mod row;
 #[cfg(test)]
 mod stores;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onsale_kit::telemetry::propagation::{CallContext, TraceContext};
 use onsale_storage::messaging::{
-    Consumer, ConsumerConfig, Error, Handler, HandlerError, Message, NewEvent, RelayConfig,
+    Consumer, ConsumerConfig, Error, Handler, HandlerError, Message, NewEvent, OutgoingEvent, RelayConfig,
 };
 use onsale_storage::postgres::{self, Transaction};
 use onsale_storage::redis::StreamId;
@@ -36,6 +36,28 @@ async fn an_event_takes_effect_once_if_its_transaction_commits_and_never_if_not(
     world.wait_until_idle().await;
     assert_eq!(world.effects().await, [2, 3]);
     assert_eq!(world.positions().await, [1, 2]);
+}
+
+/// An event of the domain, which the outbox encodes.
+struct NumberNoted(i64);
+
+impl OutgoingEvent for NumberNoted {
+    fn to_new_event(&self) -> NewEvent {
+        NewEvent::new(self.0, &Noted { number: self.0 })
+    }
+}
+
+#[tokio::test]
+async fn events_of_the_domain_are_encoded_by_the_outbox() {
+    let mut world = World::new().await;
+    let outbox = &world.outbox;
+    let events = &[NumberNoted(7), NumberNoted(8)];
+    world.postgres.transaction("note", |tx| async move { outbox.append(&tx, events).await }).await.unwrap();
+    world.start(Apply);
+    world.wait_for_effects(2).await;
+    let mut effects = world.effects().await;
+    effects.sort_unstable();
+    assert_eq!(effects, [7, 8]);
 }
 
 #[tokio::test]

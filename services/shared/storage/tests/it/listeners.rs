@@ -1,0 +1,149 @@
+//! The typed consumers of a service, and how they map errors.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use onsale_kit::error::{Kind, Reason, ServiceError};
+use onsale_kit::tasks::Tasks;
+use onsale_proto::EventPayload;
+use onsale_storage::Stores;
+use onsale_storage::lease::{Election, LeaseConfig};
+use onsale_storage::messaging::{ConsumerConfig, Error, HandlerError, Listeners, Outbox, Received};
+use onsale_storage::postgres::Transaction;
+use onsale_types::{Clock as _, SystemClock};
+use uuid::Uuid;
+
+use crate::events::{GROUP, Noted, World, consumer_config};
+
+/// A failure of the kind that its event asks for.
+#[derive(Debug, thiserror::Error)]
+#[error("failed on purpose")]
+struct Failure(Kind);
+
+impl ServiceError for Failure {
+    fn kind(&self) -> Kind {
+        self.0
+    }
+
+    fn reason(&self) -> Reason {
+        Reason::from_proto("ERROR_REASON_INTERNAL")
+    }
+}
+
+impl From<Failure> for HandlerError {
+    fn from(failure: Failure) -> Self {
+        Self::by_kind(failure)
+    }
+}
+
+#[derive(Default)]
+struct App {
+    calls: AtomicU32,
+}
+
+fn stores(world: &World, tasks: &Tasks) -> Stores {
+    let keys = world.redis.keyspace(GROUP).unwrap();
+    let election = Election::start(&world.redis, &world.postgres, &keys, &LeaseConfig::default(), tasks);
+    Stores {
+        postgres: world.postgres.clone(),
+        redis: world.redis.clone(),
+        outbox: Outbox::new(GROUP, Arc::new(SystemClock)),
+        election: election.unwrap(),
+    }
+}
+
+fn listeners(world: &World, tasks: &Tasks, app: &Arc<App>) -> Listeners<Arc<App>> {
+    // The name of the service replaces the group of the settings.
+    let config = ConsumerConfig { group: "nobody".to_owned(), ..consumer_config() };
+    Listeners::new(&stores(world, tasks), config, Arc::clone(app))
+}
+
+async fn noted(app: Arc<App>, transaction: Transaction, event: Received<Noted>) -> Result<(), HandlerError> {
+    app.calls.fetch_add(1, Ordering::Relaxed);
+    assert_ne!(event.event_id, Uuid::nil());
+    assert!(event.occur_time <= SystemClock.now());
+    let number = event.payload.number;
+    transaction.execute("INSERT INTO effect (number) VALUES ($1)", &[&number]).await?;
+    Ok(())
+}
+
+async fn refuse(app: Arc<App>, _: Transaction, event: Received<Noted>) -> Result<(), Failure> {
+    app.calls.fetch_add(1, Ordering::Relaxed);
+    Err(Failure(if event.payload.number == 1 { Kind::Invalid } else { Kind::Internal }))
+}
+
+#[tokio::test]
+async fn a_listener_gets_payload_and_metadata_in_the_inbox_transaction() {
+    let mut world = World::new().await;
+    let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
+    listeners(&world, &tasks, &app).on(noted).start(&tasks).unwrap();
+    world.start_relay();
+    world.produce("k", [1, 2]).await;
+    world.wait_for_effects(2).await;
+    world.wait_until_idle().await;
+    assert_eq!(world.effects().await, [1, 2]);
+    assert_eq!(app.calls.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn an_error_of_the_service_is_mapped_by_its_kind() {
+    let mut world = World::new().await;
+    let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
+    listeners(&world, &tasks, &app).on(refuse).start(&tasks).unwrap();
+    world.start_relay();
+    world.produce("k", [1, 2]).await;
+    world.wait_for_letters(2).await;
+    // One try of the invalid event, four of the other.
+    assert_eq!(app.calls.load(Ordering::Relaxed), 5);
+}
+
+#[tokio::test]
+async fn ignored_events_are_acknowledged() {
+    let mut world = World::new().await;
+    let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
+    listeners(&world, &tasks, &app).ignore::<Noted>("nothing to do in a test").start(&tasks).unwrap();
+    world.start_relay();
+    world.produce("k", [1]).await;
+    world.wait_until_idle().await;
+    assert!(world.letters().list(None, 10).await.unwrap().letters.is_empty());
+}
+
+/// An event of which nobody is a listener.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Unheard {}
+
+impl EventPayload for Unheard {
+    const TOPIC: &'static str = "test.unheard";
+    const TYPE: &'static str = "onsale.test.v1.Unheard";
+    const SOURCE: &'static str = "producer";
+    const LISTENERS: &'static [&'static str] = &[];
+}
+
+#[tokio::test]
+async fn no_listener_starts_if_one_is_not_in_the_contract() {
+    let world = World::new().await;
+    let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
+    let refused = listeners(&world, &tasks, &app).on(noted).ignore::<Unheard>("a mistake").start(&tasks);
+    assert!(matches!(refused, Err(Error::NotAListener { topic: "test.unheard", .. })), "{refused:?}");
+    assert_eq!(tasks.running(), ["lease election"]);
+}
+
+#[test]
+fn kinds_decide_what_follows_a_failure() {
+    for (kind, expected) in [
+        (Kind::Unavailable, "unavailable"),
+        (Kind::Limited, "unavailable"),
+        (Kind::Invalid, "poison"),
+        (Kind::Timeout, "retry"),
+        (Kind::Contended, "retry"),
+        (Kind::State, "retry"),
+        (Kind::Internal, "retry"),
+    ] {
+        let outcome = match HandlerError::by_kind(Failure(kind)) {
+            HandlerError::Unavailable(_) => "unavailable",
+            HandlerError::Poison(_) => "poison",
+            HandlerError::Retry(_) => "retry",
+        };
+        assert_eq!(outcome, expected, "{kind:?}");
+    }
+}
