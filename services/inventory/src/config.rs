@@ -15,66 +15,66 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Postgres, Redis and events.
-    pub stores: StoresConfig,
+    pub(crate) stores: StoresConfig,
     /// The free units that Redis proposes.
-    pub pool: PoolConfig,
+    pub(crate) pool: PoolConfig,
     /// Units set aside.
-    pub holds: HoldsConfig,
+    pub(crate) holds: HoldsConfig,
     /// What is told of what is free.
-    pub availability: AvailabilityConfig,
+    pub(crate) availability: AvailabilityConfig,
     /// Units kept for groups.
-    pub quotas: QuotasConfig,
+    pub(crate) quotas: QuotasConfig,
     /// Invitations to them.
-    pub invitations: InvitationsConfig,
+    pub(crate) invitations: InvitationsConfig,
 }
 
 /// The section `[pool]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PoolConfig {
+pub(crate) struct PoolConfig {
     /// How long Redis may take to propose units before Postgres is asked instead.
     #[serde(with = "humantime_serde")]
-    pub patience: Duration,
+    pub(crate) patience: Duration,
     /// How long Redis is left alone after it failed.
     #[serde(with = "humantime_serde")]
-    pub away_for: Duration,
+    pub(crate) away_for: Duration,
     /// How often Redis is compared with Postgres.
     #[serde(with = "humantime_serde")]
-    pub reconcile_every: Duration,
+    pub(crate) reconcile_every: Duration,
     /// How long units may be in neither before the comparison puts them back.
     #[serde(with = "humantime_serde")]
-    pub on_the_way_max: Duration,
+    pub(crate) on_the_way_max: Duration,
 }
 
 /// The section `[holds]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HoldsConfig {
+pub(crate) struct HoldsConfig {
     /// How often holds past their time are looked for.
     #[serde(with = "humantime_serde")]
-    pub expire_every: Duration,
+    pub(crate) expire_every: Duration,
     /// Most holds that one transaction releases.
-    pub expire_batch_max: u32,
+    pub(crate) expire_batch_max: u32,
     /// How reservations are batched, and so are commits and releases.
-    pub batches: BatchesConfig,
+    pub(crate) batches: BatchesConfig,
 }
 
 /// The section `[holds.batches]`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct BatchesConfig {
+pub(crate) struct BatchesConfig {
     /// Calls that wait for a batch; one more is refused.
-    pub queue_max: usize,
+    pub(crate) queue_max: usize,
     /// Calls in one batch.
-    pub batch_max: usize,
+    pub(crate) batch_max: usize,
     /// Batches in work at the same time.
-    pub concurrency: usize,
+    pub(crate) concurrency: usize,
 }
 
 impl BatchesConfig {
     /// As the batcher takes it.
     #[must_use]
-    pub fn batcher(&self) -> BatcherConfig {
+    pub(crate) fn batcher(&self) -> BatcherConfig {
         let Self { queue_max, batch_max, concurrency } = *self;
         BatcherConfig { queue_max, batch_max, concurrency, ..BatcherConfig::default() }
     }
@@ -83,32 +83,32 @@ impl BatchesConfig {
 /// The section `[availability]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AvailabilityConfig {
+pub(crate) struct AvailabilityConfig {
     /// How often a watched event is looked at, once for all its watchers.
     #[serde(with = "humantime_serde")]
-    pub watch_every: Duration,
+    pub(crate) watch_every: Duration,
     /// When a client without a stream is asked to come back.
     #[serde(with = "humantime_serde")]
-    pub poll_after: Duration,
+    pub(crate) poll_after: Duration,
 }
 
 /// The section `[quotas]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct QuotasConfig {
+pub(crate) struct QuotasConfig {
     /// How often quotas are looked for whose time has come.
     #[serde(with = "humantime_serde")]
-    pub return_every: Duration,
+    pub(crate) return_every: Duration,
 }
 
 /// The section `[invitations]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct InvitationsConfig {
+pub(crate) struct InvitationsConfig {
     /// Signs invitation tokens.
-    pub signing_key: Secret,
+    pub(crate) signing_key: Secret,
     /// The page on which an invitation is accepted; its token stands in the fragment.
-    pub accept_page: String,
+    pub(crate) accept_page: String,
 }
 
 impl ServiceConfig for Config {

@@ -2,17 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use onsale_storage::postgres::{Row, Transaction, column};
-use onsale_types::{Currency, EventId, Money, OrganizerId, SectorId, Timestamp};
-use uuid::Uuid;
+use onsale_storage::postgres::{
+    Json, Row, Transaction,
+    row::{RowExt as _, SqlCount, SqlTime, uuids},
+};
+use onsale_types::{Currency, EventId, Money, Named as _, OrganizerId, Timestamp};
 
-use super::{database_number, database_time, number, optional_time, time};
 use crate::{
     domain::event::{Details, Event, EventState, Sector, Venue},
     error::Error,
 };
 
-/// A macro, because statements are constants and only literals can be joined into one.
+/// A macro, because `concat!` takes literals only.
 macro_rules! columns {
     () => {
         "event_id, organizer_id, state, name, description, venue_name, venue_address, time_zone, start_time,
@@ -34,7 +35,7 @@ const UPDATE: &str = concat!(
      WHERE event_id = $1 AND organizer_id = $2 AND state = 'DRAFT' RETURNING ",
     columns!()
 );
-// The constraints of the table see to it that no move leads back to DRAFT or out of ENDED.
+// Constraints of the table refuse a move back to DRAFT or out of ENDED.
 const MOVE: &str = concat!(
     "UPDATE event SET state = $2, revision = revision + 1, update_time = now(),
          activate_time = COALESCE(activate_time, now()), end_time = CASE WHEN $2 = 'ENDED' THEN now() END
@@ -55,10 +56,10 @@ const LIST: &str = concat!(
        AND ($7::timestamptz IS NULL OR (start_time, event_id) > ($7, $8))
      ORDER BY start_time, event_id LIMIT $9"
 );
-// Also what is sold out: units that come back put it on sale again, with the pools it has then.
+// Includes sold-out events: when units become free, they are on sale again with the pools that they have then.
 const LIST_ON_SALE: &str =
     "SELECT event_id FROM event WHERE state IN ('ON_SALE', 'PAUSED', 'SOLD_OUT') ORDER BY event_id";
-// The array stands behind a query, so that its length is not seen: an array of one would be planned anew each time.
+// The subquery hides the length of the array from the planner, which would plan an array of one element again at each call.
 const NOW_AND: &str = concat!(
     "SELECT now() AS now, ",
     columns!(),
@@ -70,41 +71,40 @@ const TIME_ZONES: &str = "SELECT name FROM pg_timezone_names";
 
 const INSERT_SECTORS: &str =
     "INSERT INTO sector (sector_id, event_id, place, name, price_minor, capacity, layout)
-    SELECT sector_id, $1, place - 1, name, price_minor, capacity, layout::jsonb
-    FROM unnest($2::uuid[], $3::text[], $4::bigint[], $5::integer[], $6::text[])
+    SELECT sector_id, $1, place - 1, name, price_minor, capacity, layout
+    FROM unnest($2::uuid[], $3::text[], $4::bigint[], $5::integer[], $6::jsonb[])
         WITH ORDINALITY AS new (sector_id, name, price_minor, capacity, layout, place)";
 const DELETE_SECTORS: &str = "DELETE FROM sector WHERE event_id = $1";
-const SECTORS: &str = "SELECT sector_id, event_id, name, price_minor, capacity, layout::text AS layout
+const SECTORS: &str = "SELECT sector_id, event_id, name, price_minor, capacity, layout
     FROM sector WHERE event_id = $1 ORDER BY place";
 const SECTORS_WITHOUT_LAYOUT: &str =
-    "SELECT sector_id, event_id, name, price_minor, capacity, NULL::text AS layout
+    "SELECT sector_id, event_id, name, price_minor, capacity, NULL::jsonb AS layout
     FROM sector WHERE event_id = ANY ($1) ORDER BY event_id, place";
 const BEGIN_SALE: &str = "INSERT INTO sector_sale (sector_id, event_id, capacity)
     SELECT sector_id, event_id, capacity FROM sector WHERE event_id = $1 ON CONFLICT DO NOTHING";
 
-/// Which events to list.
+/// Filter and limit of a list of events.
 #[derive(Clone, Debug)]
-pub struct Filter {
-    /// Drafts of everybody too.
+pub(crate) struct Filter {
+    /// Includes the drafts of all organizers.
     pub all_drafts: bool,
-    /// Drafts of this organizer too.
+    /// Includes the drafts of this organizer.
     pub drafts_of: Option<OrganizerId>,
-    /// Only this organizer's events.
+    /// `None`: events of all organizers.
     pub organizer_id: Option<OrganizerId>,
-    /// Only events in one of these states; none: all.
+    /// Empty: all states.
     pub states: Vec<EventState>,
-    /// Only events that start then or later.
+    /// Earliest start time.
     pub start_from: Option<Timestamp>,
-    /// Only events that start before.
+    /// Start time before which listed events start.
     pub start_until: Option<Timestamp>,
-    /// Only events after this one, in the order of the list.
+    /// Start time and id of the event after which the list begins.
     pub after: Option<(Timestamp, EventId)>,
-    /// At most so many.
     pub rows_max: u32,
 }
 
-/// Writes a new draft.
-pub async fn insert(
+/// Inserts a draft and its sectors.
+pub(crate) async fn insert(
     transaction: &Transaction,
     event_id: EventId,
     organizer_id: OrganizerId,
@@ -116,8 +116,8 @@ pub async fn insert(
     Ok(event)
 }
 
-/// Replaces what a locked draft says.
-pub async fn update(
+/// Replaces the details and sectors of a locked draft.
+pub(crate) async fn update(
     transaction: &Transaction,
     draft: &Event,
     details: &Details,
@@ -129,8 +129,8 @@ pub async fn update(
     Ok(event)
 }
 
-/// Moves a locked event to `state`. The first move out of DRAFT begins the count of what is sold.
-pub async fn move_to(
+/// Moves a locked event to `state`. The first move out of DRAFT inserts the counts of its sectors.
+pub(crate) async fn move_to(
     transaction: &Transaction,
     event_id: EventId,
     state: EventState,
@@ -142,37 +142,35 @@ pub async fn move_to(
     Ok(event)
 }
 
-/// The event.
-pub async fn find(transaction: &Transaction, event_id: EventId) -> Result<Option<Event>, Error> {
+pub(crate) async fn find(transaction: &Transaction, event_id: EventId) -> Result<Option<Event>, Error> {
     transaction.query_opt(FIND, &[&event_id.as_uuid()]).await?.as_ref().map(read).transpose()
 }
 
-/// The event and the database's time.
-pub async fn find_now(
+/// Returns the event and the database's time.
+pub(crate) async fn find_now(
     transaction: &Transaction,
     event_id: EventId,
 ) -> Result<Option<(Event, Timestamp)>, Error> {
     Ok(find_all_now(transaction, &[event_id]).await?.remove(&event_id))
 }
 
-/// The events with these ids, as far as there are, each with the database's time.
-pub async fn find_all_now(
+/// Returns the existing events of `event_ids`, each with the database's time.
+pub(crate) async fn find_all_now(
     transaction: &Transaction,
     event_ids: &[EventId],
 ) -> Result<HashMap<EventId, (Event, Timestamp)>, Error> {
-    let ids: Vec<Uuid> = event_ids.iter().map(EventId::as_uuid).collect();
-    let rows = transaction.query(NOW_AND, &[&ids]).await?;
-    let found = |row: &Row| read(row).and_then(|event| Ok((event.id, (event, time(row, "now")?))));
+    let rows = transaction.query(NOW_AND, &[&uuids(event_ids)]).await?;
+    let found = |row: &Row| read(row).and_then(|event| Ok((event.id, (event, row.read_time("now")?))));
     rows.iter().map(found).collect()
 }
 
-/// The event, locked until the transaction ends.
-pub async fn lock(transaction: &Transaction, event_id: EventId) -> Result<Option<Event>, Error> {
+/// Returns the event, locked until the transaction ends.
+pub(crate) async fn lock(transaction: &Transaction, event_id: EventId) -> Result<Option<Event>, Error> {
     transaction.query_opt(LOCK, &[&event_id.as_uuid()]).await?.as_ref().map(read).transpose()
 }
 
-/// Events by start time.
-pub async fn list(transaction: &Transaction, filter: &Filter) -> Result<Vec<Event>, Error> {
+/// Returns events by start time, without their sectors.
+pub(crate) async fn list(transaction: &Transaction, filter: &Filter) -> Result<Vec<Event>, Error> {
     let states: Vec<&str> = filter.states.iter().map(|state| state.name()).collect();
     let (after_time, after_id) = filter.after.unzip();
     let rows = transaction
@@ -183,9 +181,9 @@ pub async fn list(transaction: &Transaction, filter: &Filter) -> Result<Vec<Even
                 &filter.drafts_of.map(|id| id.as_uuid()),
                 &filter.organizer_id.map(|id| id.as_uuid()),
                 &states,
-                &filter.start_from.map(database_time),
-                &filter.start_until.map(database_time),
-                &after_time.map(database_time),
+                &filter.start_from.map(SqlTime),
+                &filter.start_until.map(SqlTime),
+                &after_time.map(SqlTime),
                 &after_id.map(|id: EventId| id.as_uuid()),
                 &i64::from(filter.rows_max),
             ],
@@ -194,52 +192,52 @@ pub async fn list(transaction: &Transaction, filter: &Filter) -> Result<Vec<Even
     rows.iter().map(read).collect()
 }
 
-/// Events of which units may be reserved now or again.
-pub async fn list_on_sale(transaction: &Transaction) -> Result<Vec<EventId>, Error> {
+/// Returns the events whose units may be reserved now or later.
+pub(crate) async fn list_on_sale(transaction: &Transaction) -> Result<Vec<EventId>, Error> {
     let rows = transaction.query(LIST_ON_SALE, &[]).await?;
-    rows.iter().map(|row| Ok(EventId::from_uuid(column(row, "event_id")?))).collect()
+    rows.iter().map(|row| Ok(row.read_id("event_id")?)).collect()
 }
 
-/// The sectors of an event, with their layouts.
-pub async fn sectors(transaction: &Transaction, event: &Event) -> Result<Vec<Sector>, Error> {
+/// Returns the sectors of an event with their layouts.
+pub(crate) async fn sectors(transaction: &Transaction, event: &Event) -> Result<Vec<Sector>, Error> {
     let rows = transaction.query(SECTORS, &[&event.id.as_uuid()]).await?;
     rows.iter().map(|row| read_sector(row, event.details.currency)).collect()
 }
 
-/// The sectors of each event, without layouts.
-pub async fn sectors_without_layout(
+/// Returns the sectors of each event without layouts.
+pub(crate) async fn sectors_without_layout(
     transaction: &Transaction,
     events: &[Event],
 ) -> Result<HashMap<EventId, Vec<Sector>>, Error> {
-    let currencies: HashMap<Uuid, Currency> =
-        events.iter().map(|event| (event.id.as_uuid(), event.details.currency)).collect();
-    let ids: Vec<Uuid> = currencies.keys().copied().collect();
+    let currencies: HashMap<EventId, Currency> =
+        events.iter().map(|event| (event.id, event.details.currency)).collect();
+    let ids = uuids(currencies.keys());
     let mut sectors: HashMap<EventId, Vec<Sector>> = HashMap::new();
     for row in transaction.query(SECTORS_WITHOUT_LAYOUT, &[&ids]).await? {
-        let event_id: Uuid = column(&row, "event_id")?;
+        let event_id: EventId = row.read_id("event_id")?;
         if let Some(currency) = currencies.get(&event_id) {
-            sectors.entry(EventId::from_uuid(event_id)).or_default().push(read_sector(&row, *currency)?);
+            sectors.entry(event_id).or_default().push(read_sector(&row, *currency)?);
         }
     }
     Ok(sectors)
 }
 
-/// Notes that all tickets of `revision` exist; an older one than known changes nothing.
-pub async fn record_generation(
+/// Records that all tickets of `revision` exist; does nothing if a newer revision is recorded.
+pub(crate) async fn record_generation(
     transaction: &Transaction,
     event_id: EventId,
-    revision: i64,
+    revision: u64,
 ) -> Result<(), Error> {
-    transaction.execute(GENERATED, &[&event_id.as_uuid(), &revision]).await?;
+    transaction.execute(GENERATED, &[&event_id.as_uuid(), &SqlCount(revision)]).await?;
     Ok(())
 }
 
-/// The time zones that the database knows. It reads a file for each.
-pub async fn time_zones(transaction: &Transaction) -> Result<HashSet<String>, Error> {
-    transaction.query(TIME_ZONES, &[]).await?.iter().map(|row| Ok(column(row, "name")?)).collect()
+/// Returns the time zones that the database knows. Slow: Postgres reads one file per zone.
+pub(crate) async fn time_zones(transaction: &Transaction) -> Result<HashSet<String>, Error> {
+    transaction.query(TIME_ZONES, &[]).await?.iter().map(|row| Ok(row.read("name")?)).collect()
 }
 
-/// Runs `sql`, which writes the event and takes all that is kept of it.
+/// Runs `sql`, which is `INSERT` or `UPDATE` of the whole event.
 async fn write(
     transaction: &Transaction,
     sql: &'static str,
@@ -259,10 +257,10 @@ async fn write(
                 &details.venue.name,
                 &details.venue.address,
                 &details.venue.time_zone,
-                &database_time(details.start_time),
-                &details.on_sale_time.map(database_time),
+                &SqlTime(details.start_time),
+                &details.on_sale_time.map(SqlTime),
                 &details.currency.code(),
-                &database_number(details.units_per_customer_max),
+                &SqlCount(details.units_per_customer_max),
                 &capacity(sectors),
             ],
         )
@@ -275,62 +273,53 @@ async fn insert_sectors(
     event_id: EventId,
     sectors: &[Sector],
 ) -> Result<(), Error> {
-    let ids: Vec<Uuid> = sectors.iter().map(|sector| sector.id.as_uuid()).collect();
+    let ids = uuids(sectors.iter().map(|sector| &sector.id));
     let names: Vec<&str> = sectors.iter().map(|sector| sector.name.as_str()).collect();
     let prices: Vec<i64> = sectors.iter().map(|sector| sector.price.amount_minor()).collect();
-    let capacities: Vec<i32> = sectors.iter().map(|sector| database_number(sector.capacity)).collect();
-    let layouts: Vec<Option<String>> = sectors
-        .iter()
-        .map(|sector| sector.layout.as_ref().map(serde_json::to_string).transpose())
-        .collect::<Result<_, _>>()
-        .map_err(|source| Error::Stored { what: "layout", source: Some(source) })?;
+    let capacities: Vec<_> = sectors.iter().map(|sector| SqlCount(sector.capacity)).collect();
+    let layouts: Vec<_> = sectors.iter().map(|sector| sector.layout.as_ref().map(Json)).collect();
     let event_id = event_id.as_uuid();
     transaction.execute(INSERT_SECTORS, &[&event_id, &ids, &names, &prices, &capacities, &layouts]).await?;
     Ok(())
 }
 
-fn capacity(sectors: &[Sector]) -> i32 {
-    database_number(sectors.iter().map(|sector| sector.capacity).fold(0, u32::saturating_add))
+fn capacity(sectors: &[Sector]) -> SqlCount<u32> {
+    SqlCount(sectors.iter().map(|sector| sector.capacity).fold(0, u32::saturating_add))
 }
 
 fn read(row: &Row) -> Result<Event, Error> {
-    let unknown = |what| Error::Stored { what, source: None };
     Ok(Event {
-        id: EventId::from_uuid(column(row, "event_id")?),
-        organizer_id: OrganizerId::from_uuid(column(row, "organizer_id")?),
-        state: EventState::from_name(column(row, "state")?).ok_or(unknown("state"))?,
+        id: row.read_id("event_id")?,
+        organizer_id: row.read_id("organizer_id")?,
+        state: row.read_named("state")?,
         details: Details {
-            name: column(row, "name")?,
-            description: column(row, "description")?,
+            name: row.read("name")?,
+            description: row.read("description")?,
             venue: Venue {
-                name: column(row, "venue_name")?,
-                address: column(row, "venue_address")?,
-                time_zone: column(row, "time_zone")?,
+                name: row.read("venue_name")?,
+                address: row.read("venue_address")?,
+                time_zone: row.read("time_zone")?,
             },
-            start_time: time(row, "start_time")?,
-            on_sale_time: optional_time(row, "on_sale_time")?,
-            currency: Currency::parse(column(row, "currency_code")?).map_err(|_| unknown("currency_code"))?,
-            units_per_customer_max: number(row, "units_per_customer_max")?,
+            start_time: row.read_time("start_time")?,
+            on_sale_time: row.read_optional_time("on_sale_time")?,
+            currency: row.read_named("currency_code")?,
+            units_per_customer_max: row.read_count("units_per_customer_max")?,
         },
-        capacity: number(row, "capacity")?,
-        revision: u64::try_from(column::<i64>(row, "revision")?).map_err(|_| unknown("revision"))?,
-        create_time: time(row, "create_time")?,
-        update_time: time(row, "update_time")?,
-        activate_time: optional_time(row, "activate_time")?,
-        end_time: optional_time(row, "end_time")?,
+        capacity: row.read_count("capacity")?,
+        revision: row.read_count("revision")?,
+        create_time: row.read_time("create_time")?,
+        update_time: row.read_time("update_time")?,
+        activate_time: row.read_optional_time("activate_time")?,
+        end_time: row.read_optional_time("end_time")?,
     })
 }
 
 fn read_sector(row: &Row, currency: Currency) -> Result<Sector, Error> {
-    let layout = column::<Option<&str>>(row, "layout")?
-        .map(serde_json::from_str)
-        .transpose()
-        .map_err(|source| Error::Stored { what: "layout", source: Some(source) })?;
     Ok(Sector {
-        id: SectorId::from_uuid(column(row, "sector_id")?),
-        name: column(row, "name")?,
-        price: Money::new(column(row, "price_minor")?, currency),
-        capacity: number(row, "capacity")?,
-        layout,
+        id: row.read_id("sector_id")?,
+        name: row.read("name")?,
+        price: Money::new(row.read("price_minor")?, currency),
+        capacity: row.read_count("capacity")?,
+        layout: row.read_optional_json("layout")?,
     })
 }

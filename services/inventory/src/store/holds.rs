@@ -1,16 +1,19 @@
-//! Holds and their units in Postgres. What many callers ask for at the same time is written by one statement for all.
+//! Holds and their units in Postgres. One statement writes the rows of a whole batch.
 
 use std::{
     collections::{HashMap, HashSet},
     fmt::Display,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
-use onsale_storage::postgres::{CopyRows, Row, ToSql, Transaction, Type, column};
-use onsale_types::{CustomerId, EventId, HoldId, InvitationId, QuotaId, SectorId, Timestamp};
+use onsale_storage::postgres::{
+    CopyRows, Row, ToSql, Transaction, Type,
+    row::{RowExt as _, SqlCount, SqlTime, uuids},
+};
+use onsale_types::{HoldId, Named as _, SectorId, Timestamp};
 use uuid::Uuid;
 
-use super::{database_number, database_time, number, time};
+use super::unit_array;
 use crate::{
     domain::hold::{Hold, HoldItem, HoldState, Invited},
     error::Error,
@@ -23,14 +26,14 @@ macro_rules! columns {
     };
 }
 
-// Half of what INSERT takes: no row is looked for first, and Postgres writes those of a page at once.
+// COPY takes half the time of INSERT: it looks up no conflicting rows first and writes the rows of a page together.
 const COPY: &str = "COPY hold (hold_id, event_id, customer_id, state, unit_sectors, units, expire_time)
     FROM STDIN (FORMAT binary)";
 const COPY_TYPES: [Type; 7] =
     [Type::UUID, Type::UUID, Type::UUID, Type::TEXT, Type::UUID_ARRAY, Type::INT4_ARRAY, Type::TIMESTAMPTZ];
-// Each waits for a transaction that makes the same hold right now, and then finds it made. In one order for everybody: two
-// that make the same two holds must not wait for each other. There are no arrays of arrays in Postgres, so those of each hold
-// come as text.
+// Each row waits for a concurrent insert of the same hold and is skipped if that commits. Every transaction inserts holds in the
+// order of their ids, so that two transactions cannot deadlock. Postgres has no arrays of arrays with different lengths, so the
+// arrays of each hold come as text.
 const INSERT: &str = "INSERT INTO hold (hold_id, event_id, customer_id, state, unit_sectors, units, expire_time, quota_id,
         invitation_id)
     SELECT hold_id, event_id, customer_id, 'HELD', unit_sectors::uuid[], units::integer[], expire_time, quota_id,
@@ -39,14 +42,15 @@ const INSERT: &str = "INSERT INTO hold (hold_id, event_id, customer_id, state, u
         AS new (hold_id, event_id, customer_id, unit_sectors, units, expire_time, quota_id, invitation_id)
     ORDER BY hold_id
     ON CONFLICT DO NOTHING RETURNING hold_id";
-// A hold that was given back before it was made: who makes it now finds it so. It is nobody's, and of no event.
-const INSERT_RELEASED: &str =
+// A tombstone: a hold that was released before it was made. A later reservation with its id finds it. Its event and customer are
+// the nil UUID.
+const INSERT_TOMBSTONES: &str =
     "INSERT INTO hold (hold_id, event_id, customer_id, state, unit_sectors, units, expire_time, end_time)
     SELECT hold_id, $2, $2, 'RELEASED', '{}', '{}', now() + interval '1 second', now()
     FROM unnest($1::uuid[]) AS new (hold_id) ORDER BY hold_id
     ON CONFLICT DO NOTHING";
-// Here and below by one look into the index for each, which `OFFSET 0` keeps from becoming a join: Postgres makes its plan
-// while the table is small, and would read all of it when it is large.
+// This and the next statements look up each id in the index; `OFFSET 0` keeps the planner from joining instead. Postgres plans them
+// while the table is small, and a joining plan would read the whole table when it is large.
 const FIND: &str = concat!(
     "SELECT found.* FROM unnest($1::uuid[]) AS asked (id) CROSS JOIN LATERAL (
          SELECT ",
@@ -63,7 +67,7 @@ const LOCK: &str = concat!(
 const END: &str = "UPDATE hold SET state = $2, end_time = now() WHERE ctid = ANY (ARRAY(
         SELECT found.ctid FROM unnest($1::uuid[]) AS ended (id) CROSS JOIN LATERAL (
             SELECT ctid FROM hold WHERE hold.hold_id = ended.id AND state = 'HELD' OFFSET 0) AS found))";
-// Whoever releases or commits one of them right now decides about it; the next round sees what is left.
+// Skips a hold that another transaction commits or releases right now; the next round sees the result.
 const EXPIRE: &str = concat!(
     "UPDATE hold SET state = 'RELEASED', end_time = now()
      WHERE ctid = ANY (ARRAY(
@@ -75,12 +79,12 @@ const EXPIRE: &str = concat!(
 
 const COPY_UNITS: &str = "COPY hold_unit (sector_id, unit, hold_id) FROM STDIN (FORMAT binary)";
 const COPY_UNITS_TYPES: [Type; 3] = [Type::UUID, Type::INT4, Type::UUID];
-// In one order for everybody: two that want the same two units must not wait for each other. Of two in one statement that
-// want the same unit, the one that came first gets it.
+// Every transaction inserts units in this order, so that two transactions cannot deadlock. If two holds of one statement want the
+// same unit, the earlier one gets it.
 const INSERT_UNITS: &str = "INSERT INTO hold_unit (sector_id, unit, hold_id)
     SELECT sector_id, unit, hold_id
-    FROM unnest($1::uuid[], $2::integer[], $3::uuid[]) WITH ORDINALITY AS new (sector_id, unit, hold_id, place)
-    ORDER BY sector_id, unit, place
+    FROM unnest($1::uuid[], $2::integer[], $3::uuid[]) WITH ORDINALITY AS new (sector_id, unit, hold_id, ordinal)
+    ORDER BY sector_id, unit, ordinal
     ON CONFLICT DO NOTHING RETURNING sector_id, unit, hold_id";
 const DELETE_UNITS: &str = "DELETE FROM hold_unit WHERE ctid = ANY (ARRAY(
         SELECT found.ctid
@@ -91,26 +95,27 @@ const DELETE_UNITS: &str = "DELETE FROM hold_unit WHERE ctid = ANY (ARRAY(
             FOR UPDATE) AS found))";
 
 /// A unit of a hold.
-pub type HoldUnit = (SectorId, u32, HoldId);
+pub(crate) type HoldUnit = (SectorId, u32, HoldId);
 
-/// When a hold made at `now` is released by itself.
+/// Returns the expiry of a hold made at `now`. `release_after` is at most 24 h, so the sum overflows only at the end of the year
+/// 9999.
 #[must_use]
-pub fn expire_time(now: Timestamp, release_after: Duration) -> Timestamp {
+pub(crate) fn expire_time(now: Timestamp, release_after: Duration) -> Timestamp {
     now.checked_add(release_after).unwrap_or(now)
 }
 
-/// Writes new holds; answers those that are new indeed. The others were there before.
-pub async fn insert(transaction: &Transaction, holds: &[&Hold]) -> Result<HashSet<HoldId>, Error> {
+/// Inserts holds and returns the ids of those that did not exist.
+pub(crate) async fn insert(transaction: &Transaction, holds: &[&Hold]) -> Result<HashSet<HoldId>, Error> {
     if holds.is_empty() {
         return Ok(HashSet::new());
     }
     let rows = transaction.query(INSERT, &HoldColumns::of(holds).parameters()).await?;
-    rows.iter().map(|row| Ok(HoldId::from_uuid(column(row, "hold_id")?))).collect()
+    rows.iter().map(|row| Ok(row.read_id("hold_id")?)).collect()
 }
 
-/// Writes new holds of the public sale with their units. When one of either is there before, the transaction fails with a
-/// conflict. In the order in which [`insert_units`] and [`insert`] write, and for the same reason.
-pub async fn copy(transaction: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
+/// Copies holds of the public sale and their units. One existing row of either table fails the transaction with a conflict. Rows are
+/// written in the same order as by [`insert_units`] and [`insert`], so that two transactions cannot deadlock.
+pub(crate) async fn copy(transaction: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
     if holds.is_empty() {
         return Ok(());
     }
@@ -118,48 +123,49 @@ pub async fn copy(transaction: &Transaction, holds: &[&Hold]) -> Result<(), Erro
     units.sort_unstable();
     let mut rows = CopyRows::of(&COPY_UNITS_TYPES, units.len());
     for (sector_id, unit, hold_id) in units {
-        rows.push(&[&sector_id.as_uuid(), &database_number(unit), &hold_id.as_uuid()])?;
+        rows.push(&[&sector_id.as_uuid(), &SqlCount(unit), &hold_id.as_uuid()])?;
     }
     transaction.copy_in(COPY_UNITS, rows).await?;
     let mut holds = holds.to_vec();
     holds.sort_unstable_by_key(|hold| hold.id);
     let mut rows = CopyRows::of(&COPY_TYPES, holds.len());
     for hold in holds {
-        let (sectors, numbers) = unit_columns(hold);
+        let (sectors, units) = unit_columns(hold);
+        let units = unit_array(&units);
         let (hold_id, event_id) = (hold.id.as_uuid(), hold.event_id.as_uuid());
         let (customer_id, state) = (hold.customer_id.as_uuid(), hold.state.name());
-        let expire_time = database_time(hold.expire_time);
-        rows.push(&[&hold_id, &event_id, &customer_id, &state, &sectors, &numbers, &expire_time])?;
+        let expire_time = SqlTime(hold.expire_time);
+        rows.push(&[&hold_id, &event_id, &customer_id, &state, &sectors, &units, &expire_time])?;
     }
     transaction.copy_in(COPY, rows).await?;
     Ok(())
 }
 
-/// Notes holds that were never made as released, unless they are made right now.
-pub async fn insert_released(transaction: &Transaction, ids: &[HoldId]) -> Result<(), Error> {
-    if !ids.is_empty() {
-        transaction.execute(INSERT_RELEASED, &[&uuids(ids), &Uuid::nil()]).await?;
+/// Inserts tombstones for `hold_ids`. Waits for concurrent inserts of the same holds and leaves existing ones unchanged.
+pub(crate) async fn insert_tombstones(transaction: &Transaction, hold_ids: &[HoldId]) -> Result<(), Error> {
+    if !hold_ids.is_empty() {
+        transaction.execute(INSERT_TOMBSTONES, &[&uuids(hold_ids), &Uuid::nil()]).await?;
     }
     Ok(())
 }
 
-/// Makes units their holds'. Answers those that are.
-pub async fn insert_units(transaction: &Transaction, units: &[HoldUnit]) -> Result<HashSet<HoldUnit>, Error> {
+/// Inserts units of holds and returns those that were free.
+pub(crate) async fn insert_units(
+    transaction: &Transaction,
+    units: &[HoldUnit],
+) -> Result<HashSet<HoldUnit>, Error> {
     if units.is_empty() {
         return Ok(HashSet::new());
     }
     let (sectors, numbers, holds) = hold_unit_columns(units);
     let rows = transaction.query(INSERT_UNITS, &[&sectors, &numbers, &holds]).await?;
     rows.iter()
-        .map(|row| {
-            let sector_id = SectorId::from_uuid(column(row, "sector_id")?);
-            Ok((sector_id, number(row, "unit")?, HoldId::from_uuid(column(row, "hold_id")?)))
-        })
+        .map(|row| Ok((row.read_id("sector_id")?, row.read_count("unit")?, row.read_id("hold_id")?)))
         .collect()
 }
 
-/// Makes units nobody's, as far as they are these holds'.
-pub async fn delete_units(transaction: &Transaction, units: &[HoldUnit]) -> Result<(), Error> {
+/// Deletes the rows of units that still belong to the given holds.
+pub(crate) async fn delete_units(transaction: &Transaction, units: &[HoldUnit]) -> Result<(), Error> {
     if !units.is_empty() {
         let (sectors, numbers, holds) = hold_unit_columns(units);
         transaction.execute(DELETE_UNITS, &[&sectors, &numbers, &holds]).await?;
@@ -167,40 +173,46 @@ pub async fn delete_units(transaction: &Transaction, units: &[HoldUnit]) -> Resu
     Ok(())
 }
 
-/// The holds with these ids, as far as there are.
-pub async fn find(transaction: &Transaction, ids: &[HoldId]) -> Result<HashMap<HoldId, Hold>, Error> {
-    if ids.is_empty() {
+/// Returns the existing holds of `hold_ids`.
+pub(crate) async fn find(
+    transaction: &Transaction,
+    hold_ids: &[HoldId],
+) -> Result<HashMap<HoldId, Hold>, Error> {
+    if hold_ids.is_empty() {
         return Ok(HashMap::new());
     }
-    by_id(&transaction.query(FIND, &[&uuids(ids)]).await?)
+    by_id(&transaction.query(FIND, &[&uuids(hold_ids)]).await?)
 }
 
-/// The holds with these ids, as far as there are, locked until the transaction ends.
-pub async fn lock(transaction: &Transaction, ids: &[HoldId]) -> Result<HashMap<HoldId, Hold>, Error> {
-    if ids.is_empty() {
+/// Returns the existing holds of `hold_ids`, locked until the transaction ends.
+pub(crate) async fn lock(
+    transaction: &Transaction,
+    hold_ids: &[HoldId],
+) -> Result<HashMap<HoldId, Hold>, Error> {
+    if hold_ids.is_empty() {
         return Ok(HashMap::new());
     }
-    by_id(&transaction.query(LOCK, &[&uuids(ids)]).await?)
+    by_id(&transaction.query(LOCK, &[&uuids(hold_ids)]).await?)
 }
 
-/// Ends locked holds that are HELD.
-pub async fn end(transaction: &Transaction, holds: &[Hold], state: HoldState) -> Result<(), Error> {
+/// Moves locked holds from HELD to `state`.
+pub(crate) async fn end(transaction: &Transaction, holds: &[Hold], state: HoldState) -> Result<(), Error> {
     if !holds.is_empty() {
-        let ids: Vec<Uuid> = holds.iter().map(|hold| hold.id.as_uuid()).collect();
+        let ids = uuids(holds.iter().map(|hold| &hold.id));
         transaction.execute(END, &[&ids, &state.name()]).await?;
     }
     Ok(())
 }
 
-/// Releases holds past their time, at most `holds_max`. Their units are still theirs.
-pub async fn expire(transaction: &Transaction, holds_max: u32) -> Result<Vec<Hold>, Error> {
+/// Releases at most `holds_max` holds past their expiry and returns them. Their units still have rows.
+pub(crate) async fn expire(transaction: &Transaction, holds_max: u32) -> Result<Vec<Hold>, Error> {
     let rows = transaction.query(EXPIRE, &[&i64::from(holds_max)]).await?;
     rows.iter().map(read).collect()
 }
 
-/// The units of `holds`.
+/// Returns the units of `holds`.
 #[must_use]
-pub fn units_of<'a>(holds: impl IntoIterator<Item = &'a Hold>) -> Vec<HoldUnit> {
+pub(crate) fn units_of<'a>(holds: impl IntoIterator<Item = &'a Hold>) -> Vec<HoldUnit> {
     let of_item =
         |hold: HoldId, item: &'a HoldItem| item.units.iter().map(move |unit| (item.sector_id, *unit, hold));
     holds
@@ -209,19 +221,14 @@ pub fn units_of<'a>(holds: impl IntoIterator<Item = &'a Hold>) -> Vec<HoldUnit> 
         .collect()
 }
 
-/// The unit numbers in the rows' column `unit`.
-pub(super) fn read_units(rows: &[Row]) -> Result<Vec<u32>, Error> {
-    rows.iter().map(|row| number(row, "unit")).collect()
-}
-
-/// What is written of new holds, column by column.
+/// Inserted holds, column by column.
 struct HoldColumns {
     ids: Vec<Uuid>,
     events: Vec<Uuid>,
     customers: Vec<Uuid>,
     unit_sectors: Vec<String>,
     units: Vec<String>,
-    expire_times: Vec<SystemTime>,
+    expire_times: Vec<SqlTime>,
     quotas: Vec<Option<Uuid>>,
     invitations: Vec<Option<Uuid>>,
 }
@@ -243,7 +250,7 @@ impl HoldColumns {
             customers: of(|hold| hold.customer_id.as_uuid()),
             unit_sectors,
             units,
-            expire_times: holds.iter().map(|hold| database_time(hold.expire_time)).collect(),
+            expire_times: holds.iter().map(|hold| SqlTime(hold.expire_time)).collect(),
             quotas: invited(|it| it.quota_id.as_uuid()),
             invitations: invited(|it| it.invitation_id.as_uuid()),
         }
@@ -255,27 +262,23 @@ impl HoldColumns {
     }
 }
 
-fn hold_unit_columns(units: &[HoldUnit]) -> (Vec<Uuid>, Vec<i32>, Vec<Uuid>) {
+fn hold_unit_columns(units: &[HoldUnit]) -> (Vec<Uuid>, Vec<SqlCount<u32>>, Vec<Uuid>) {
     let holds = units.iter().map(|(_, _, hold_id)| hold_id.as_uuid()).collect();
-    let columns = units.iter().map(|(sector_id, unit, _)| (sector_id.as_uuid(), database_number(*unit)));
+    let columns = units.iter().map(|(sector_id, unit, _)| (sector_id.as_uuid(), SqlCount(*unit)));
     let (sectors, numbers) = columns.unzip();
     (sectors, numbers, holds)
 }
 
-fn uuids(ids: &[HoldId]) -> Vec<Uuid> {
-    ids.iter().map(HoldId::as_uuid).collect()
-}
-
-/// The units of a hold, each beside its sector.
-fn unit_columns(hold: &Hold) -> (Vec<Uuid>, Vec<i32>) {
+/// Returns the sector and the number of each unit of a hold, as two columns.
+fn unit_columns(hold: &Hold) -> (Vec<Uuid>, Vec<u32>) {
     let of_item = |item: &HoldItem| {
         let sector_id = item.sector_id.as_uuid();
-        item.units.iter().map(|unit| (sector_id, database_number(*unit))).collect::<Vec<_>>()
+        item.units.iter().map(|unit| (sector_id, *unit)).collect::<Vec<_>>()
     };
     hold.items.iter().flat_map(of_item).unzip()
 }
 
-/// An array as Postgres reads it from text.
+/// Writes an array in the text form of Postgres.
 fn array_text<T: Display>(values: &[T]) -> String {
     let values: Vec<String> = values.iter().map(T::to_string).collect();
     format!("{{{}}}", values.join(","))
@@ -286,29 +289,24 @@ fn by_id(rows: &[Row]) -> Result<HashMap<HoldId, Hold>, Error> {
 }
 
 fn read(row: &Row) -> Result<Hold, Error> {
-    let state = HoldState::from_name(column(row, "state")?);
-    let quota_id = column::<Option<Uuid>>(row, "quota_id")?.map(QuotaId::from_uuid);
-    let invitation_id = column::<Option<Uuid>>(row, "invitation_id")?.map(InvitationId::from_uuid);
-    let invited = quota_id.zip(invitation_id);
+    let invited = row.read_optional_id("quota_id")?.zip(row.read_optional_id("invitation_id")?);
     Ok(Hold {
-        id: HoldId::from_uuid(column(row, "hold_id")?),
-        event_id: EventId::from_uuid(column(row, "event_id")?),
-        customer_id: CustomerId::from_uuid(column(row, "customer_id")?),
-        state: state.ok_or(Error::Stored { what: "state", source: None })?,
+        id: row.read_id("hold_id")?,
+        event_id: row.read_id("event_id")?,
+        customer_id: row.read_id("customer_id")?,
+        state: row.read_named("state")?,
         items: read_items(row)?,
         invited: invited.map(|(quota_id, invitation_id)| Invited { quota_id, invitation_id }),
-        create_time: time(row, "create_time")?,
-        expire_time: time(row, "expire_time")?,
+        create_time: row.read_time("create_time")?,
+        expire_time: row.read_time("expire_time")?,
     })
 }
 
 fn read_items(row: &Row) -> Result<Vec<HoldItem>, Error> {
-    let sectors: Vec<Uuid> = column(row, "unit_sectors")?;
-    let numbers: Vec<i32> = column(row, "units")?;
+    let sector_ids: Vec<SectorId> = row.read_ids("unit_sectors")?;
+    let units: Vec<u32> = row.read_counts("units")?;
     let mut items: Vec<HoldItem> = Vec::new();
-    for (sector_id, number) in sectors.into_iter().map(SectorId::from_uuid).zip(numbers) {
-        let unit =
-            u32::try_from(number).map_err(|_negative| Error::Stored { what: "units", source: None })?;
+    for (sector_id, unit) in sector_ids.into_iter().zip(units) {
         match items.last_mut() {
             Some(item) if item.sector_id == sector_id => item.units.push(unit),
             Some(_) | None => items.push(HoldItem { sector_id, units: vec![unit] }),

@@ -1,16 +1,16 @@
-//! The pools of free units in Redis: a bitmap per sector. They propose, and may be wrong, empty or gone at any time; what
-//! they say becomes true only by a row in Postgres.
+//! Pools of free units in Redis: one bitmap per sector. They offer units and may be wrong, empty or missing at any time; only a row in
+//! Postgres makes a unit somebody's.
 
-use std::{collections::HashSet, sync::LazyLock, time::Duration};
+use std::{collections::HashSet, sync::LazyLock};
 
-use onsale_kit::{deadline::Deadline, error::Chain};
+use onsale_kit::{
+    breaker::{Breaker, Rejection},
+    error::Chain,
+};
 use onsale_storage::redis::{Command, Error, FromRedisValue, Key, Redis, Script};
 use onsale_types::{EventId, SectorId};
 
-use super::{
-    keys::Keys,
-    pause::{Pause, Turn},
-};
+use super::keys::Keys;
 use crate::{
     config::PoolConfig,
     domain::{event::Sector, unit_set::UnitSet},
@@ -20,63 +20,62 @@ static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new("take_units", inclu
 static SET_UNITS: LazyLock<Script> =
     LazyLock::new(|| Script::new("set_units", include_str!("set_units.lua")));
 
-/// A pool nobody has written to for so long belongs to a sale that is over. Should it not, it is built again.
+/// Expiry of a pool after its creation. A pool that expires during a sale is created again.
 const LIFETIME_SECONDS: u64 = 7 * 24 * 60 * 60;
 
-/// What Redis says of a key that is no bitmap.
+/// Error code of Redis for a key that is not a bitmap.
 const WRONG_TYPE: &str = "WRONGTYPE";
 
-/// Units that one command names; more are named by several.
+/// Units in one command; larger sets are split.
 const UNITS_PER_COMMAND: usize = 10_000;
 
-/// Why a pool was of no use.
+/// A reason for which a pool cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PoolError {
-    /// There is none.
+pub(crate) enum PoolError {
     Missing,
-    /// What there is is no bitmap.
+    /// The key is not a bitmap.
     Broken,
-    /// Redis does not answer.
+    /// Redis did not answer in time, or the breaker is open.
     Unavailable,
 }
 
 /// The pools of all sectors.
 #[derive(Debug)]
-pub struct Pools {
+pub(crate) struct Pools {
     redis: Redis,
     keys: Keys,
-    patience: Duration,
-    away_for: Duration,
-    /// While it lasts Redis is not asked: it failed, and everybody would wait for it again.
-    away: Pause,
+    /// Keeps calls from waiting for a Redis that has just failed.
+    breaker: Breaker<()>,
 }
 
 impl Pools {
-    /// The pools in `redis`.
-    #[must_use]
-    pub fn new(redis: Redis, keys: Keys, config: &PoolConfig) -> Self {
-        let PoolConfig { patience, away_for, .. } = *config;
-        Self { redis, keys, patience, away_for, away: Pause::default() }
+    pub(crate) fn new(redis: Redis, keys: Keys, config: &PoolConfig) -> Self {
+        Self { redis, keys, breaker: Breaker::new(config.patience, config.away_for) }
     }
 
-    /// Whether Redis failed a moment ago: whoever asks would be told so.
+    /// Returns true while the breaker refuses calls.
     #[must_use]
-    pub fn is_unavailable(&self) -> bool {
-        self.away.is_on()
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.breaker.is_open(&())
     }
 
-    /// Takes the first `count` units out of the pool, or as many as it has. Answers them, in rising order.
-    pub async fn take(&self, event_id: EventId, sector: &Sector, count: u32) -> Result<Vec<u32>, PoolError> {
+    /// Takes the first `count` units out of the pool, or as many as it has, and returns them in rising order.
+    pub(crate) async fn take(
+        &self,
+        event_id: EventId,
+        sector: &Sector,
+        count: u32,
+    ) -> Result<Vec<u32>, PoolError> {
         let command = |key: Key| TAKE.call().key(&key).arg(count);
         let units = self.run::<Option<Vec<u32>>>(event_id, sector.id, command).await?;
         let mut units = units.ok_or(PoolError::Missing)?;
-        // Somebody may have written a longer one.
+        // A corrupted pool may be longer than its sector.
         units.retain(|unit| *unit <= sector.capacity);
         Ok(units)
     }
 
-    /// Takes those of `units` out of the pool that it has. Answers them.
-    pub async fn take_these(
+    /// Takes those of `units` out of the pool that it has, and returns them.
+    pub(crate) async fn take_these(
         &self,
         event_id: EventId,
         sector_id: SectorId,
@@ -86,41 +85,48 @@ impl Pools {
         Ok(units.iter().copied().filter(|unit| !missed.contains(unit)).collect())
     }
 
-    /// What is in the pool.
-    pub async fn read(&self, event_id: EventId, sector: &Sector) -> Result<UnitSet, PoolError> {
+    /// Returns the units of the pool.
+    pub(crate) async fn read(&self, event_id: EventId, sector: &Sector) -> Result<UnitSet, PoolError> {
         let command = |key: Key| Command::new("GET").key(&key).idempotent();
         let bitmap = self.run::<Option<Vec<u8>>>(event_id, sector.id, command).await?;
         let bitmap = bitmap.ok_or(PoolError::Missing)?;
         Ok(UnitSet::from_bytes(&mirrored(&bitmap), sector.capacity))
     }
 
-    /// Makes a pool of `free` where there is `fault`; not when somebody else has made it by now.
-    pub async fn make(&self, event_id: EventId, sector_id: SectorId, free: &UnitSet, fault: PoolError) {
+    /// Creates a pool of `free` after `error`. A missing pool that another process has created meanwhile stays.
+    pub(crate) async fn create(
+        &self,
+        event_id: EventId,
+        sector_id: SectorId,
+        free: &UnitSet,
+        error: PoolError,
+    ) {
         let bitmap = mirrored(free.as_bytes());
         let command = |key: Key| {
             let set = Command::new("SET").key(&key).arg(&bitmap[..]).arg("EX").arg(LIFETIME_SECONDS);
-            if fault == PoolError::Broken { set } else { set.arg("NX") }.idempotent()
+            if error == PoolError::Broken { set } else { set.arg("NX") }.idempotent()
         };
-        let _told_already = self.run::<Option<()>>(event_id, sector_id, command).await;
+        let _logged = self.run::<Option<()>>(event_id, sector_id, command).await;
     }
 
-    /// Puts units into the pool that Postgres has given back, or that were taken in vain. Answers how many it had not.
-    pub async fn put_back(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) -> usize {
+    /// Adds units that were freed in Postgres, or taken from the pool and not used. Returns the number that the pool lacked.
+    pub(crate) async fn put_back(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) -> usize {
         self.mark(event_id, sector_id, units, 1).await
     }
 
-    /// Takes units out of the pool that Postgres has given away without asking it. Answers how many it had.
-    pub async fn take_out(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) -> usize {
+    /// Removes units that were taken in Postgres without the pool. Returns the number that the pool had.
+    pub(crate) async fn take_out(&self, event_id: EventId, sector_id: SectorId, units: &[u32]) -> usize {
         self.mark(event_id, sector_id, units, 0).await
     }
 
-    /// Removes the pool: nothing of it will be reserved any more.
-    pub async fn remove(&self, event_id: EventId, sector_id: SectorId) {
+    /// Deletes the pool of an ended event.
+    pub(crate) async fn remove(&self, event_id: EventId, sector_id: SectorId) {
         let command = |key: Key| Command::new("DEL").key(&key).idempotent();
-        let _told_already = self.run::<()>(event_id, sector_id, command).await;
+        let _logged = self.run::<()>(event_id, sector_id, command).await;
     }
 
-    /// Answers how many changed. Should it fail, the pool is wrong until somebody minds or the reconciler comes.
+    /// Sets the bits of `units` and returns the number that changed. If that fails, the pool is wrong until a conflict or the reconciler
+    /// repairs it.
     async fn mark(&self, event_id: EventId, sector_id: SectorId, units: &[u32], value: u8) -> usize {
         match self.set(event_id, sector_id, units, value).await {
             Ok(same) => units.len().saturating_sub(same.len()),
@@ -128,7 +134,7 @@ impl Pools {
         }
     }
 
-    /// Makes the bits of `units` what `value` says. Answers those that were so before.
+    /// Sets the bits of `units` to `value` and returns the units whose bits had that value before.
     async fn set(
         &self,
         event_id: EventId,
@@ -145,36 +151,27 @@ impl Pools {
         Ok(same)
     }
 
-    /// Runs one command on a pool, within our patience. When it cannot, what was to be changed stays as it is.
+    /// Runs one command on a pool through the breaker. A failed command may have taken effect.
     async fn run<T: FromRedisValue>(
         &self,
         event_id: EventId,
         sector_id: SectorId,
         command: impl FnOnce(Key) -> Command,
     ) -> Result<T, PoolError> {
-        let turn = self.away.turn(self.patience).ok_or(PoolError::Unavailable)?;
-        let deadline = Deadline::after(self.patience);
-        let result: Result<T, Error> = async {
+        let work = async {
             let key = self.keys.pool(event_id, sector_id)?;
-            deadline.scope(self.redis.run(command(key))).await
-        }
-        .await;
-        // A caller in a hurry proves nothing about Redis.
-        let is_in_a_hurry = Deadline::current().is_some_and(|call| call < deadline);
-        if result.as_ref().is_err_and(Error::is_transient) && !is_in_a_hurry {
-            self.away.begin(self.away_for);
-        } else if turn == Turn::Trial {
-            self.away.end();
-        }
-        result.map_err(|error| {
-            tracing::warn!(%sector_id, error = %Chain(&error), "failed to use the pool of a sector");
+            self.redis.run(command(key)).await
+        };
+        self.breaker.call((), Error::is_transient, work).await.map_err(|rejection| {
+            let Rejection::Failed(error) = rejection else { return PoolError::Unavailable };
+            tracing::warn!(%sector_id, error = %Chain(&error), "pool command failed, units come from Postgres");
             let is_broken = matches!(&error, Error::Refused { code, .. } if code == WRONG_TYPE);
             if is_broken { PoolError::Broken } else { PoolError::Unavailable }
         })
     }
 }
 
-/// Redis counts the bits of a byte from the highest, the contract from the lowest.
+/// Converts between the bit orders: Redis counts the bits of a byte from the highest, [`UnitSet`] from the lowest.
 fn mirrored(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| byte.reverse_bits()).collect()
 }

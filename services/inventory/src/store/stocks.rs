@@ -1,22 +1,23 @@
-//! What is free, held and sold, as Postgres knows it.
+//! Counts of each sector's stock, and its free units.
 
 use std::collections::HashMap;
 
-use onsale_storage::postgres::{Row, Transaction, column};
+use onsale_storage::postgres::{
+    Row, Transaction,
+    row::{RowExt as _, uuids},
+};
 use onsale_types::{EventId, SectorId, Timestamp};
-use uuid::Uuid;
 
-use super::{holds::read_units, number, time};
 use crate::{
     domain::{
         counts::{Changes, Counts, CountsChange},
-        event::{Event, Sector},
+        event::Sector,
         unit_set::UnitSet,
     },
     error::Error,
 };
 
-/// A macro, because statements are constants and only literals can be joined into one.
+/// A macro, because `concat!` takes literals only.
 macro_rules! counted {
     () => {
         "capacity, taken_count, kept_count, sold_count, revision"
@@ -28,7 +29,7 @@ const COUNTS: &str = concat!("SELECT sector_id, ", counted!(), " FROM sector_sal
 const COUNTS_OF: &str =
     concat!("SELECT sector_id, ", counted!(), " FROM sector_sale WHERE sector_id = ANY ($1)");
 const NOW: &str = "SELECT now() AS now";
-// Locked in one order by everybody: two that change the same two sectors must not wait for each other.
+// Every transaction locks sectors in the order of their ids, so that two transactions cannot deadlock.
 const CHANGE: &str = concat!(
     "WITH locked AS (
         SELECT sector_id FROM sector_sale WHERE sector_id = ANY ($1) ORDER BY sector_id FOR UPDATE)
@@ -41,8 +42,8 @@ const CHANGE: &str = concat!(
     RETURNING stock.sector_id, ",
     counted!()
 );
-// Of one sector, as most batches are: nobody to wait for in an order, and one plan for good, where an array of one would be
-// planned anew each time.
+// For one sector, as in most batches: no order of locks is needed, and Postgres keeps one plan, while it would plan an array of one
+// element again at each call.
 const CHANGE_ONE: &str = concat!(
     "UPDATE sector_sale SET taken_count = taken_count + $2, kept_count = kept_count + $3,
         sold_count = sold_count + $4, revision = revision + 1
@@ -50,14 +51,15 @@ const CHANGE_ONE: &str = concat!(
     counted!()
 );
 
-/// The free units of `sector`.
-pub async fn free_units(transaction: &Transaction, sector: &Sector) -> Result<UnitSet, Error> {
-    let taken = read_units(&transaction.query(TAKEN_UNITS, &[&sector.id.as_uuid()]).await?)?;
+/// Returns the free units of `sector`.
+pub(crate) async fn free_units(transaction: &Transaction, sector: &Sector) -> Result<UnitSet, Error> {
+    let rows = transaction.query(TAKEN_UNITS, &[&sector.id.as_uuid()]).await?;
+    let taken: Vec<u32> = rows.iter().map(|row| row.read_count("unit")).collect::<Result<_, _>>()?;
     Ok(UnitSet::all_but(taken, sector.capacity))
 }
 
-/// What is counted of the sectors of `event`; nothing while it is a draft without quotas.
-pub async fn counts(
+/// Returns the counts of the event's sectors. A draft has none until it gets its first quota.
+pub(crate) async fn counts(
     transaction: &Transaction,
     event_id: EventId,
 ) -> Result<HashMap<SectorId, Counts>, Error> {
@@ -65,21 +67,20 @@ pub async fn counts(
     rows.iter().map(read_counts).collect()
 }
 
-/// What is counted of `sectors`.
-pub async fn counts_of(
+/// Returns the counts of `sectors`.
+pub(crate) async fn counts_of(
     transaction: &Transaction,
     sectors: &[SectorId],
 ) -> Result<HashMap<SectorId, Counts>, Error> {
     if sectors.is_empty() {
         return Ok(HashMap::new());
     }
-    let ids: Vec<Uuid> = sectors.iter().map(SectorId::as_uuid).collect();
-    let rows = transaction.query(COUNTS_OF, &[&ids]).await?;
+    let rows = transaction.query(COUNTS_OF, &[&uuids(sectors)]).await?;
     rows.iter().map(read_counts).collect()
 }
 
-/// Changes what is counted, and answers what it is then. Locks each sector until the transaction ends: to be called last.
-pub async fn change(
+/// Changes counts and returns the new ones. Locks each sector until the transaction ends, so call it last.
+pub(crate) async fn change(
     transaction: &Transaction,
     changes: &Changes,
 ) -> Result<HashMap<SectorId, Counts>, Error> {
@@ -89,7 +90,7 @@ pub async fn change(
             transaction.query(CHANGE_ONE, &[&sector_id.as_uuid(), &it.taken, &it.kept, &it.sold]).await?
         }
         Some(_) => {
-            let sectors: Vec<Uuid> = changes.keys().map(SectorId::as_uuid).collect();
+            let sectors = uuids(changes.keys());
             let of = |pick: fn(&CountsChange) -> i32| -> Vec<i32> { changes.values().map(pick).collect() };
             let (taken, kept, sold) = (of(|it| it.taken), of(|it| it.kept), of(|it| it.sold));
             transaction.query(CHANGE, &[&sectors, &taken, &kept, &sold]).await?
@@ -98,25 +99,18 @@ pub async fn change(
     rows.iter().map(read_counts).collect()
 }
 
-/// The revision of what is free in `event`, whose sectors are counted so. Rises with every change, whoever asks.
-#[must_use]
-pub fn revision(event: &Event, counts: &HashMap<SectorId, Counts>) -> u64 {
-    counts.values().fold(event.revision, |sum, it| sum.saturating_add(it.revision))
-}
-
-/// The database's time.
-pub async fn now(transaction: &Transaction) -> Result<Timestamp, Error> {
-    time(&transaction.query_one(NOW, &[]).await?, "now")
+/// Returns the database's time.
+pub(crate) async fn now(transaction: &Transaction) -> Result<Timestamp, Error> {
+    Ok(transaction.query_one(NOW, &[]).await?.read_time("now")?)
 }
 
 fn read_counts(row: &Row) -> Result<(SectorId, Counts), Error> {
-    let revision = column::<i64>(row, "revision")?;
     let counts = Counts {
-        capacity: number(row, "capacity")?,
-        taken: number(row, "taken_count")?,
-        kept: number(row, "kept_count")?,
-        sold: number(row, "sold_count")?,
-        revision: u64::try_from(revision).map_err(|_| Error::Stored { what: "revision", source: None })?,
+        capacity: row.read_count("capacity")?,
+        taken: row.read_count("taken_count")?,
+        kept: row.read_count("kept_count")?,
+        sold: row.read_count("sold_count")?,
+        revision: row.read_count("revision")?,
     };
-    Ok((SectorId::from_uuid(column(row, "sector_id")?), counts))
+    Ok((row.read_id("sector_id")?, counts))
 }
