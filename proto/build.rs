@@ -1,5 +1,8 @@
-//! Compiles the contracts with protox, so that no machine needs protoc. Nothing generated is committed.
-#![expect(clippy::disallowed_methods, reason = "cargo tells a build script by environment where to write")]
+//! Compiles the contracts with protox, so that no machine needs protoc. Generated code is not committed.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "cargo passes the output folder to a build script in the environment"
+)]
 
 use std::{env, error::Error, fmt::Write, fs, path::Path};
 
@@ -8,7 +11,7 @@ use protox::{
     prost_reflect::{DescriptorPool, MessageDescriptor, Value},
 };
 
-/// Options of a message that travels between services: the name of its topic, who writes it, who handles it.
+/// Message options of event payloads: topic, source and listeners.
 const TOPIC_OPTION: &str = "onsale.events.v1.topic";
 const SOURCE_OPTION: &str = "onsale.events.v1.source";
 const LISTENERS_OPTION: &str = "onsale.events.v1.listeners";
@@ -20,11 +23,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let out_dir = env::var("OUT_DIR")?;
     let out_dir = Path::new(&out_dir);
-    // Encoded by protox itself: a typed descriptor set would drop our options, which are extensions.
+    // Encoded by protox itself, because `prost_types` would drop our options, which are extensions.
     fs::write(out_dir.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
     fs::write(out_dir.join("event_payloads.rs"), event_payloads(&compiler.descriptor_pool())?)?;
 
-    // Only now with source info: the comments become Rust documentation, but no binary has to carry them.
+    // Source info is included only here: comments become Rust documentation but are not stored in binaries.
     tonic_prost_build::configure()
         .bytes(".onsale.events.v1.Envelope.payload")
         .codec_path("crate::codec::LeanCodec")
@@ -36,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Every `.proto` file below `folder`, in a stable order.
+/// Returns every `.proto` file below `folder` in a stable order.
 fn contracts(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut found = Vec::new();
     let mut entries = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
@@ -46,14 +49,14 @@ fn contracts(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         if path.is_dir() {
             found.extend(contracts(&path)?);
         } else if path.extension().is_some_and(|extension| extension == "proto") {
-            found.push(path.to_str().ok_or("a contract's path is not UTF-8")?.to_owned());
+            found.push(path.to_str().ok_or("the path of a contract is not UTF-8")?.to_owned());
         }
     }
     Ok(found)
 }
 
-/// An `EventPayload` for every message with a topic, and the list of all topics, so that no service writes the name of a
-/// topic or a neighbour by hand.
+/// Generates an `EventPayload` for every message with a topic, and the list of all topics, so that services contain no topic names
+/// or names of other services as text.
 fn event_payloads(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
     let mut implementations = String::new();
     let mut topics = String::new();
@@ -80,7 +83,7 @@ fn event_payloads(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
     Ok(implementations)
 }
 
-/// What an option of `message` says: one text or several, none where it is not given.
+/// Returns the texts of an option of `message`; empty if the option is not set.
 fn texts(
     pool: &DescriptorPool,
     message: &MessageDescriptor,

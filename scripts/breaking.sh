@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# No change may break the contracts: the working tree is held against the last commit, and each of the last
-# commits that touched the contracts against its parent. A break that was agreed on says so in its commit
-# message, in a line `Breaking-Contract: <why, and what callers do>`.
+# Fails on breaking changes of the contracts. Compares the working tree with the last commit, and each of the last 30
+# commits that touched the contracts with its parent. An agreed break has a line in its commit message:
+# `Breaking-Contract: <why, and what callers do>`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 commits_max=30
 
-git rev-parse --verify --quiet HEAD >/dev/null || { echo "no commit yet: nothing to hold against"; exit 0; }
+git rev-parse --verify --quiet HEAD >/dev/null || { echo "no commit yet: nothing to compare with"; exit 0; }
 
 has_contracts() { git cat-file -e "$1:buf.yaml" 2>/dev/null; }
 
@@ -17,7 +17,7 @@ fi
 
 for commit in $(git log --max-count="$commits_max" --no-merges --format=%H -- proto); do
   parent=$(git rev-parse --verify --quiet "$commit^" || true)
-  # The first commit, and the end of a shallow clone, have nothing before them.
+  # The first commit and the last one of a shallow clone have no parent to compare with.
   [[ -n $parent ]] && has_contracts "$parent" || continue
   if git show --no-patch --format=%B "$commit" | grep -q '^Breaking-Contract: '; then
     echo "$(git log -1 --format='%h %s' "$commit"): agreed break"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what this machine lacks: Debian packages (servers for the tests) and PyPI tools (in .tools/venv).
-# Safe to run again: what is there is left alone. Needs root or sudo only when a Debian package is missing.
+# Installs missing Debian packages (servers for the tests) and PyPI tools (in .tools/venv).
+# A repeated run leaves installed packages unchanged. Needs root or sudo only if a Debian package is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +26,7 @@ if ((${#packages[@]})); then
   fi
   say "installing ${packages[*]}"
   "${as_root[@]}" apt-get update -qq
-  # The packages would start system-wide servers; ours are private, so nothing is to start.
+  # The packages would start system-wide servers. Prevent that, because our servers are private.
   policy=/usr/sbin/policy-rc.d
   if [[ ! -e $policy ]]; then
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null

@@ -1,5 +1,5 @@
-//! Hygiene of the dependency tree, by the rules of `deny.toml`: licences, sources, bans, versions that stand twice;
-//! and of our manifests: nothing unused, every version in the workspace's table, no service that leans on another.
+//! Checks of the dependency tree by the rules of `deny.toml` (licences, sources, bans, duplicate versions) and of our
+//! manifests: no unused dependency, all versions in the workspace table, and no dependency between services.
 
 #![cfg(test)]
 
@@ -43,18 +43,18 @@ struct Exception {
 }
 
 fn rules() -> Rules {
-    toml::from_str(&repository::read("deny.toml")).expect("deny.toml is in cargo-deny's form")
+    toml::from_str(&repository::read("deny.toml")).expect("deny.toml has the format of cargo-deny")
 }
 
 fn metadata() -> Metadata {
     Metadata::load().expect("cargo describes the workspace")
 }
 
-/// Whether an SPDX expression can be satisfied with allowed licences. `/` is an old way to write OR.
+/// Returns true if allowed licences can satisfy the SPDX expression. `/` is an old notation of OR.
 fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let expression = expression.replace('/', " OR ");
     let mut depth = 0_i32;
-    // Splits at a word that stands outside parentheses.
+    // Splits the expression at a word outside parentheses.
     let mut split_at = |word: &str| -> Vec<String> {
         let mut parts = vec![Vec::new()];
         for token in expression.split_whitespace() {
@@ -68,7 +68,7 @@ fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
         }
         parts.into_iter().map(|tokens| tokens.join(" ")).collect()
     };
-    // AND binds tighter than OR, so OR is the outer split.
+    // AND binds tighter than OR, so split at OR first.
     let alternatives = split_at("OR");
     if alternatives.len() > 1 {
         return alternatives.iter().any(|part| is_allowed(part, allowed));
@@ -85,7 +85,7 @@ fn is_allowed(expression: &str, allowed: &BTreeSet<String>) -> bool {
 }
 
 #[test]
-fn licence_expressions_are_read_as_spdx_means_them() {
+fn licence_expressions_follow_spdx_precedence() {
     let allowed = BTreeSet::from(["MIT".to_owned(), "Apache-2.0".to_owned()]);
     for good in
         ["MIT", "GPL-3.0 OR MIT", "MIT/Apache-2.0", "(MIT OR GPL-3.0) AND Apache-2.0", "MIT AND (Apache-2.0)"]
@@ -98,7 +98,7 @@ fn licence_expressions_are_read_as_spdx_means_them() {
 }
 
 #[test]
-fn every_dependency_has_an_allowed_licence_and_comes_from_the_registry() {
+fn dependencies_have_allowed_licences_and_sources() {
     let (metadata, rules) = (metadata(), rules());
     let mut offenders = Vec::new();
     for package in metadata.theirs() {
@@ -116,7 +116,7 @@ fn every_dependency_has_an_allowed_licence_and_comes_from_the_registry() {
 }
 
 #[test]
-fn no_banned_crate_is_in_the_tree() {
+fn banned_crates_are_not_in_the_tree() {
     let (metadata, rules) = (metadata(), rules());
     for ban in &rules.bans.deny {
         let found = metadata.theirs().any(|package| package.name == ban.name);
@@ -124,7 +124,7 @@ fn no_banned_crate_is_in_the_tree() {
     }
 }
 
-/// The part of a version within which Cargo would have unified two requirements.
+/// Returns the prefix of a version that compatible versions share. Cargo unifies requirements with an equal prefix.
 fn compatible_part(version: &str) -> String {
     let mut parts = version.split(['.', '-', '+']);
     match (parts.next(), parts.next(), parts.next()) {
@@ -136,7 +136,7 @@ fn compatible_part(version: &str) -> String {
 }
 
 #[test]
-fn a_crate_stands_twice_only_with_a_reason() {
+fn duplicate_versions_need_a_reason_in_deny_toml() {
     let (metadata, rules) = (metadata(), rules());
     let mut versions: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for package in metadata.theirs() {
@@ -147,14 +147,17 @@ fn a_crate_stands_twice_only_with_a_reason() {
     let excused: BTreeSet<&str> = rules.bans.skip.iter().map(|skip| skip.name.as_str()).collect();
     let unexcused: Vec<_> =
         twice.difference(&excused).map(|name| format!("{name} {:?}", versions[name])).collect();
-    assert!(unexcused.is_empty(), "stand twice, with no reason in deny.toml: {unexcused:#?}");
+    assert!(unexcused.is_empty(), "duplicate versions without a reason in deny.toml: {unexcused:#?}");
     let stale: Vec<_> = excused.difference(&twice).collect();
-    assert!(stale.is_empty(), "excused in deny.toml, but stand once: {stale:?}");
-    assert!(rules.bans.skip.iter().all(|skip| skip.reason.len() > 10), "every exception has its reason");
+    assert!(stale.is_empty(), "skipped in deny.toml, but without duplicate versions: {stale:?}");
+    assert!(
+        rules.bans.skip.iter().all(|skip| skip.reason.len() > 10),
+        "an exception in deny.toml needs a reason"
+    );
 }
 
 #[test]
-fn a_member_takes_versions_and_lints_from_the_workspace() {
+fn members_inherit_versions_and_lints_from_the_workspace() {
     let metadata = metadata();
     let mut offenders = Vec::new();
     for package in metadata.ours() {
@@ -173,19 +176,19 @@ fn a_member_takes_versions_and_lints_from_the_workspace() {
             }
         }
     }
-    assert!(offenders.is_empty(), "not `workspace = true`: {offenders:#?}");
+    assert!(offenders.is_empty(), "without `workspace = true`: {offenders:#?}");
 }
 
 #[test]
-fn no_service_depends_on_another() {
+fn services_do_not_depend_on_each_other() {
     let metadata = metadata();
     let crate_of = |service: &str| format!("onsale-{service}");
     let services: Vec<String> = SERVICES.iter().map(|service| crate_of(service)).collect();
     for package in metadata.ours().filter(|package| services.contains(&package.name)) {
         for dependency in &package.dependencies {
-            let is_neighbour = services.contains(&dependency.name);
+            let is_neighbor = services.contains(&dependency.name);
             assert!(
-                !is_neighbour,
+                !is_neighbor,
                 "{} depends on {}: services meet only in proto",
                 package.name, dependency.name
             );
@@ -193,7 +196,27 @@ fn no_service_depends_on_another() {
     }
 }
 
-/// Everything a crate's targets are made of, for `kind` of dependency: build script, or sources.
+#[test]
+fn operator_binary_links_no_test_kit_sandbox_gateway_or_service() {
+    let metadata = metadata();
+    let ours: BTreeMap<&str, &Package> =
+        metadata.ours().map(|package| (package.name.as_str(), package)).collect();
+    let mut linked = BTreeSet::from(["onsale"]);
+    let mut unvisited = vec!["onsale"];
+    while let Some(package) = unvisited.pop().and_then(|name| ours.get(name)) {
+        let normal = package.dependencies.iter().filter(|dependency| dependency.kind.is_none());
+        for name in normal.map(|dependency| dependency.name.as_str()).filter(|name| ours.contains_key(name)) {
+            if linked.insert(name) {
+                unvisited.push(name);
+            }
+        }
+    }
+    let allowed = BTreeSet::from(["onsale", "onsale-kit", "onsale-proto", "onsale-storage", "onsale-types"]);
+    let unexpected: Vec<_> = linked.difference(&allowed).collect();
+    assert!(unexpected.is_empty(), "`onsale` links {unexpected:?}: such commands belong in dev/ (ADR 0021)");
+}
+
+/// Returns the concatenated Rust sources of a crate: library, binaries, tests and build script.
 fn sources_of(package: &Package) -> String {
     let root = repository::root();
     let manifest = std::path::Path::new(&package.manifest_path);
@@ -202,8 +225,8 @@ fn sources_of(package: &Package) -> String {
 }
 
 #[test]
-fn every_dependency_asked_for_is_used() {
-    // Generated code uses these without our sources naming them.
+fn manifests_list_no_unused_dependency() {
+    // Generated code uses these crates, which our sources need not name.
     let used_by_generated_code = ["prost", "prost-types", "tonic", "tonic-prost"];
     let metadata = metadata();
     let mut unused = Vec::new();
@@ -218,5 +241,5 @@ fn every_dependency_asked_for_is_used() {
             }
         }
     }
-    assert!(unused.is_empty(), "asked for and not used: {unused:#?}");
+    assert!(unused.is_empty(), "unused dependencies: {unused:#?}");
 }

@@ -1,5 +1,5 @@
-//! Who the contract names as a listener listens. An event is kept until every listener has handled it, so one that never
-//! listens would keep them all, for ever.
+//! Every service that the contract names as a listener of a topic consumes it. An event is kept until all listeners have
+//! handled it, so a missing consumer would keep all events forever.
 
 #![cfg(test)]
 
@@ -10,12 +10,12 @@ use onsale_storage::redis::{Redis, RedisConfig};
 use onsale_testkit::{service::TestService, wait_until};
 use onsale_tests::settings;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whether a group of `service`'s name reads the topic's stream.
+/// Returns true if the stream of the topic has a consumer group named after `service`.
 async fn listens(redis: &Redis, service: &str, topic: &str) -> bool {
     let key = redis.keyspace("events").unwrap().key("stream", topic).unwrap();
-    // A stream that nobody has made yet is one that nobody reads.
+    // An error means that the stream does not exist yet, so it has no group either.
     redis.stream(&key).groups().await.is_ok_and(|groups| groups.iter().any(|group| group.name == service))
 }
 
@@ -30,14 +30,14 @@ macro_rules! assert_listens {
         let redis = Redis::connect(&config).await.unwrap();
         for topic in TOPICS.iter().filter(|topic| topic.listeners.contains(&name)) {
             let what = format!("{name} listens to {}", topic.name);
-            wait_until(&what, PATIENCE, || listens(&redis, name, topic.name)).await;
+            wait_until(&what, TIMEOUT, || listens(&redis, name, topic.name)).await;
         }
         running.server.shutdown().await;
     }};
 }
 
 #[tokio::test]
-async fn every_listener_of_the_contract_listens() {
+async fn every_listener_of_the_contract_consumes_its_topics() {
     assert_listens!(onsale_queue);
     assert_listens!(onsale_inventory);
     assert_listens!(onsale_claim);

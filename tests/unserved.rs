@@ -1,5 +1,5 @@
-//! Which methods of the contracts have no behaviour yet. Every service is started, every method called by somebody who
-//! may call it; those that answer METHOD_NOT_IMPLEMENTED must be exactly the ones the README lists.
+//! Contract methods without an implementation. The test starts every service and calls every method with a permitted role;
+//! the README must list exactly the methods that return METHOD_NOT_IMPLEMENTED.
 
 #![cfg(test)]
 
@@ -19,22 +19,22 @@ fn contract() -> Contract {
     Contract::load(&[onsale_proto::DESCRIPTORS]).unwrap()
 }
 
-/// Whether a running service says that the method has no behaviour yet.
+/// Returns true if a running service returns METHOD_NOT_IMPLEMENTED for the method.
 async fn is_unserved(service: &TestService, channel: &Channel, method: &Method) -> bool {
     let role = method.roles.iter().find(|role| *role != Role::Anyone).unwrap_or(Role::Customer);
-    let token = service.mint.token(role);
+    let token = service.issuer.token(role);
     let Err(status) = onsale_testkit::call(channel, &method.path, Some(&token)).await else { return false };
     let reason = status.get_details_error_info().map(|info| info.reason).unwrap_or_default();
     assert!(
         !matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied),
-        "{} turned away {role:?}: {status:?}",
+        "{} refused a permitted role, {role:?}: {status:?}",
         method.path
     );
     status.code() == Code::Unimplemented
         && reason == ErrorReason::MethodNotImplemented.as_str_name().trim_start_matches("ERROR_REASON_")
 }
 
-/// The unserved methods of one service, as `Service: Method, Method`.
+/// Starts one service and adds its unserved methods to a map from contract service to method names.
 macro_rules! unserved_of {
     ($contract:expr, $service:ident, $into:expr) => {{
         let settings = settings::required($service::SERVICE).unwrap();
@@ -57,7 +57,7 @@ macro_rules! unserved_of {
 }
 
 #[tokio::test]
-async fn the_readme_lists_exactly_the_methods_without_behaviour() {
+async fn readme_lists_exactly_the_unserved_methods() {
     let contract = contract();
     let mut unserved: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     unserved_of!(contract, onsale_queue, unserved);
@@ -81,13 +81,17 @@ async fn the_readme_lists_exactly_the_methods_without_behaviour() {
     let readme = repository::read("README.md");
     let listed =
         readme.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map(|(list, _)| list.trim());
-    assert_eq!(listed, Some(expected.trim()), "put this between the two marks in README.md:\n{expected}");
+    assert_eq!(
+        listed,
+        Some(expected.trim()),
+        "put this text between the two marks in README.md:\n{expected}"
+    );
 }
 
 #[test]
-fn every_contract_belongs_to_a_service() {
+fn every_contract_method_belongs_to_a_service() {
     for method in contract().methods() {
         let owner = method.service.trim_start_matches("onsale.").split('.').next().unwrap_or_default();
-        assert!(repository::SERVICES.contains(&owner), "nobody serves {}", method.path);
+        assert!(repository::SERVICES.contains(&owner), "no service serves {}", method.path);
     }
 }

@@ -1,4 +1,5 @@
-//! `onsale audit`: reads all books, in one snapshot, and says whether what must always hold does.
+//! `onsale audit` checks every cross-service invariant in one repeatable-read snapshot of all schemas, compares Redis with it,
+//! and reports each violation.
 
 mod cache;
 mod rules;
@@ -16,43 +17,42 @@ use onsale_storage::{
 use tokio::time::sleep;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 
-use crate::up::manifest::Manifest;
+use crate::mesh::manifest::Manifest;
 
-use self::rules::{CLAIMS, QUOTAS, RULES, Rule, When, in_transit};
+use self::rules::{CLAIMS, QUOTAS, RULES, Rule, When, event_rules};
 
-/// How often an unsettled sale is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// The most offenders counted for one rule, and the most shown.
+/// Interval between two checks while a sale has not settled.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Most violating rows that are counted for one rule, and most that are printed.
 const COUNTED_MAX: usize = 1_000;
 const SHOWN_MAX: usize = 5;
 
 /// Arguments of `onsale audit`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The database. Unset: of the mesh that `onsale up` started.
+    /// URL of the database [default: that of the mesh in --directory]
     #[arg(long, env = "ONSALE__STORES__POSTGRES__URL", hide_env_values = true)]
     postgres_url: Option<String>,
-    /// Nodes of the Redis Cluster, as redis://host:port. Unset: of that mesh.
+    /// Nodes of the Redis Cluster, as redis://host:port [default: those of the mesh in --directory]
     #[arg(long, value_delimiter = ',')]
     redis: Vec<String>,
-    /// Folder of that mesh.
-    #[arg(long, default_value = crate::up::DIRECTORY_DEFAULT)]
+    /// Folder of the mesh
+    #[arg(long, default_value = crate::mesh::DIRECTORY_DEFAULT)]
     directory: PathBuf,
-    /// Seconds that what is under way gets to end: payments on their way to tickets, events on their way.
+    /// Seconds to wait for work in progress, such as unprocessed events and payments without tickets, before it is reported
     #[arg(long, default_value_t = 60)]
     wait: u64,
 }
 
-/// One broken rule.
 #[derive(Debug)]
-struct Finding {
+struct Violation {
     invariant: u8,
-    says: &'static str,
+    statement: &'static str,
     when: When,
     offenders: Vec<String>,
 }
 
-/// Audits. Non-zero when something does not hold.
+/// Runs the audit. Exits with 1 if a rule is violated.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (url, nodes) = match (arguments.postgres_url, arguments.redis) {
         (Some(url), nodes) if !nodes.is_empty() => (url, nodes),
@@ -65,12 +65,14 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     let (mut client, connection) =
-        tokio_postgres::connect(&url, NoTls).await.context("failed to reach Postgres")?;
-    let redis = Redis::connect(&RedisConfig::new(nodes, "onsale")).await.context("failed to reach Redis")?;
+        tokio_postgres::connect(&url, NoTls).await.context("failed to connect to Postgres")?;
+    let redis =
+        Redis::connect(&RedisConfig::new(nodes, "onsale")).await.context("failed to connect to Redis")?;
     let audit = async {
-        let findings =
-            settle(&mut client, &redis, Deadline::after(Duration::from_secs(arguments.wait))).await?;
-        Ok(report(&findings))
+        let violations =
+            check_until_settled(&mut client, &redis, Deadline::after(Duration::from_secs(arguments.wait)))
+                .await?;
+        Ok(report(&violations))
     };
     tokio::select! {
         audited = audit => audited,
@@ -81,65 +83,78 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Looks until nothing is under way any more, something is broken for good, or the time is over.
-async fn settle(client: &mut Client, redis: &Redis, deadline: Deadline) -> anyhow::Result<Vec<Finding>> {
+/// Repeats the check until no rule is violated, an [`When::Always`] rule is violated, or the deadline passes.
+async fn check_until_settled(
+    client: &mut Client,
+    redis: &Redis,
+    deadline: Deadline,
+) -> anyhow::Result<Vec<Violation>> {
     loop {
-        let findings = examine(client, redis).await?;
-        let broken = findings.iter().any(|finding| finding.when == When::Always);
-        if findings.is_empty() || broken || deadline.is_past() {
-            return Ok(findings);
+        let violations = check_once(client, redis).await?;
+        let broken = violations.iter().any(|violation| violation.when == When::Always);
+        if violations.is_empty() || broken || deadline.is_past() {
+            return Ok(violations);
         }
-        sleep(LOOK_AGAIN).await;
+        sleep(RECHECK_INTERVAL).await;
     }
 }
 
-/// Asks every rule, in one snapshot.
-async fn examine(client: &mut Client, redis: &Redis) -> anyhow::Result<Vec<Finding>> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "reads only, over all schemas, and in one snapshot: nothing to repeat"
-    )]
+/// Runs the query of every rule in one snapshot and compares Redis with it.
+async fn check_once(client: &mut Client, redis: &Redis) -> anyhow::Result<Vec<Violation>> {
+    #[expect(clippy::disallowed_methods, reason = "a read-only snapshot over all schemas is never retried")]
     let transaction =
         client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
-    let transaction = transaction.start().await.context("failed to begin")?;
-    let mut findings = Vec::new();
-    for (rule, sql) in questions() {
-        let rows =
-            transaction.query(&sql, &[]).await.with_context(|| format!("failed to ask: {}", rule.says))?;
+    let transaction = transaction.start().await.context("failed to begin the snapshot")?;
+    let mut violations = Vec::new();
+    for (rule, sql) in queries() {
+        let rows = transaction
+            .query(&sql, &[])
+            .await
+            .with_context(|| format!("failed to check: {}", rule.statement))?;
         let offenders = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
         if !offenders.is_empty() {
-            findings.push(Finding { invariant: rule.invariant, says: rule.says, when: rule.when, offenders });
+            violations.push(Violation {
+                invariant: rule.invariant,
+                statement: rule.statement,
+                when: rule.when,
+                offenders,
+            });
         }
     }
-    for (invariant, says, offender) in cache::differences(&transaction, redis).await? {
-        findings.push(Finding { invariant, says, when: When::Settled, offenders: vec![offender] });
+    for (invariant, statement, offender) in cache::differences(&transaction, redis).await? {
+        violations.push(Violation { invariant, statement, when: When::Settled, offenders: vec![offender] });
     }
-    Ok(findings)
+    Ok(violations)
 }
 
-/// Every rule with its question: those of the books, and those of the events of each schema.
-fn questions() -> Vec<(Rule, String)> {
+/// Returns every rule with its query: the rules about data of services, and the event rules for each schema.
+fn queries() -> Vec<(Rule, String)> {
     let rules = RULES.iter().chain(CLAIMS).chain(QUOTAS);
-    let books = rules.map(|rule| (*rule, rule.sql.to_owned()));
-    let all = books.chain(migrate::schemas().into_iter().flat_map(in_transit));
+    let service_rules = rules.map(|rule| (*rule, rule.sql.to_owned()));
+    let all = service_rules.chain(migrate::schemas().into_iter().flat_map(event_rules));
     all.map(|(rule, sql)| (rule, format!("SELECT * FROM ({sql}) AS offender LIMIT {COUNTED_MAX}"))).collect()
 }
 
-fn report(findings: &[Finding]) -> ExitCode {
-    if findings.is_empty() {
-        println!("audit: {} rules hold, and Redis agrees with Postgres", questions().len());
+fn report(violations: &[Violation]) -> ExitCode {
+    if violations.is_empty() {
+        println!("audit: {} rules hold, and Redis agrees with Postgres", queries().len());
         return ExitCode::SUCCESS;
     }
-    for finding in findings {
-        let when = match finding.when {
-            When::Always => "broken",
-            When::Settled => "still not so",
+    for violation in violations {
+        let when = match violation.when {
+            When::Always => "violated",
+            When::Settled => "not met in time",
         };
-        println!("{when}: {} (invariant {}): {}", finding.says, finding.invariant, finding.offenders.len());
-        for offender in finding.offenders.iter().take(SHOWN_MAX) {
+        println!(
+            "{when}: {} (invariant {}): {}",
+            violation.statement,
+            violation.invariant,
+            violation.offenders.len()
+        );
+        for offender in violation.offenders.iter().take(SHOWN_MAX) {
             println!("  {offender}");
         }
     }
-    println!("audit: {} of the rules do not hold", findings.len());
+    println!("audit: {} rules are violated", violations.len());
     ExitCode::FAILURE
 }

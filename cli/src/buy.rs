@@ -1,4 +1,4 @@
-//! `onsale buy`: one customer, or a crowd, buys through the front door with the public contracts only.
+//! `onsale buy` lets one customer or a crowd buy tickets through the front door, with the public contracts only.
 
 pub mod order;
 pub mod purchase;
@@ -11,44 +11,44 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::Context;
 use onsale_types::RequestId;
 
-use crate::{front_door::FrontDoor, up::manifest::Manifest};
+use crate::{front_door::FrontDoor, mesh::manifest::Manifest};
 
 use self::order::Order;
 
-/// What `onsale buy` takes.
+/// Arguments of `onsale buy`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
-    /// How many customers buy at the same time.
+pub(crate) struct Arguments {
+    /// Number of customers who buy at the same time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     customers: u32,
-    /// How many tickets each buys.
+    /// Number of tickets that each customer buys
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     tickets: u32,
-    /// UUID of the event. Unset: the demo event.
+    /// UUID of the event [default: the demo event]
     #[arg(long)]
     event: Option<String>,
-    /// UUID of the sector. Unset: where there is most room.
+    /// UUID of the sector [default: the one with most free units]
     #[arg(long)]
     sector: Option<String>,
-    /// Who buys; with several customers only the first. Unset: somebody new.
+    /// Email address of the customer, or of the first one of several [default: a new address]
     #[arg(long)]
     email: Option<String>,
-    /// Address of the front door. Unset: of the mesh that `onsale up` started.
+    /// URL of the front door [default: that of the mesh in --directory]
     #[arg(long)]
     front_door: Option<String>,
-    /// Address of the mail catcher, to wait for the confirmation. Unset: of the mesh that `onsale up` started.
+    /// URL of the mail catcher, to wait for the confirmation [default: that of the mesh in --directory]
     #[arg(long)]
     mail: Option<String>,
-    /// Folder of that mesh.
-    #[arg(long, default_value = crate::up::DIRECTORY_DEFAULT)]
+    /// Folder of the mesh
+    #[arg(long, default_value = crate::mesh::DIRECTORY_DEFAULT)]
     directory: PathBuf,
-    /// Seconds after which a customer gives up.
+    /// Seconds after which a purchase is abandoned
     #[arg(long, default_value_t = 300)]
     seconds: u64,
 }
 
-/// Buys.
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+/// Buys the tickets and prints the progress. Fails if a purchase fails for another reason than a sell-out.
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let manifest = Manifest::read(&arguments.directory);
     let front_door = match (&arguments.front_door, &manifest) {
         (Some(url), _) => url.clone(),
@@ -60,7 +60,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     };
     let manifest = manifest.ok();
     let demo_event = manifest.as_ref().and_then(|manifest| manifest.demo_event.clone());
-    let event_id = arguments.event.or(demo_event).context("which event? give --event")?;
+    let event_id = arguments.event.or(demo_event).context("there is no demo event to buy: give --event")?;
     let order = Order {
         event_id,
         sector_id: arguments.sector,
@@ -69,7 +69,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         time_max: Duration::from_secs(arguments.seconds),
     };
     let door = FrontDoor::at(&front_door)?;
-    let email = arguments.email.unwrap_or_else(somebody_new);
+    let email = arguments.email.unwrap_or_else(new_address);
     if arguments.customers == 1 {
         single::buy(&door, &email, &order).await
     } else {
@@ -77,8 +77,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// An address nobody has used before.
-fn somebody_new() -> String {
+/// Returns an email address that no customer has used before.
+fn new_address() -> String {
     let random = RequestId::generate().to_string();
     let (_, tail) = random.rsplit_once('-').unwrap_or_default();
     format!("customer-{tail}@example.test")

@@ -1,4 +1,4 @@
-//! The front door as its users have it: an address, a sign-in, and the public contracts. Nothing here knows what is behind.
+//! Client of the front door: its address, the development sign-in and the public contracts. It must not use internal contracts.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -26,52 +26,52 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::patience::backoff;
+use crate::retry::backoff;
 
-/// How long opening a connection may take.
+/// Longest time to open a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// For how long a sign-in is tried again.
+/// Longest time over all attempts of one sign-in.
 const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(30);
-/// How long a plain HTTP request may take.
+/// Longest time of one plain HTTP request.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why nothing could be asked at all.
+/// Failure to open the front door or to sign in.
 #[derive(Debug, thiserror::Error)]
-pub enum DoorError {
-    /// The address is none.
+pub enum FrontDoorError {
+    /// The address is not a URL with a scheme and a host.
     #[error("{url:?} is not an address like http://127.0.0.1:8080")]
     Address {
-        /// What was given.
+        /// The address as given.
         url: String,
     },
-    /// The HTTP client could not be made.
-    #[error("failed to prepare HTTP")]
+    /// The HTTP client could not be created.
+    #[error("failed to create an HTTP client")]
     Http(#[source] reqwest::Error),
-    /// Nobody answers, or not as a front door does.
+    /// No response, or not the response of a front door.
     #[error("failed to sign in at {url}")]
     SignIn {
-        /// Where.
+        /// URL of the sign-in.
         url: String,
-        /// Why.
+        /// Error of the HTTP client.
         #[source]
         source: reqwest::Error,
     },
-    /// The sign-in was refused.
-    #[error("the sign-in at {url} answered {status}: {body}")]
+    /// The sign-in returned an error status.
+    #[error("sign-in at {url} returned {status}: {body}")]
     SignInRefused {
-        /// Where.
+        /// URL of the sign-in.
         url: String,
-        /// The HTTP status.
+        /// HTTP status code.
         status: u16,
-        /// What it said.
+        /// Response body.
         body: String,
     },
-    /// The token cannot stand in a header.
-    #[error("the sign-in answered a token that is none")]
+    /// The token contains characters that a header may not have.
+    #[error("sign-in returned an invalid token")]
     Token,
 }
 
-/// A front door: Envoy, or the gateway itself.
+/// Connection to a front door, which is Envoy or the gateway itself.
 #[derive(Clone, Debug)]
 pub struct FrontDoor {
     url: String,
@@ -79,7 +79,7 @@ pub struct FrontDoor {
     http: reqwest::Client,
 }
 
-/// What the development sign-in is told.
+/// Request body of the development sign-in.
 #[derive(Debug, Serialize)]
 struct SignIn<'a> {
     email: &'a str,
@@ -87,7 +87,7 @@ struct SignIn<'a> {
     locale: &'a str,
 }
 
-/// What it answers, as far as it matters here.
+/// Response body of the development sign-in, without the fields that are not used here.
 #[derive(Debug, Deserialize)]
 struct SignedIn {
     token: String,
@@ -96,61 +96,61 @@ struct SignedIn {
 }
 
 impl FrontDoor {
-    /// Opens it at `url`; connects when the first call needs it.
-    pub fn at(url: &str) -> Result<Self, DoorError> {
-        let bad = || DoorError::Address { url: url.to_owned() };
+    /// Returns the front door at `url`. The first call connects.
+    pub fn at(url: &str) -> Result<Self, FrontDoorError> {
+        let bad = || FrontDoorError::Address { url: url.to_owned() };
         let url = url.trim_end_matches('/');
         let endpoint = Endpoint::from_str(url).map_err(|_| bad())?.connect_timeout(CONNECT_TIMEOUT);
         if endpoint.uri().scheme().is_none() || endpoint.uri().host().is_none() {
             return Err(bad());
         }
-        // As gRPC goes: straight there. A proxy for the world outside does not know this machine's ports.
+        // No proxy, as for gRPC: an HTTP proxy of the environment cannot reach ports of this machine.
         let http = reqwest::Client::builder().timeout(HTTP_TIMEOUT).no_proxy().build();
-        let http = http.map_err(DoorError::Http)?;
+        let http = http.map_err(FrontDoorError::Http)?;
         Ok(Self { url: url.to_owned(), channel: endpoint.connect_lazy(), http })
     }
 
-    /// Where it is.
+    /// Returns the URL of the front door, without a trailing slash.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// For plain HTTP beside it: a provider's page, caught mail.
+    /// Returns the HTTP client, for the provider's page and the mail catcher as well.
     #[must_use]
     pub fn http(&self) -> &reqwest::Client {
         &self.http
     }
 
-    /// The connection, for calls that need no name.
+    /// Returns the connection for calls without a token.
     #[must_use]
     pub fn channel(&self) -> Channel {
         self.channel.clone()
     }
 
-    /// Signs somebody in at the development issuer. The same address is the same person, always.
-    /// A front door that answers but whose gateway is away for the moment is asked again.
-    pub async fn sign_in(&self, email: &str, role: &str) -> Result<Person, DoorError> {
-        let again = |error: &DoorError| match error {
-            DoorError::SignInRefused { status: 500.., .. } => Retry::Later,
+    /// Signs in at the development issuer, which gives an email address the same ids every time. Retries server errors (5xx),
+    /// such as those of Envoy while the gateway is unavailable, for up to 30 s.
+    pub async fn sign_in(&self, email: &str, role: &str) -> Result<Person, FrontDoorError> {
+        let again = |error: &FrontDoorError| match error {
+            FrontDoorError::SignInRefused { status: 500.., .. } => Retry::Later,
             _ => Retry::Never,
         };
         let attempt = || self.sign_in_once(email, role);
         retry(Deadline::after(SIGN_IN_TIME_MAX), backoff(), again, attempt).await
     }
 
-    async fn sign_in_once(&self, email: &str, role: &str) -> Result<Person, DoorError> {
+    async fn sign_in_once(&self, email: &str, role: &str) -> Result<Person, FrontDoorError> {
         let url = format!("{}/dev/sign-in", self.url);
-        let failed = |source| DoorError::SignIn { url: url.clone(), source };
+        let failed = |source| FrontDoorError::SignIn { url: url.clone(), source };
         let body = SignIn { email, roles: &[role], locale: "en" };
         let answer = self.http.post(&url).json(&body).send().await.map_err(failed)?;
         let status = answer.status();
         if !status.is_success() {
             let body = answer.text().await.map_err(failed)?;
-            return Err(DoorError::SignInRefused { url, status: status.as_u16(), body });
+            return Err(FrontDoorError::SignInRefused { url, status: status.as_u16(), body });
         }
         let signed_in: SignedIn = answer.json().await.map_err(failed)?;
-        let bearer = format!("Bearer {}", signed_in.token).parse().map_err(|_| DoorError::Token)?;
+        let bearer = format!("Bearer {}", signed_in.token).parse().map_err(|_| FrontDoorError::Token)?;
         Ok(Person {
             email: email.to_owned(),
             customer_id: signed_in.customer_id,
@@ -161,7 +161,7 @@ impl FrontDoor {
     }
 }
 
-/// Shows a token with every call.
+/// Adds the token of a user to every call.
 #[derive(Clone)]
 pub struct Bearer(MetadataValue<Ascii>);
 
@@ -172,74 +172,74 @@ impl Interceptor for Bearer {
     }
 }
 
-/// The connection of somebody who is signed in.
+/// Connection of a signed-in user.
 pub type Stub = InterceptedService<Channel, Bearer>;
 
-/// Somebody who is signed in.
+/// A signed-in user.
 #[derive(Clone)]
 pub struct Person {
-    /// Where their mail goes.
+    /// Address that signed in and receives the user's mail.
     pub email: String,
-    /// Who they are when they buy.
+    /// UUID of the user in the role of a customer.
     pub customer_id: String,
-    /// Who they are when they sell.
+    /// UUID of the user in the role of an organizer.
     pub organizer_id: String,
-    /// Their token, for clients of another kind.
+    /// Bearer token, for clients that do not use the stubs below.
     pub token: String,
     stub: Stub,
 }
 
 impl fmt::Debug for Person {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the token: whoever has it is this person.
+        // Without the token, which is a credential.
         formatter.debug_struct("Person").field("email", &self.email).finish_non_exhaustive()
     }
 }
 
 impl Person {
-    /// Their place in line.
+    /// Returns a client of `QueueService`.
     #[must_use]
     pub fn queue(&self) -> QueueServiceClient<Stub> {
         QueueServiceClient::new(self.stub.clone())
     }
 
-    /// The queues they steer.
+    /// Returns a client of `QueueAdminService`.
     #[must_use]
     pub fn queue_admin(&self) -> QueueAdminServiceClient<Stub> {
         QueueAdminServiceClient::new(self.stub.clone())
     }
 
-    /// Events.
+    /// Returns a client of `EventService`.
     #[must_use]
     pub fn events(&self) -> EventServiceClient<Stub> {
         EventServiceClient::new(self.stub.clone())
     }
 
-    /// What is free.
+    /// Returns a client of `InventoryService`.
     #[must_use]
     pub fn inventory(&self) -> InventoryServiceClient<Stub> {
         InventoryServiceClient::new(self.stub.clone())
     }
 
-    /// Quotas and invitations.
+    /// Returns a client of `QuotaService`.
     #[must_use]
     pub fn quotas(&self) -> QuotaServiceClient<Stub> {
         QuotaServiceClient::new(self.stub.clone())
     }
 
-    /// Their claims.
+    /// Returns a client of `ClaimService`.
     #[must_use]
     pub fn claims(&self) -> ClaimServiceClient<Stub> {
         ClaimServiceClient::new(self.stub.clone())
     }
 
-    /// Their payments.
+    /// Returns a client of `PaymentService`.
     #[must_use]
     pub fn payments(&self) -> PaymentServiceClient<Stub> {
         PaymentServiceClient::new(self.stub.clone())
     }
 
-    /// Their tickets.
+    /// Returns a client of `TicketService`.
     #[must_use]
     pub fn tickets(&self) -> TicketServiceClient<Stub> {
         TicketServiceClient::new(self.stub.clone())

@@ -1,4 +1,4 @@
-//! The process of `onsale`: hands over to the library, which scenario tests share.
+//! The `onsale` executable; the library has the commands.
 
 use std::process::ExitCode;
 

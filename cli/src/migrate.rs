@@ -1,4 +1,4 @@
-//! `onsale migrate`: brings the schemas up to date before the services start. Safe to run at any time, by several at once.
+//! `onsale migrate` applies pending migrations. It may run at any time, also several times at once: a lock serializes it.
 
 use anyhow::Context;
 use onsale_storage::{migrate, postgres::PostgresConfig};
@@ -8,23 +8,23 @@ use crate::output;
 /// Arguments of `onsale migrate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The database: postgres://user:password@host:port/database
+    /// Database to migrate, as postgres://user:password@host:port/database
     #[arg(long, env = "ONSALE__STORES__POSTGRES__URL", hide_env_values = true)]
     postgres_url: String,
-    /// Only this schema; all of them when left out.
+    /// Schema to migrate [default: all]
     #[arg(long)]
     schema: Option<String>,
-    /// Only say what would be applied.
+    /// Lists the pending migrations without applying them
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Migrates, or says what would be.
+/// Applies or, with `--dry-run`, lists the pending migrations of each schema.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let known = migrate::schemas();
     let chosen: Vec<&str> = match arguments.schema.as_deref() {
         Some(schema) if known.contains(&schema) => vec![schema],
-        Some(schema) => anyhow::bail!("there is no schema {schema:?}; there are {}", known.join(", ")),
+        Some(schema) => anyhow::bail!("unknown schema {schema:?}; known are {}", known.join(", ")),
         None => known,
     };
     for schema in chosen {
@@ -34,7 +34,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         } else {
             (migrate::run(&config).await, "applied")
         };
-        let files = files.with_context(|| format!("schema {schema}"))?;
+        let files = files.with_context(|| format!("failed to migrate schema {schema}"))?;
         match files.as_slice() {
             [] => output::say(format_args!("{schema}: up to date")),
             files => output::say(format_args!("{schema}: {verb} {}", files.join(", "))),

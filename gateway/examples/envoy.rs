@@ -1,5 +1,5 @@
-//! Writes what Envoy needs into a folder: `envoy.yaml` and the contracts it transcodes by, `onsale.pb`.
-//! `cargo run -p onsale-gateway --example envoy -- FOLDER [GATEWAY_HOST]`
+//! Writes the configuration of Envoy into a folder: `envoy.yaml`, and the public contract `onsale.pb` for REST transcoding.
+//! Usage: `cargo run -p onsale-gateway --example envoy -- FOLDER [GATEWAY_HOST]`
 
 use std::{error::Error, fs, path::PathBuf};
 
@@ -10,7 +10,7 @@ use onsale_gateway::{
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let folder: PathBuf = arguments.next().ok_or("say where to write: -- FOLDER [GATEWAY_HOST]")?.into();
+    let folder: PathBuf = arguments.next().ok_or("missing folder; usage: -- FOLDER [GATEWAY_HOST]")?.into();
     let mut settings =
         EnvoySettings { descriptor_path: folder.join("onsale.pb"), ..EnvoySettings::default() };
     if let Some(host) = arguments.next() {

@@ -1,4 +1,4 @@
-//! The settings of the gateway; `config.default.toml` says what each is for.
+//! Settings of the gateway; `config.default.toml` describes each key.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,77 +10,70 @@ use onsale_kit::{
 };
 use serde::Deserialize;
 
-/// Payment reads no longer webhook.
+/// Largest webhook that Payment accepts.
 const WEBHOOK_BYTES_MAX: usize = 1024 * 1024;
 
-/// More would be no bound.
-const IN_FLIGHT_MAX: usize = 1_000_000;
+/// Upper bound of `http.requests_in_flight_max`.
+const REQUESTS_IN_FLIGHT_MAX: usize = 1_000_000;
 
-/// All settings but the chassis' own.
+/// All settings except those of the chassis.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// What this process is part of.
-    pub environment: Environment,
-    /// Plain HTTP.
-    pub http: HttpConfig,
-    /// Where the services are.
-    pub neighbours: NeighboursConfig,
-    /// What only development may have.
-    pub development: DevelopmentConfig,
+    pub(crate) environment: Environment,
+    pub(crate) http: HttpConfig,
+    #[serde(rename = "neighbours")]
+    pub(crate) neighbors: NeighborsConfig,
+    pub(crate) development: DevelopmentConfig,
 }
 
-/// Real or not.
+/// Kind of deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Environment {
-    /// Real customers, real money.
+pub(crate) enum Environment {
+    /// Refuses settings that are only for development.
     Production,
-    /// Everything else.
     Development,
 }
 
-/// The HTTP port.
+/// Settings of the HTTP port.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct HttpConfig {
-    pub listen: SocketAddr,
-    pub connections_max: usize,
+pub(crate) struct HttpConfig {
+    pub(crate) listen: SocketAddr,
+    pub(crate) connections_max: usize,
     #[serde(with = "humantime_serde")]
-    pub header_timeout: Duration,
+    pub(crate) header_timeout: Duration,
     #[serde(with = "humantime_serde")]
-    pub request_timeout: Duration,
-    pub requests_in_flight_max: usize,
-    pub cors_origins: Vec<String>,
-    pub webhook_bytes_max: usize,
+    pub(crate) request_timeout: Duration,
+    pub(crate) requests_in_flight_max: usize,
+    pub(crate) cors_origins: Vec<String>,
+    pub(crate) webhook_bytes_max: usize,
 }
 
-/// Where the services are.
+/// Addresses and deadlines of the services.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "each is named after the service it reaches")]
-pub struct NeighboursConfig {
-    pub queue: ClientConfig,
-    pub inventory: ClientConfig,
-    pub claim: ClientConfig,
-    pub payment: ClientConfig,
-    pub ticketing: ClientConfig,
-    pub notification: ClientConfig,
+pub(crate) struct NeighborsConfig {
+    pub(crate) queue: ClientConfig,
+    pub(crate) inventory: ClientConfig,
+    pub(crate) claim: ClientConfig,
+    pub(crate) payment: ClientConfig,
+    pub(crate) ticketing: ClientConfig,
+    pub(crate) notification: ClientConfig,
 }
 
-/// The issuer for development.
+/// Settings of the development sign-in.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct DevelopmentConfig {
-    pub sign_in: bool,
-    pub issuer: String,
-    pub audience: String,
+pub(crate) struct DevelopmentConfig {
+    pub(crate) sign_in: bool,
+    pub(crate) issuer: String,
+    pub(crate) audience: String,
     #[serde(deserialize_with = "optional")]
-    pub signing_key: Option<Secret>,
+    pub(crate) signing_key: Option<Secret>,
     #[serde(with = "humantime_serde")]
-    pub token_lifetime: Duration,
+    pub(crate) token_lifetime: Duration,
 }
 
 impl ServiceConfig for Config {
@@ -104,8 +97,8 @@ impl HttpConfig {
         refuse(self.connections_max == 0, "connections_max", "must be at least 1");
         refuse(self.header_timeout.is_zero(), "header_timeout", "must be above zero");
         refuse(self.request_timeout.is_zero(), "request_timeout", "must be above zero");
-        let is_count = (1..=IN_FLIGHT_MAX).contains(&self.requests_in_flight_max);
-        refuse(!is_count, "requests_in_flight_max", "must be from 1 to 1000000");
+        let is_in_range = (1..=REQUESTS_IN_FLIGHT_MAX).contains(&self.requests_in_flight_max);
+        refuse(!is_in_range, "requests_in_flight_max", "must be from 1 to 1000000");
         let is_origin = |origin: &String| !origin.is_empty() && HeaderValue::from_str(origin).is_ok();
         refuse(!self.cors_origins.iter().all(is_origin), "cors_origins", "must be origins, or \"*\"");
         let is_bounded = (1..=WEBHOOK_BYTES_MAX).contains(&self.webhook_bytes_max);
@@ -125,18 +118,18 @@ impl DevelopmentConfig {
         refuse(
             environment == Environment::Production,
             "sign_in",
-            "lets anybody sign in as anybody and is refused while environment is \"production\": switch it off, or set \
-             environment to \"development\"",
+            "lets any caller sign in as any user and is refused while environment is \"production\": switch it off, or \
+             set environment to \"development\"",
         );
         refuse(
             self.issuer.is_empty() || self.issuer == MESH,
             "issuer",
-            "must not be empty or the mesh's own",
+            "must not be empty or that of the mesh",
         );
         refuse(
             self.audience.is_empty() || self.audience == MESH,
             "audience",
-            "must not be empty or the mesh's own",
+            "must not be empty or that of the mesh",
         );
         let is_usable = |key: &Secret| SigningKey::parse(key.expose()).is_ok();
         refuse(

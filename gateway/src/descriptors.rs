@@ -1,5 +1,5 @@
-//! The contracts as the outside may see them: public services, what their messages are made of, and how errors look.
-//! Envoy transcodes by them and reflection shows them. A file with an internal service is not among them.
+//! Public contract as a descriptor set: the files of public services with their imports, the error reasons and
+//! `google.rpc`. Envoy transcodes REST with it and reflection serves it. Files with an internal method are refused.
 
 use std::collections::BTreeSet;
 
@@ -9,46 +9,46 @@ use prost_reflect::{DescriptorError, DescriptorPool, FileDescriptor};
 
 use crate::public::PublicMethods;
 
-/// `FileDescriptorSet.file`.
+/// Number of the field `FileDescriptorSet.file`.
 const FILE_FIELD: u32 = 1;
 
-/// Why there is no such set.
+/// Reasons for a missing descriptor set.
 #[derive(Debug, thiserror::Error)]
 pub enum DescriptorsError {
-    /// The contracts cannot be read.
+    /// The options of the contracts cannot be read.
     #[error("failed to read the contracts")]
     Contract(#[source] ContractError),
-    /// The descriptors cannot be read.
+    /// A descriptor set cannot be decoded.
     #[error("failed to read a descriptor set")]
     Decode(#[source] DescriptorError),
-    /// A file that would be shown has an internal method.
+    /// A file with a public service also has an internal method.
     #[error("{file} has the internal method {method}; internal services have files of their own")]
     Mixed {
-        /// Which file.
+        /// Path of the contract file.
         file: String,
-        /// Which method.
+        /// Full name of the internal method.
         method: String,
     },
 }
 
-/// The public contracts, as an encoded `FileDescriptorSet` with all it imports. Options are kept.
+/// Returns the public contract and its imports as an encoded `FileDescriptorSet`. Options are kept.
 pub fn public() -> Result<Vec<u8>, DescriptorsError> {
     let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).map_err(DescriptorsError::Contract)?;
     public_of(onsale_proto::DESCRIPTORS, &PublicMethods::of(&contract))
 }
 
 fn public_of(descriptor_set: &[u8], public: &PublicMethods) -> Result<Vec<u8>, DescriptorsError> {
-    let ours = DescriptorPool::decode(descriptor_set).map_err(DescriptorsError::Decode)?;
+    let contracts = DescriptorPool::decode(descriptor_set).map_err(DescriptorsError::Decode)?;
     let errors =
         DescriptorPool::decode(tonic_types::pb::FILE_DESCRIPTOR_SET).map_err(DescriptorsError::Decode)?;
-    let mut wanted = BTreeSet::new();
-    for file in ours.files().filter(|file| shows_public_service(file, public)) {
-        want(&file, &mut wanted);
+    let mut included = BTreeSet::new();
+    for file in contracts.files().filter(|file| shows_public_service(file, public)) {
+        add_with_imports(&file, &mut included);
     }
     let mut set = Vec::new();
     let mut written = BTreeSet::new();
-    // Both pools keep the order of their sets, in which a file comes after all it imports.
-    let files = ours.files().filter(|file| wanted.contains(file.name())).chain(errors.files());
+    // Both pools keep the order of their sets, in which each file follows its imports.
+    let files = contracts.files().filter(|file| included.contains(file.name())).chain(errors.files());
     for file in files {
         refuse_internal(&file, public)?;
         if written.insert(file.name().to_owned()) {
@@ -61,15 +61,15 @@ fn public_of(descriptor_set: &[u8], public: &PublicMethods) -> Result<Vec<u8>, D
 fn shows_public_service(file: &FileDescriptor, public: &PublicMethods) -> bool {
     let services = public.services();
     file.services().any(|service| services.contains(service.full_name()))
-        // Nobody imports the reasons of errors, and everybody needs them.
+        // Clients need the error reasons, although no other file imports them.
         || file.name().ends_with("/error_reason.proto")
 }
 
-/// Marks a file and all it imports.
-fn want(file: &FileDescriptor, wanted: &mut BTreeSet<String>) {
-    if wanted.insert(file.name().to_owned()) {
+/// Adds the names of a file and of all its imports to `included`.
+fn add_with_imports(file: &FileDescriptor, included: &mut BTreeSet<String>) {
+    if included.insert(file.name().to_owned()) {
         for dependency in file.dependencies() {
-            want(&dependency, wanted);
+            add_with_imports(&dependency, included);
         }
     }
 }
@@ -86,7 +86,7 @@ fn refuse_internal(file: &FileDescriptor, public: &PublicMethods) -> Result<(), 
     Ok(())
 }
 
-/// Adds one file to an encoded set. By hand, because a typed set would drop our options, which are extensions.
+/// Appends one file to an encoded set. Encoded by hand, because `prost_types` would drop our options, which are extensions.
 fn append(file: &FileDescriptor, set: &mut Vec<u8>) {
     let bytes = file.encode_to_vec();
     encode_key(FILE_FIELD, WireType::LengthDelimited, set);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_public_service_is_in_it_and_nothing_internal() {
+    fn set_has_every_public_service_and_no_internal_file() {
         let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).unwrap();
         let public = PublicMethods::of(&contract);
         let pool = pool();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_can_be_read_with_it() {
+    fn set_has_error_details_and_error_reasons() {
         for message in
             ["google.rpc.Status", "google.rpc.ErrorInfo", "google.rpc.BadRequest", "google.rpc.RetryInfo"]
         {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_mixes_public_and_internal_is_refused() {
+    fn file_with_public_and_internal_methods_is_refused() {
         let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).unwrap();
         let public = PublicMethods::of(&contract);
         let without_one = public.without("/onsale.claim.v1.ClaimService/GetClaim");

@@ -1,7 +1,8 @@
-//! Envoy's configuration, made from the contracts: each public method is a route of its own, and nothing else leads in.
+//! Renders the configuration of Envoy from the contracts: each public method has one route with its exact path, and all other
+//! paths except those of the HTTP port are refused.
 //!
-//! The template is `gateway/envoy/envoy.yml`, with the reasons for what it says. Envoy checks no tokens: the gateway does,
-//! with the answers the contract promises, and the services do again.
+//! The template is `gateway/envoy/envoy.yml`; its comments give the reasons. Envoy verifies no tokens: the gateway does, with
+//! the errors that the contract specifies, and the services do so again.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr};
 
@@ -10,31 +11,31 @@ use onsale_kit::contract::{Contract, ContractError};
 
 use crate::public::PublicMethods;
 
-/// What differs from one place to another.
+/// Settings of one deployment.
 #[derive(Clone, Debug)]
 pub struct EnvoySettings {
-    /// Where clients arrive.
+    /// Address for clients.
     pub listen: SocketAddr,
-    /// Envoy's own pages: `/ready`, `/stats/prometheus`. Never open them to the outside.
+    /// Address of the admin pages (`/ready`, `/stats/prometheus`). Must not be reachable from outside.
     pub admin: SocketAddr,
-    /// The gateway's gRPC port.
+    /// Address of the gateway's gRPC port.
     pub gateway_grpc: HostPort,
-    /// The gateway's HTTP port.
+    /// Address of the gateway's HTTP port.
     pub gateway_http: HostPort,
-    /// A file with what [`crate::descriptors::public`] gives.
+    /// Path of a file with the output of [`crate::descriptors::public`].
     pub descriptor_path: PathBuf,
-    /// Origins of web pages that may call from a browser, exactly as browsers send them.
+    /// Origins allowed by CORS, exactly as browsers send them. Empty: none.
     pub cors_origins: Vec<String>,
-    /// Requests that one Envoy lets in, of all clients together; webhooks and health are not counted.
+    /// Rate limit of one Envoy over all clients. Webhooks and health checks are exempt.
     pub requests_per_second: u32,
-    /// Requests and streams that may be open at the gateway at once.
+    /// Maximum number of concurrent requests and streams to the gateway.
     pub streams_max: u32,
-    /// Connections of clients that may be open at once.
+    /// Maximum number of client connections.
     pub connections_max: u32,
 }
 
-/// Everything on this machine, on the ports the project uses.
 impl Default for EnvoySettings {
+    /// Returns settings for one machine: loopback addresses and the usual ports.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
@@ -50,16 +51,16 @@ impl Default for EnvoySettings {
     }
 }
 
-/// A name or an address, and a port.
+/// Host name or IP address with a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort {
-    /// The name, or the address without brackets.
+    /// Host name, or IP address without brackets.
     pub host: String,
-    /// The port.
+    /// TCP port.
     pub port: u16,
 }
 
-/// A text that is not `host:port`.
+/// The text is not in the form `host:port`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not host:port: {0:?}")]
 pub struct NotHostPort(String);
@@ -92,21 +93,21 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// Why there is no configuration.
+/// Reasons for a failed rendering.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// The contracts cannot be read.
+    /// The options of the contracts cannot be read.
     #[error("failed to read the contracts")]
     Contract(#[source] ContractError),
-    /// The path is not Unicode, which YAML must be.
+    /// The path is not valid Unicode, as YAML requires.
     #[error("the path of the descriptors is not Unicode: {0:?}")]
     Path(PathBuf),
-    /// The template failed.
+    /// The template cannot be rendered.
     #[error("failed to render the template")]
     Template(#[source] askama::Error),
 }
 
-/// The configuration, as YAML.
+/// Returns the configuration as YAML.
 pub fn render(settings: &EnvoySettings) -> Result<String, RenderError> {
     let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).map_err(RenderError::Contract)?;
     let public = PublicMethods::of(&contract);
@@ -135,15 +136,15 @@ struct Bootstrap<'a> {
     cors_origins: Vec<String>,
 }
 
-/// One method that Envoy lets through.
+/// Route of one method.
 struct Route {
     path: String,
     is_stream: bool,
-    /// Of an operator's or a tool's interest; never turned away for load.
+    /// Exempt from the rate limit (health checks).
     is_exempt: bool,
 }
 
-/// Health and reflection, which every gRPC server has, and every public method.
+/// Returns the routes for health, reflection and every public method.
 fn routes(public: &PublicMethods) -> Vec<Route> {
     let standard = [
         ("/grpc.health.v1.Health/Check", false),
@@ -165,7 +166,7 @@ fn routes(public: &PublicMethods) -> Vec<Route> {
     standard.into_iter().chain(ours).collect()
 }
 
-/// A text as YAML reads it, whatever is in it: every JSON string is one.
+/// Quotes a text for YAML. Every JSON string is also a valid YAML string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_and_port_are_read_and_anything_else_refused() {
+    fn only_host_and_port_are_parsed() {
         for text in ["gateway:7100", "127.0.0.1:7100", "gateway.onsale.svc:1"] {
             assert_eq!(text.parse::<HostPort>().unwrap().to_string(), text);
         }
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn no_internal_method_stands_in_it() {
+    fn configuration_has_no_internal_method() {
         let yaml = render(&EnvoySettings::default()).unwrap();
         assert!(yaml.contains("/onsale.queue.v1.QueueService/JoinQueue"));
         assert!(!yaml.contains("InternalService"));

@@ -1,20 +1,20 @@
-//! What the gateway itself answers instead of a service.
+//! Errors that the gateway itself returns, without a response of a service.
 
 use onsale_kit::error::{Kind, Reason, ServiceError, to_status};
 use onsale_proto::r#type::v1::ErrorReason;
 use tonic::Status;
 
-/// Why a call was not answered by a service.
+/// Reasons for a call without a response of the service.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The contract does not open the method to the outside.
+pub(crate) enum Error {
+    /// The contract does not make the method public.
     #[error("no service here has this method")]
     NotPublic,
-    /// The service cannot be reached, or broke off.
+    /// The service is unreachable, or its response ended early. The text is for the log only.
     #[error("failed to reach the service: {0}")]
     Unreachable(String),
-    /// Something answered that is no gRPC service.
-    #[error("the service answered HTTP status {0} instead of gRPC")]
+    /// The response is not gRPC, for example from a proxy in between.
+    #[error("the service returned HTTP status {0} instead of gRPC")]
     NotGrpc(http::StatusCode),
 }
 

@@ -1,4 +1,4 @@
-//! The process of the gateway: hands over to the chassis.
+//! Entry point of the gateway process.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,7 @@
-//! Passes the calls of one public service on to where it runs: bytes in, bytes out, nothing decoded.
+//! Forwards the calls of one public service to the service as raw bytes, without decoding messages.
 //!
-//! Who calls has been verified by the chassis before. The service sees the caller's own token and verifies it again; the
-//! gateway never lends its own, so that nobody from outside can look like a service. A token that says it *is* a service
-//! has no business out here and is refused.
+//! The chassis has verified the caller's token before. The service receives the same token and verifies it again; the gateway
+//! never adds its own token, so an outside caller cannot appear as a service. Calls with a token of role SERVICE are refused.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -18,49 +17,48 @@ use tonic::{Status, body::Body, codegen::BoxFuture};
 
 use crate::{error::Error, public::PublicMethods};
 
-mod answer;
 mod headers;
+mod response;
 
-/// Answers for one service by asking it.
+/// gRPC handler that forwards the calls of one service.
 #[derive(Clone, Debug)]
-pub struct Proxy {
+pub(crate) struct Proxy {
     public: Arc<PublicMethods>,
     channel: Channel,
 }
 
 impl Proxy {
-    /// Passes on what is `public`, over `channel`, which must have no tokens of ours.
-    #[must_use]
-    pub fn new(public: Arc<PublicMethods>, channel: Channel) -> Self {
+    /// Forwards `public` methods over `channel`, which must not add tokens of the gateway.
+    pub(crate) fn new(public: Arc<PublicMethods>, channel: Channel) -> Self {
         Self { public, channel }
     }
 
-    async fn pass_on(self, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
-        // Second lock on the same door: only public services are served here in the first place.
+    async fn forward(self, request: Request<RequestBody>) -> Result<Response<Body>, Status> {
+        // Second check: handlers are registered for public services only, but a service could also have internal methods.
         let method = self.public.get(request.uri().path()).ok_or(Error::NotPublic)?;
         let is_service = |identity: &Arc<Identity>| identity.roles.contains(Role::Service);
         if request.extensions().get().is_some_and(is_service) {
             return Err(AuthError::RoleMissing.into());
         }
-        // A stream outlives the call that opens it; only its caller's own deadline, in the headers, ends it.
+        // A stream outlives the default deadline; only the caller's own deadline, forwarded as a header, limits it.
         let deadline = if method.server_streaming { None } else { Deadline::current() };
         let response = self.channel.call_within(outgoing(request), deadline).await;
-        answer::settle(response.map_err(answer::outward)?, method.server_streaming).await
+        response::ensure_status(response.map_err(response::public_status)?, method.server_streaming).await
     }
 }
 
 impl Handler for Proxy {
     fn call(&self, request: Request<RequestBody>) -> BoxFuture<Response<Body>, Infallible> {
         let proxy = self.clone();
-        Box::pin(async move { Ok(proxy.pass_on(request).await.unwrap_or_else(Status::into_http)) })
+        Box::pin(async move { Ok(proxy.forward(request).await.unwrap_or_else(Status::into_http)) })
     }
 }
 
-/// The same call, with only those headers that a service has a use for.
+/// Builds the forwarded request: same path and body, listed headers only.
 fn outgoing(request: Request<RequestBody>) -> Request<Body> {
     let (mut head, body) = request.into_parts();
-    headers::keep_known(&mut head.headers);
-    // What the gateway found out about the caller is for the gateway.
+    headers::retain_forwarded(&mut head.headers);
+    // Extensions hold the identity that the gateway verified. The service must not rely on it.
     head.extensions.clear();
     Request::from_parts(head, Body::new(body))
 }

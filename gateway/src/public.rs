@@ -1,51 +1,51 @@
-//! Which methods are reachable from outside: those the contract opens to somebody outside *and* gives a REST path.
-//! Everything else does not exist for the gateway. A new method is therefore closed until its contract opens it.
+//! Public methods: the contract grants them to a role outside the mesh *and* gives them a REST path. All other methods do not
+//! exist for the gateway, so a new method stays internal until its contract makes it public.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use onsale_kit::contract::{Contract, Method, RoleSet};
 use onsale_proto::auth::v1::Role;
 
-/// The methods the front door lets through.
+/// Methods that the gateway forwards, keyed by their path.
 #[derive(Clone, Debug, Default)]
 pub struct PublicMethods {
     methods: BTreeMap<String, Method>,
 }
 
 impl PublicMethods {
-    /// Reads them from the contract.
+    /// Selects the public methods of `contract`.
     #[must_use]
     pub fn of(contract: &Contract) -> Self {
         let public = contract.methods().filter(|method| is_public(method));
         Self { methods: public.map(|method| (method.path.clone(), method.clone())).collect() }
     }
 
-    /// Whether the method with this path on the wire is let through. Compared whole: a path that is spelled otherwise
-    /// (double slashes, escapes, another case) is another path, and unknown.
+    /// Returns true if the method with exactly this path is public. Paths are not normalized: double slashes, escapes or
+    /// another case make a different, unknown path.
     #[must_use]
     pub fn contains(&self, path: &str) -> bool {
         self.methods.contains_key(path)
     }
 
-    /// The method with this path, if it is let through.
+    /// Returns the public method with exactly this path.
     #[must_use]
-    pub fn get(&self, path: &str) -> Option<&Method> {
+    pub(crate) fn get(&self, path: &str) -> Option<&Method> {
         self.methods.get(path)
     }
 
-    /// The others, for tests of what is left out.
+    /// Returns the methods without `path`.
     #[cfg(test)]
     pub(crate) fn without(mut self, path: &str) -> Self {
         self.methods.remove(path);
         self
     }
 
-    /// All of them, in order of their paths.
+    /// Iterates over all public methods in order of their paths.
     pub fn iter(&self) -> impl Iterator<Item = &Method> {
         self.methods.values()
     }
 
-    /// The full names of their services, in order.
+    /// Returns the full names of all services with a public method, sorted.
     #[must_use]
     pub fn services(&self) -> BTreeSet<&str> {
         self.iter().map(|method| method.service.as_str()).collect()
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_internal_is_public() {
+    fn no_internal_method_is_public() {
         let public = public_methods();
         let internal: Vec<_> =
             public.iter().filter(|method| method.path.contains("InternalService")).collect();
@@ -74,19 +74,19 @@ mod tests {
     }
 
     #[test]
-    fn every_method_of_the_other_services_is_public() {
+    fn every_method_of_a_service_without_internal_name_is_public() {
         let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).unwrap();
         let public = public_methods();
-        let closed: Vec<_> = contract
+        let hidden: Vec<_> = contract
             .methods()
             .filter(|method| !method.service.ends_with("InternalService") && !public.contains(&method.path))
             .map(|method| &method.path)
             .collect();
-        assert!(closed.is_empty(), "{closed:?}");
+        assert!(hidden.is_empty(), "{hidden:?}");
     }
 
     #[test]
-    fn another_spelling_is_another_path() {
+    fn paths_match_only_in_their_exact_spelling() {
         let public = public_methods();
         assert!(public.contains("/onsale.queue.v1.QueueService/JoinQueue"));
         for spelling in [

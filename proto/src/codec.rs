@@ -1,4 +1,4 @@
-//! How messages are put on the wire: as tonic does it, with buffers that fit our messages.
+//! Codec of all generated clients and servers: like the one of tonic, but with smaller initial buffers.
 
 use std::marker::PhantomData;
 
@@ -9,14 +9,14 @@ use tonic::{
 };
 use tonic_prost::ProstDecoder;
 
-/// What a call's buffers begin with; they grow for longer messages. tonic's own 8 KiB are what an open stream would mostly
-/// consist of, and there may be a million of them.
+/// Initial size of the buffers of a call; they grow for longer messages. tonic's default of 8 KiB would dominate the memory of an
+/// open stream, of which there may be a million.
 const BUFFER_BYTES: usize = 128;
 
-/// What a stream may gather before it goes on the wire, as in tonic.
+/// Number of buffered bytes after which a stream is flushed; the default of tonic.
 const YIELD_BYTES: usize = 32 * 1024;
 
-/// Encodes `T`, decodes `U`.
+/// Protobuf codec that encodes `T` and decodes `U`.
 #[derive(Clone, Copy, Debug)]
 pub struct LeanCodec<T, U>(PhantomData<(T, U)>);
 
@@ -45,7 +45,7 @@ where
     }
 }
 
-/// Encodes `T` into a buffer that has room for all of it from the start, instead of growing as the fields come.
+/// Encoder that reserves the exact size of the message, so that the buffer does not grow field by field.
 #[derive(Clone, Copy, Debug)]
 pub struct LeanEncoder<T>(PhantomData<T>);
 
@@ -55,7 +55,7 @@ impl<T: Message> Encoder for LeanEncoder<T> {
 
     fn encode(&mut self, item: T, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
         buffer.reserve(item.encoded_len());
-        // What `encode` does after it has measured the message once more.
+        // `encode` would measure the message a second time before it calls `encode_raw`.
         item.encode_raw(buffer);
         Ok(())
     }

@@ -1,36 +1,36 @@
-//! The contract's only Rust face: generated messages, clients and servers, and the descriptors they came from.
+//! Rust interface of the contracts: generated messages, clients and servers, and their descriptors.
 
 pub mod codec;
 pub mod convert;
 
-/// Everything the contracts declare, options included, as an encoded `FileDescriptorSet`.
+/// All contracts with their options, as an encoded `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// What an event between services carries. Implemented by the build for every message that has a topic in the contract.
+/// Payload of an event between services. The build script implements it for every message with a topic in the contract.
 pub trait EventPayload: prost::Message + Default {
-    /// Name of the topic that carries it, e.g. `order.completed`.
+    /// Name of the topic that carries the payload, e.g. `order.completed`.
     const TOPIC: &'static str;
-    /// Full name of its message, e.g. `onsale.events.v1.OrderCompleted`: what `Envelope.payload_type` says.
+    /// Full name of the message, e.g. `onsale.events.v1.OrderCompleted`, as in `Envelope.payload_type`.
     const TYPE: &'static str;
-    /// The one service that writes it.
+    /// Name of the only service that publishes it.
     const SOURCE: &'static str;
-    /// The services that handle it: the only ones that can, and an event stays until each of them has.
+    /// Names of the services that handle it. An event is kept until each of them has handled it.
     const LISTENERS: &'static [&'static str];
 }
 
-/// A topic of the contract: who tells whom.
+/// A topic of the contract, with its source and its listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topic {
-    /// Its name.
+    /// Name of the topic, e.g. `order.completed`.
     pub name: &'static str,
-    /// The one service that writes it.
+    /// Name of the only service that publishes it.
     pub source: &'static str,
-    /// The services that handle it.
+    /// Names of the services that handle it.
     pub listeners: &'static [&'static str],
 }
 
 impl Topic {
-    /// The topic that carries `P`.
+    /// Returns the topic that carries `P`.
     #[must_use]
     pub const fn of<P: EventPayload>() -> Self {
         Self { name: P::TOPIC, source: P::SOURCE, listeners: P::LISTENERS }

@@ -1,5 +1,5 @@
-//! What must hold for every method of every contract: who may call it, how it is reached, and that a repeat is harmless.
-#![expect(clippy::expect_used, reason = "a helper that cannot go on fails its test")]
+//! Rules for every method of every contract: access, REST path, idempotency and paging; and the designed methods and topics.
+#![expect(clippy::expect_used, reason = "a failing helper fails its test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ const PAYMENT: &str = "onsale.payment.v1";
 const TICKETING: &str = "onsale.ticketing.v1";
 const NOTIFICATION: &str = "onsale.notification.v1";
 
-/// Package, service and methods of the design; server streams are those that begin with `Watch`.
+/// Package, service and methods of the design. Methods that begin with `Watch` are server streams.
 const DESIGNED: [(&str, &str, &[&str]); 17] = [
     (
         QUEUE,
@@ -68,7 +68,7 @@ const DESIGNED: [(&str, &str, &[&str]); 17] = [
     (NOTIFICATION, "NotificationInternalService", &["EnqueueNotifications"]),
 ];
 
-/// REST paths that the design promises by name.
+/// REST paths that the design specifies.
 const DESIGNED_PATHS: [(&str, &str); 6] = [
     ("post", "/api/v1/queue/{event_id}/join"),
     ("get", "/api/v1/queue/{event_id}/position"),
@@ -78,7 +78,7 @@ const DESIGNED_PATHS: [(&str, &str); 6] = [
     ("post", "/api/v1/claims/{claim_id}/payments"),
 ];
 
-/// Topics of the design: name, who writes it, who handles it.
+/// Topics of the design: name, source and listeners.
 const DESIGNED_TOPICS: [(&str, &str, &[&str]); 16] = [
     ("event.created", "inventory", &["queue", "ticketing"]),
     ("event.activated", "inventory", &["queue", "ticketing"]),
@@ -98,20 +98,20 @@ const DESIGNED_TOPICS: [(&str, &str, &[&str]); 16] = [
     ("generation.completed", "ticketing", &["inventory", "notification"]),
 ];
 
-/// Methods that change something without a `request_id`, each with the reason why a repeat is harmless all the same.
+/// Methods with side effects but without a `request_id`, each with the reason why a retry is safe.
 const WITHOUT_REQUEST_ID: [(&str, &str); 4] = [
-    ("onsale.queue.v1.QueueService.WatchQueue", "only marks the entry as seen"),
-    ("onsale.queue.v1.QueueService.GetPosition", "only marks the entry as seen"),
-    ("onsale.queue.v1.QueueService.Heartbeat", "only marks the entry as seen"),
+    ("onsale.queue.v1.QueueService.WatchQueue", "only records a heartbeat"),
+    ("onsale.queue.v1.QueueService.GetPosition", "only records a heartbeat"),
+    ("onsale.queue.v1.QueueService.Heartbeat", "only records a heartbeat"),
     (
         "onsale.payment.v1.PaymentInternalService.HandleWebhook",
         "the provider's event id in the body is the key",
     ),
 ];
 
-/// Methods that begin with `List` and need no pages, each with the reason.
+/// Methods that begin with `List` but have no pages, each with the reason.
 const WITHOUT_PAGES: [(&str, &str); 1] =
-    [("onsale.queue.v1.QueueService.ListNeighbors", "a window of at most 20 on either side of the caller")];
+    [("onsale.queue.v1.QueueService.ListNeighbors", "at most 20 entries on each side of the caller")];
 
 fn pool() -> DescriptorPool {
     DescriptorPool::decode(DESCRIPTORS).expect("the build wrote a descriptor set")
@@ -125,7 +125,7 @@ fn is_internal(method: &MethodDescriptor) -> bool {
     method.parent_service().name().ends_with("InternalService")
 }
 
-/// The method's option of this name; none when it is not given.
+/// Returns the option of the method with this name, or `None` if it is not set.
 fn option(method: &MethodDescriptor, name: &str) -> Option<DynamicMessage> {
     let extension = method.parent_pool().get_extension_by_name(name)?;
     let options = method.options();
@@ -148,7 +148,7 @@ struct Binding {
     body: String,
 }
 
-/// The method's REST bindings: the main one, then the additional ones.
+/// Returns the REST bindings of the method: the main one, then the additional ones.
 fn bindings(method: &MethodDescriptor) -> Vec<Binding> {
     let Some(rule) = option(method, "google.api.http") else { return Vec::new() };
     let additional = rule.get_field_by_name("additional_bindings").map(|rules| rules.into_owned());
@@ -166,7 +166,7 @@ fn binding(rule: &DynamicMessage) -> Option<Binding> {
     Some(Binding { verb: verb.to_owned(), path: text(verb)?, body: text("body").unwrap_or_default() })
 }
 
-/// Names of the variables in a path template.
+/// Returns the names of the variables in a path template.
 fn variables(path: &str) -> Vec<&str> {
     path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).collect()
 }
@@ -179,7 +179,7 @@ fn idempotency(method: &MethodDescriptor) -> &'static str {
     }
 }
 
-/// Fails with all offenders at once, so that one run shows all there is to do.
+/// Fails with a list of all offenders, so that one run shows every violation.
 #[track_caller]
 fn assert_none(offenders: Vec<String>, what: &str) {
     assert!(offenders.is_empty(), "{what}:\n  {}", offenders.join("\n  "));
@@ -191,7 +191,7 @@ fn offenders(broken: impl Fn(&MethodDescriptor) -> bool) -> Vec<String> {
 }
 
 #[test]
-fn contracts_have_every_designed_method_and_streams_are_watches() {
+fn every_designed_method_exists_and_only_watches_stream() {
     let pool = pool();
     let mut missing = Vec::new();
     for (package, service, methods) in DESIGNED {
@@ -204,20 +204,20 @@ fn contracts_have_every_designed_method_and_streams_are_watches() {
             methods.iter().filter(|m| !found.contains(**m)).map(|m| format!("{package}.{service}.{m}")),
         );
     }
-    assert_none(missing, "methods of the design that no contract has");
+    assert_none(missing, "designed methods that are missing in the contracts");
     assert_none(
         offenders(|m| m.is_server_streaming() != m.name().starts_with("Watch")),
-        "methods that stream without being a watch, or the other way round",
+        "streams not named Watch, or methods named Watch without a stream",
     );
 }
 
 #[test]
-fn no_method_takes_a_stream_as_browsers_could_not_call_it() {
+fn no_method_has_client_streaming_which_browsers_lack() {
     assert_none(offenders(MethodDescriptor::is_client_streaming), "methods with client streaming");
 }
 
 #[test]
-fn every_method_says_who_may_call_it() {
+fn every_method_has_valid_access_roles() {
     let unusable = |method: &MethodDescriptor| {
         let roles = roles(method);
         let mixed = roles.contains(&Role::Anyone) && roles.len() > 1;
@@ -227,18 +227,18 @@ fn every_method_says_who_may_call_it() {
 }
 
 #[test]
-fn internal_methods_are_for_services_only_and_have_no_rest_path() {
+fn internal_methods_accept_services_only_and_have_no_rest_path() {
     let open =
         |m: &MethodDescriptor| is_internal(m) && (roles(m) != [Role::Service] || !bindings(m).is_empty());
-    assert_none(offenders(open), "internal methods that somebody outside could call");
+    assert_none(offenders(open), "internal methods that external callers could reach");
 }
 
 #[test]
-fn public_methods_have_a_rest_path_and_a_caller_outside_the_mesh() {
+fn public_methods_have_a_rest_path_and_an_external_role() {
     let closed = |m: &MethodDescriptor| {
         !is_internal(m) && (bindings(m).is_empty() || roles(m).iter().all(|role| *role == Role::Service))
     };
-    assert_none(offenders(closed), "public methods that nobody outside can call");
+    assert_none(offenders(closed), "public methods that no external caller can reach");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn no_two_rest_bindings_collide() {
     let mut taken: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for method in methods(&pool) {
         for Binding { verb, path, .. } in bindings(&method) {
-            // Two templates that differ only in the names of their variables match the same paths.
+            // Templates that differ only in the names of their variables match the same paths.
             let shape = variables(&path)
                 .into_iter()
                 .fold(path.clone(), |shape, name| shape.replace(&format!("{{{name}}}"), "*"));
@@ -262,7 +262,7 @@ fn no_two_rest_bindings_collide() {
 }
 
 #[test]
-fn rest_bindings_fill_fields_that_exist_and_carry_a_body_where_http_has_one() {
+fn rest_bindings_use_existing_fields_and_a_body_if_the_verb_has_one() {
     let broken = |method: &MethodDescriptor| {
         bindings(method).iter().any(|Binding { verb, path, body }| {
             let unknown = variables(path).iter().any(|name| method.input().get_field_by_name(name).is_none());
@@ -279,11 +279,14 @@ fn designed_rest_paths_exist() {
     let found: BTreeSet<(String, String)> =
         methods(&pool).iter().flat_map(bindings).map(|binding| (binding.verb, binding.path)).collect();
     let missing = DESIGNED_PATHS.into_iter().filter(|(v, p)| !found.contains(&((*v).into(), (*p).into())));
-    assert_none(missing.map(|(verb, path)| format!("{verb} {path}")).collect(), "paths no method has");
+    assert_none(
+        missing.map(|(verb, path)| format!("{verb} {path}")).collect(),
+        "designed paths that no method has",
+    );
 }
 
 #[test]
-fn reads_are_gets_and_changes_are_not() {
+fn only_methods_without_side_effects_are_gets() {
     let broken = |method: &MethodDescriptor| {
         let is_get = bindings(method).iter().any(|binding| binding.verb == "get");
         let only_marks_seen = WITHOUT_REQUEST_ID.iter().any(|(name, _)| *name == method.full_name());
@@ -293,12 +296,12 @@ fn reads_are_gets_and_changes_are_not() {
 }
 
 #[test]
-fn every_method_says_what_a_repeat_does() {
+fn every_method_has_an_idempotency_level() {
     assert_none(offenders(|m| idempotency(m).is_empty()), "methods without idempotency_level");
 }
 
 #[test]
-fn every_change_has_a_request_id() {
+fn every_method_with_side_effects_has_a_request_id() {
     let broken = |method: &MethodDescriptor| {
         let changes = idempotency(method) != "NO_SIDE_EFFECTS";
         let excepted = WITHOUT_REQUEST_ID.iter().any(|(name, _)| *name == method.full_name());
@@ -306,11 +309,14 @@ fn every_change_has_a_request_id() {
         let has_request_id = first.is_some_and(|field| field.name() == "request_id");
         (changes && !excepted) != has_request_id
     };
-    assert_none(offenders(broken), "changes without request_id as field 1, or reads and exceptions with one");
+    assert_none(
+        offenders(broken),
+        "methods with side effects without request_id as field 1, or reads and exceptions with one",
+    );
 }
 
 #[test]
-fn every_list_has_pages() {
+fn every_list_method_has_pages() {
     let broken = |method: &MethodDescriptor| {
         let excepted = WITHOUT_PAGES.iter().any(|(name, _)| *name == method.full_name());
         let has = |name| method.input().get_field_by_name(name).is_some();
@@ -321,7 +327,7 @@ fn every_list_has_pages() {
 }
 
 #[test]
-fn every_designed_topic_has_one_payload_and_goes_from_its_source_to_its_listeners() {
+fn topics_match_the_designed_sources_and_listeners() {
     let mut topics: Vec<(&str, &str, Vec<&str>)> =
         TOPICS.iter().map(|topic| (topic.name, topic.source, topic.listeners.to_vec())).collect();
     topics.iter_mut().for_each(|(_, _, listeners)| listeners.sort_unstable());
@@ -332,7 +338,7 @@ fn every_designed_topic_has_one_payload_and_goes_from_its_source_to_its_listener
 }
 
 #[test]
-fn topics_go_between_services_and_name_each_listener_once() {
+fn topics_connect_known_services_and_list_each_listener_once() {
     let services: BTreeSet<&str> =
         DESIGNED.iter().filter_map(|(package, ..)| package.split('.').nth(1)).collect();
     let mut offenders = Vec::new();
@@ -343,11 +349,14 @@ fn topics_go_between_services_and_name_each_listener_once() {
             offenders.push(format!("{topic:?}"));
         }
     }
-    assert_none(offenders, "topics with a stranger, a repetition or an echo");
+    assert_none(
+        offenders,
+        "topics with an unknown service, a repeated listener, or their source as listener",
+    );
 }
 
 #[test]
-fn payloads_know_their_topic_and_their_type_and_who_tells_whom() {
+fn payload_has_its_topic_type_source_and_listeners() {
     assert_eq!(v1::OrderCompleted::TOPIC, "order.completed");
     assert_eq!(v1::OrderCompleted::TYPE, "onsale.events.v1.OrderCompleted");
     assert_eq!(v1::OrderCompleted::SOURCE, "claim");

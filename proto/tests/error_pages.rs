@@ -1,5 +1,5 @@
-//! The reasons of errors: each has one meaning, one code and its section in `docs/errors/`.
-#![expect(clippy::expect_used, reason = "a helper that cannot go on fails its test")]
+//! Error reasons: each has one declaration, one code and one section in `docs/errors/`.
+#![expect(clippy::expect_used, reason = "a failing helper fails its test")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Reasons as on the wire, by area, from the descriptors.
+/// Returns the reasons of each area, as on the wire, from the descriptors.
 fn reasons() -> BTreeMap<String, BTreeSet<String>> {
     let pool = DescriptorPool::decode(DESCRIPTORS).expect("the build wrote a descriptor set");
     let mut reasons = BTreeMap::new();
@@ -41,7 +41,7 @@ fn reasons() -> BTreeMap<String, BTreeSet<String>> {
     reasons
 }
 
-/// Code of each reason as its comment in the contract begins; the descriptors carry no comments.
+/// Returns the code of each reason from the first sentence of its comment. Reads the file, as descriptors have no comments.
 fn codes_in_contract(area: &str) -> BTreeMap<String, String> {
     let path = root().join("proto/onsale").join(area).join("v1/error_reason.proto");
     let text = fs::read_to_string(&path).expect("every area has its reasons in error_reason.proto");
@@ -62,7 +62,7 @@ fn codes_in_contract(area: &str) -> BTreeMap<String, String> {
     codes
 }
 
-/// Code of each reason as its section in the documentation begins.
+/// Returns the code of each reason from the first line of its section in the documentation.
 fn codes_on_page(area: &str) -> BTreeMap<String, String> {
     let path = page(area);
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -81,7 +81,7 @@ fn page(area: &str) -> PathBuf {
 }
 
 #[test]
-fn every_reason_has_its_section_with_its_code_and_no_section_is_without_reason() {
+fn each_reason_has_one_documented_section_with_its_code() {
     for (area, reasons) in reasons() {
         let contract = codes_in_contract(&area);
         assert_eq!(
@@ -94,7 +94,7 @@ fn every_reason_has_its_section_with_its_code_and_no_section_is_without_reason()
 }
 
 #[test]
-fn every_reason_begins_with_a_canonical_code() {
+fn comment_of_each_reason_begins_with_a_canonical_code() {
     for area in reasons().keys() {
         for (reason, code) in codes_in_contract(area) {
             assert!(CODES.contains(&code.as_str()), "{area} {reason} begins with {code:?}");
@@ -103,7 +103,7 @@ fn every_reason_begins_with_a_canonical_code() {
 }
 
 #[test]
-fn a_reason_means_the_same_everywhere() {
+fn no_reason_is_declared_twice() {
     let mut areas_by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (area, reasons) in reasons() {
         for reason in reasons {
@@ -115,7 +115,7 @@ fn a_reason_means_the_same_everywhere() {
 }
 
 #[test]
-fn the_index_links_every_page_and_there_is_no_page_beside() {
+fn index_links_every_page_and_no_other_page_exists() {
     let folder = root().join("docs/errors");
     let index = fs::read_to_string(folder.join("README.md")).expect("the index exists");
     let mut pages: BTreeSet<PathBuf> = reasons().keys().map(|area| page(area)).collect();

@@ -1,5 +1,5 @@
-//! The outside world of development and tests: a payment provider and a mail server that behave like real ones, over real
-//! HTTP and SMTP. Never part of production, and never a shortcut: our services know them by their addresses only.
+//! External systems for development and tests: a payment provider over HTTP and a mail server over SMTP and HTTP. They are
+//! never part of production, and services reach them by address only, as they would reach the real systems.
 
 pub mod mail;
 pub mod payments;

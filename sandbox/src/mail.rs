@@ -1,17 +1,17 @@
-//! A mail server that catches mail: a real SMTP server whose mails go nowhere. What arrived is listed over HTTP and shown
-//! on a page. It can be told to misbehave as real servers do.
+//! A mail catcher: an SMTP server that stores mails and never forwards them. Mails are listed as JSON and shown on pages over
+//! HTTP. Tests can inject the faults of real servers with [`Behaviour`].
 //!
-//! Mails are kept as one `.eml` file each, so that a restart keeps what arrived and any mail program opens them. It has no
-//! password and must only listen where strangers do not come.
+//! Each mail is one `.eml` file, which survives a restart and opens in any mail program. The catcher has no authentication
+//! and must only listen on addresses that are unreachable from outside.
 //!
-//! | call | what |
+//! | call | effect |
 //! |---|---|
-//! | `GET /` | a page that lists the newest mails |
-//! | `GET /mails/{id}` | a page that shows one; its HTML in a frame that may do nothing |
-//! | `GET /api/mails?to=…&limit=…` | `{"mails": […]}`, newest first; at most 500 (50 unless asked), each a [`Mail`] |
+//! | `GET /` | page that lists the newest mails |
+//! | `GET /mails/{id}` | page of one mail; its HTML is shown in a sandboxed frame |
+//! | `GET /api/mails?to=…&limit=…` | `{"mails": […]}`, newest first; limit 50 by default, at most 500; each a [`Mail`] |
 //! | `GET /api/mails/{id}` | one [`Mail`] |
-//! | `DELETE /api/mails` | forgets all |
-//! | `GET`, `POST /sandbox/behaviour` | a [`Behaviour`] as JSON; what is left out goes back to normal |
+//! | `DELETE /api/mails` | deletes all mails |
+//! | `GET`, `POST /sandbox/behaviour` | a [`Behaviour`] as JSON; omitted fields are reset to their defaults |
 
 mod behaviour;
 mod command;
@@ -31,36 +31,36 @@ use tokio::net::TcpListener;
 pub use behaviour::Behaviour;
 pub use mailbox::{MailboxError, Query};
 pub use message::{Header, Mail, Picture};
-use {behaviour::Switchboard, mailbox::Mailbox, smtp::Limits};
+use {behaviour::FaultInjector, mailbox::Mailbox, smtp::Limits};
 
-/// How long a stopping catcher waits for its connections.
-const STOP_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for open connections in [`Catcher::stop`].
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a catcher needs to know. [`Config::new`] has sensible values for all but the folder.
+/// Settings of a catcher. [`Config::new`] has defaults for everything except the folder.
 #[derive(Clone)]
 pub struct Config {
-    /// Where SMTP listens; port 0 takes a free one.
+    /// Listening address for SMTP. Port 0 picks a free port.
     pub smtp_listen: SocketAddr,
-    /// Where the list and the pages are; port 0 takes a free one.
+    /// Listening address for HTTP. Port 0 picks a free port.
     pub http_listen: SocketAddr,
-    /// Where mails are kept; made when missing. It belongs to the catcher alone.
+    /// Folder of the mails, created if missing. Only one catcher may use it.
     pub folder: PathBuf,
-    /// How many mails are kept; the oldest give way.
+    /// Maximum number of stored mails (default 10,000). The oldest are deleted first.
     pub mails_max: usize,
-    /// The largest mail that is taken.
+    /// Maximum size of one mail (default 4 MiB).
     pub mail_bytes_max: usize,
-    /// How many SMTP connections there may be at once.
+    /// Maximum number of SMTP connections (default 256).
     pub connections_max: usize,
-    /// How long a client may take for one command.
+    /// Timeout of one command and of one reply (default 60 s).
     pub command_timeout: Duration,
-    /// How long a client may take for one mail.
+    /// Timeout for the text of one mail (default 120 s).
     pub data_timeout: Duration,
-    /// Where the time comes from.
+    /// Time source for the arrival times of mails.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Config {
-    /// A catcher on free ports of loopback that keeps its mails in `folder`.
+    /// Returns settings for free loopback ports and the given folder.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -78,84 +78,84 @@ impl Config {
     }
 }
 
-/// Why a catcher could not start.
+/// Reasons for a failed start of a [`Catcher`].
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A port cannot be had.
+    /// A port cannot be bound.
     #[error("failed to listen on {address}")]
     Listen {
-        /// Which.
+        /// The configured address.
         address: SocketAddr,
-        /// Why.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The folder cannot be used.
-    #[error("failed to open the folder of mails")]
+    /// The folder cannot be created or read.
+    #[error("failed to open the mail folder")]
     Mailbox(#[source] MailboxError),
 }
 
-/// A running catcher. Dropping it does not stop it: [`Catcher::stop`] does.
+/// A running mail catcher. Dropping it does not stop it; call [`Catcher::stop`].
 pub struct Catcher {
     smtp_address: SocketAddr,
     http_address: SocketAddr,
     mailbox: Arc<Mailbox>,
-    switchboard: Switchboard,
+    faults: FaultInjector,
     tasks: Tasks,
 }
 
 impl Catcher {
-    /// Reads what is in the folder and begins to listen.
+    /// Indexes the mails in the folder and starts to listen.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let mailbox = Mailbox::open(config.folder, config.mails_max, config.clock);
         let mailbox = Arc::new(mailbox.await.map_err(StartError::Mailbox)?);
         let (smtp, smtp_address) = listen(config.smtp_listen).await?;
         let (web, http_address) = listen(config.http_listen).await?;
-        let (tasks, switchboard) = (Tasks::new(), Switchboard::default());
+        let (tasks, faults) = (Tasks::new(), FaultInjector::default());
         let limits = Limits {
             mail_bytes_max: config.mail_bytes_max,
             connections_max: config.connections_max,
             command_timeout: config.command_timeout,
             data_timeout: config.data_timeout,
         };
-        let server = smtp::Server::new(Arc::clone(&mailbox), switchboard.clone(), limits);
+        let server = smtp::Server::new(Arc::clone(&mailbox), faults.clone(), limits);
         tasks.spawn("smtp", server.run(smtp, tasks.clone()));
-        let router = http::router(Arc::clone(&mailbox), switchboard.clone());
+        let router = http::router(Arc::clone(&mailbox), faults.clone());
         let stopped = tasks.token().cancelled_owned();
         tasks.spawn("mail pages", async move {
             if let Err(error) = axum::serve(web, router).with_graceful_shutdown(stopped).await {
-                tracing::error!(error = %Chain(&error), "mail pages ended");
+                tracing::error!(error = %Chain(&error), "mail catcher stopped serving http");
             }
         });
-        tracing::info!(%smtp_address, %http_address, mails = mailbox.count(), "mail catcher listens");
-        Ok(Self { smtp_address, http_address, mailbox, switchboard, tasks })
+        tracing::info!(%smtp_address, %http_address, mails = mailbox.count(), "mail catcher is listening");
+        Ok(Self { smtp_address, http_address, mailbox, faults, tasks })
     }
 
-    /// Where mail is to be sent.
+    /// Returns the bound SMTP address.
     #[must_use]
     pub fn smtp_address(&self) -> SocketAddr {
         self.smtp_address
     }
 
-    /// Where the list and the pages are.
+    /// Returns the bound HTTP address.
     #[must_use]
     pub fn http_address(&self) -> SocketAddr {
         self.http_address
     }
 
-    /// The mails that fit `query`, newest first.
+    /// Returns the mails that match `query`, newest first.
     pub async fn mails(&self, query: &Query) -> Result<Vec<Mail>, MailboxError> {
         self.mailbox.list(query).await
     }
 
-    /// Misbehaves as `behaviour` says, from now on.
+    /// Replaces the injected faults.
     pub fn behave(&self, behaviour: Behaviour) {
-        self.switchboard.set(behaviour);
+        self.faults.set(behaviour);
     }
 
-    /// Stops listening, ends every connection and gives the ports back. What arrived stays in the folder.
+    /// Stops listening and closes all connections within 5 s. Stored mails remain in the folder.
     pub async fn stop(self) {
-        self.tasks.shutdown(STOP_MAX).await;
+        self.tasks.shutdown(SHUTDOWN_TIMEOUT).await;
     }
 }
 

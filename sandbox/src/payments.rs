@@ -1,28 +1,28 @@
-//! A payment provider that speaks the dialect of Stripe over real HTTP: checkout sessions, refunds, signed webhooks, and a
-//! page where a person pays, declines or turns back. It can be told to misbehave as real providers do.
+//! A payment provider with a subset of Stripe's HTTP API: checkout sessions, refunds, signed webhooks, and a page on which
+//! a person pays, declines or cancels. Tests can inject the faults of real providers with [`Behaviour`].
 //!
-//! What is asked of it and what it owes is kept in a journal, so that a restart forgets neither a session nor a webhook.
-//! It takes no money and must never be reachable from a production system: Payment refuses to start with it there.
+//! A journal keeps sessions, refunds, idempotent responses and undelivered webhooks across restarts. The provider moves no
+//! money and must never be reachable from a production system; Payment refuses to start with it in production.
 //!
-//! | call | who | what |
+//! | call | caller | effect |
 //! |---|---|---|
 //! | `POST /v1/checkout/sessions` | merchant | opens a session; `Idempotency-Key` as at Stripe |
-//! | `GET /v1/checkout/sessions/{id}` | merchant | the session; `expand[]=payment_intent` |
+//! | `GET /v1/checkout/sessions/{id}` | merchant | returns the session; `expand[]=payment_intent` includes the payment |
 //! | `POST /v1/checkout/sessions/{id}/expire` | merchant | ends an open session |
-//! | `POST /v1/refunds`, `GET /v1/refunds/{id}` | merchant | gives a payment back, once |
-//! | `GET /v1/payment_intents/{id}` | merchant | the payment behind a session |
-//! | `GET /checkout/{session}` | customer | the page to pay on |
-//! | `POST /checkout/{session}/{pay,decline,cancel}` | customer | the page's buttons; JSON with `Accept: application/json` |
-//! | `GET`, `POST /sandbox/behaviour` | tester | a [`Behaviour`] as JSON; what is left out goes back to normal |
+//! | `POST /v1/refunds`, `GET /v1/refunds/{id}` | merchant | refunds a payment in full, once |
+//! | `GET /v1/payment_intents/{id}` | merchant | returns the payment of a session |
+//! | `GET /checkout/{session}` | customer | shows the checkout page |
+//! | `POST /checkout/{session}/{pay,decline,cancel}` | customer | page buttons; returns JSON with `Accept: application/json` |
+//! | `GET`, `POST /sandbox/behaviour` | tester | a [`Behaviour`] as JSON; omitted fields are reset to their defaults |
 
 mod api;
 mod behaviour;
-mod book;
 mod checkout;
 mod journal;
-mod model;
-mod reply;
+mod provider_state;
+mod records;
 mod session;
+mod stripe_json;
 mod webhooks;
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -33,36 +33,36 @@ use tokio::{net::TcpListener, sync::watch};
 
 pub use behaviour::Behaviour;
 pub use journal::JournalError;
-use {behaviour::Switchboard, book::Book, webhooks::Webhooks};
+use {behaviour::FaultInjector, provider_state::ProviderState, webhooks::Webhooks};
 
-/// How often sessions are looked at whose time may be over.
-const EXPIRE_EVERY: Duration = Duration::from_secs(1);
-/// How long a stopping provider waits for its calls and deliveries.
-const STOP_MAX: Duration = Duration::from_secs(5);
+/// Interval between two searches for expired sessions.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest wait for open calls and deliveries in [`Provider::stop`].
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a provider needs to know. [`Config::new`] has sensible values for all but the two secrets.
+/// Settings of a provider. [`Config::new`] has defaults for everything except the two secrets.
 #[derive(Clone)]
 pub struct Config {
-    /// Where it listens; port 0 takes a free one.
+    /// Listening address. Port 0 picks a free port.
     pub listen: SocketAddr,
-    /// The journal: made when missing, replayed when there. `None` keeps everything in memory only.
+    /// Path of the journal; created if missing, replayed at the start if present. `None`: state is kept in memory only.
     pub data_file: Option<PathBuf>,
-    /// What merchants show as `Authorization: Bearer …`.
+    /// Key that merchants send as `Authorization: Bearer …`.
     pub secret_key: String,
-    /// What webhooks are signed with.
+    /// Key of the HMAC-SHA256 signature of each webhook.
     pub webhook_secret: String,
-    /// Where webhooks go. `None`: they wait until [`Provider::set_webhook_url`].
+    /// Receiver of webhooks. `None`: webhooks wait for [`Provider::set_webhook_url`].
     pub webhook_url: Option<String>,
-    /// What checkout pages' addresses begin with, where people reach it by another name. `None`: its own address.
+    /// Base URL of checkout pages, needed if browsers reach the provider under another name. `None`: the listening address.
     pub public_url: Option<String>,
-    /// How a webhook that was not taken is sent again; its attempts are the end.
+    /// Backoff between delivery attempts. A webhook is abandoned after `attempts_max` attempts (default: about three days).
     pub webhook_retry: BackoffConfig,
-    /// Where the time comes from.
+    /// Time source for expiry and signatures.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Config {
-    /// A provider on a free port of loopback, without a journal, whose webhooks have nowhere to go yet.
+    /// Returns settings for a free loopback port, without a journal and without a webhook URL.
     #[must_use]
     pub fn new(secret_key: impl Into<String>, webhook_secret: impl Into<String>) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Config {
             webhook_secret: webhook_secret.into(),
             webhook_url: None,
             public_url: None,
-            // About three days in all, as at Stripe.
+            // About three days: each delay is random, 30 s on average once the maximum is reached.
             webhook_retry: BackoffConfig {
                 initial: Duration::from_millis(200),
                 max: Duration::from_secs(60),
@@ -84,55 +84,55 @@ impl Config {
     }
 }
 
-/// Why a provider could not start.
+/// Reasons for a failed start of a [`Provider`].
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The port cannot be had.
+    /// The port cannot be bound.
     #[error("failed to listen on {address}")]
     Listen {
-        /// Which.
+        /// The configured address.
         address: SocketAddr,
-        /// Why.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The journal cannot be used.
+    /// The journal cannot be opened or replayed.
     #[error("failed to open the journal")]
     Journal(#[source] JournalError),
-    /// The client for webhooks cannot be made.
-    #[error("failed to prepare the sending of webhooks")]
+    /// The HTTP client for webhooks cannot be built.
+    #[error("failed to build the HTTP client for webhooks")]
     Client(#[source] reqwest::Error),
 }
 
-/// A running provider. Dropping it does not stop it: [`Provider::stop`] does.
+/// A running provider. Dropping it does not stop it; call [`Provider::stop`].
 pub struct Provider {
     address: SocketAddr,
-    switchboard: Switchboard,
+    faults: FaultInjector,
     webhook_url: watch::Sender<Option<String>>,
-    book: Arc<Book>,
+    state: Arc<ProviderState>,
     tasks: Tasks,
 }
 
-/// What all handlers share.
+/// State shared by all HTTP handlers.
 #[derive(Clone)]
 struct Shared {
-    book: Arc<Book>,
+    state: Arc<ProviderState>,
     webhooks: Webhooks,
-    switchboard: Switchboard,
+    faults: FaultInjector,
     secret_key: Arc<str>,
     public_url: Arc<str>,
     clock: Arc<dyn Clock>,
 }
 
 impl Provider {
-    /// Opens the journal, listens, and takes up the webhooks that were not delivered before.
+    /// Opens the journal, starts to listen and resumes the delivery of undelivered webhooks.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let listen = |source| StartError::Listen { address: config.listen, source };
-        let book = Arc::new(Book::open(config.data_file.as_deref()).map_err(StartError::Journal)?);
+        let state = Arc::new(ProviderState::open(config.data_file.as_deref()).map_err(StartError::Journal)?);
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let tasks = Tasks::new();
-        let switchboard = Switchboard::default();
+        let faults = FaultInjector::default();
         let (webhook_url, target) = watch::channel(config.webhook_url);
         let webhooks = Webhooks::new(
             webhooks::Settings {
@@ -141,69 +141,69 @@ impl Provider {
                 clock: Arc::clone(&config.clock),
             },
             target,
-            Arc::clone(&book),
-            switchboard.clone(),
+            Arc::clone(&state),
+            faults.clone(),
             tasks.clone(),
         )
         .map_err(StartError::Client)?;
         let public_url = config.public_url.unwrap_or_else(|| format!("http://{address}"));
         let shared = Shared {
-            book: Arc::clone(&book),
+            state: Arc::clone(&state),
             webhooks,
-            switchboard: switchboard.clone(),
+            faults: faults.clone(),
             secret_key: config.secret_key.into(),
             public_url: public_url.trim_end_matches('/').into(),
             clock: config.clock,
         };
-        shared.webhooks.send_all(book.undelivered());
+        shared.webhooks.send_all(state.undelivered());
         serve(listener, shared, &tasks);
         tracing::info!(%address, "sandbox payment provider is serving");
-        Ok(Self { address, switchboard, webhook_url, book, tasks })
+        Ok(Self { address, faults, webhook_url, state, tasks })
     }
 
-    /// Where it listens.
+    /// Returns the bound address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its base URL, as a merchant's settings have it.
+    /// Returns the base URL of the API, for the settings of a merchant.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Sends webhooks there from now on, also those that wait.
+    /// Sets the receiver of all further webhooks, waiting ones included. `None`: webhooks wait.
     pub fn set_webhook_url(&self, url: Option<String>) {
         self.webhook_url.send_replace(url);
     }
 
-    /// Behaves like this from now on.
+    /// Replaces the injected faults.
     pub fn set_behaviour(&self, behaviour: Behaviour) {
-        self.switchboard.set(behaviour);
+        self.faults.set(behaviour);
     }
 
-    /// How many webhooks were not taken yet.
+    /// Returns the number of webhooks that are neither delivered nor abandoned.
     #[must_use]
     pub fn webhooks_waiting(&self) -> usize {
-        self.book.undelivered().len()
+        self.state.undelivered().len()
     }
 
-    /// How many sessions were opened.
+    /// Returns the number of sessions ever opened.
     #[must_use]
     pub fn session_count(&self) -> usize {
-        self.book.read(|known| known.sessions.len())
+        self.state.read(|data| data.sessions.len())
     }
 
-    /// How many refunds were made.
+    /// Returns the number of refunds.
     #[must_use]
     pub fn refund_count(&self) -> usize {
-        self.book.read(|known| known.refunds.len())
+        self.state.read(|data| data.refunds.len())
     }
 
-    /// Stops listening and sending. What was not delivered is in the journal.
+    /// Stops listening and sending, after at most 5 s. Undelivered webhooks remain in the journal.
     pub async fn stop(self) {
-        self.tasks.shutdown(STOP_MAX).await;
+        self.tasks.shutdown(SHUTDOWN_TIMEOUT).await;
     }
 }
 
@@ -217,7 +217,7 @@ fn serve(listener: TcpListener, shared: Shared, tasks: &Tasks) {
         }
     });
     tasks.spawn("sandbox session expiry", async move {
-        while stop.run_until_cancelled(tokio::time::sleep(EXPIRE_EVERY)).await.is_some() {
+        while stop.run_until_cancelled(tokio::time::sleep(EXPIRY_INTERVAL)).await.is_some() {
             shared.expire_due();
         }
     });

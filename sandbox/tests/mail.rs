@@ -1,4 +1,4 @@
-//! The mail catcher over real sockets: what it takes, what it refuses, what it keeps and what it shows.
+//! Tests of the mail catcher over real SMTP and HTTP connections.
 
 #![cfg(test)]
 
@@ -12,46 +12,46 @@ use tokio::{
     time::timeout,
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client that speaks SMTP by hand.
-struct Client {
+/// A minimal SMTP client that sends raw commands.
+struct SmtpClient {
     stream: TcpStream,
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
-impl Client {
+impl SmtpClient {
     async fn connect(address: SocketAddr) -> Self {
-        let mut client = Self { stream: TcpStream::connect(address).await.unwrap(), heard: Vec::new() };
-        assert!(client.answer().await.starts_with("220 "));
+        let mut client = Self { stream: TcpStream::connect(address).await.unwrap(), received: Vec::new() };
+        assert!(client.reply().await.starts_with("220 "));
         client
     }
 
-    /// The next answer, of however many lines.
-    async fn answer(&mut self) -> String {
-        let mut answer = String::new();
+    /// Reads the next reply, all its lines included.
+    async fn reply(&mut self) -> String {
+        let mut reply = String::new();
         loop {
             let line = self.line().await;
-            answer.push_str(&line);
+            reply.push_str(&line);
             if line.as_bytes().get(3) != Some(&b'-') {
-                return answer;
+                return reply;
             }
         }
     }
 
-    /// One line; empty when the server has closed.
+    /// Reads one line. Empty: the server has closed the connection.
     async fn line(&mut self) -> String {
         loop {
-            if let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.heard.drain(..=end).collect();
+            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=end).collect();
                 return String::from_utf8(line).unwrap();
             }
             let mut part = [0; 4096];
             let read =
-                timeout(PATIENCE, self.stream.read(&mut part)).await.expect("the server answers or closes");
+                timeout(TIMEOUT, self.stream.read(&mut part)).await.expect("the server replies or closes");
             match read {
                 Ok(0) | Err(_) => return String::new(),
-                Ok(count) => self.heard.extend_from_slice(&part[..count]),
+                Ok(count) => self.received.extend_from_slice(&part[..count]),
             }
         }
     }
@@ -60,29 +60,29 @@ impl Client {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    async fn say(&mut self, line: &str) -> String {
+    async fn command(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes()).await;
-        self.answer().await
+        self.reply().await
     }
 
-    /// A whole mail; the answer to its text.
-    async fn mail(&mut self, to: &str, text: &str) -> String {
-        assert!(self.say("MAIL FROM:<shop@example.com>").await.starts_with("250"));
-        assert!(self.say(&format!("RCPT TO:<{to}>")).await.starts_with("250"));
-        assert!(self.say("DATA").await.starts_with("354"));
-        self.say(&format!("{text}\r\n.")).await
+    /// Sends a complete mail and returns the reply to its text.
+    async fn send_mail(&mut self, to: &str, text: &str) -> String {
+        assert!(self.command("MAIL FROM:<shop@example.com>").await.starts_with("250"));
+        assert!(self.command(&format!("RCPT TO:<{to}>")).await.starts_with("250"));
+        assert!(self.command("DATA").await.starts_with("354"));
+        self.command(&format!("{text}\r\n.")).await
     }
 }
 
-async fn catcher(folder: &Path) -> Catcher {
+async fn start(folder: &Path) -> Catcher {
     Catcher::start(Config::new(folder)).await.unwrap()
 }
 
-async fn all(catcher: &Catcher) -> Vec<Mail> {
+async fn list_mails(catcher: &Catcher) -> Vec<Mail> {
     catcher.mails(&Query::default()).await.unwrap()
 }
 
-/// A plain HTTP exchange: status line, headers and body as one text.
+/// Sends one HTTP request and returns status line, headers and body as one text.
 async fn http(catcher: &Catcher, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(catcher.http_address()).await.unwrap();
     let length = body.len();
@@ -91,27 +91,27 @@ async fn http(catcher: &Catcher, method: &str, path: &str, body: &str) -> String
          content-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
-    answer
+    let mut response = String::new();
+    timeout(TIMEOUT, stream.read_to_string(&mut response)).await.unwrap().unwrap();
+    response
 }
 
 #[tokio::test]
-async fn a_mail_is_kept_with_its_dots_and_decoded() {
+async fn mail_is_stored_without_dot_stuffing_and_decoded() {
     let folder = tempfile::tempdir().unwrap();
-    let catcher = catcher(folder.path()).await;
-    let mut client = Client::connect(catcher.smtp_address()).await;
-    let offer = client.say("EHLO test").await;
+    let catcher = start(folder.path()).await;
+    let mut client = SmtpClient::connect(catcher.smtp_address()).await;
+    let offer = client.command("EHLO test").await;
     for extension in ["PIPELINING", "8BITMIME", "SIZE 4194304"] {
         assert!(offer.contains(extension), "{offer}");
     }
     let text = "Message-ID: <one@example.com>\r\nSubject: =?utf-8?b?xIxha292ZWM=?=\r\n\
         Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n..dotted\r\n....\r\nšđ";
-    assert!(client.mail("ana@example.com", text).await.starts_with("250"));
-    assert!(client.say("QUIT").await.starts_with("221"));
+    assert!(client.send_mail("ana@example.com", text).await.starts_with("250"));
+    assert!(client.command("QUIT").await.starts_with("221"));
     assert_eq!(client.line().await, "", "the connection closes");
 
-    let [mail] = all(&catcher).await.try_into().unwrap();
+    let [mail] = list_mails(&catcher).await.try_into().unwrap();
     assert_eq!(
         (mail.from.as_str(), mail.to.as_slice()),
         ("shop@example.com", &["ana@example.com".to_owned()][..])
@@ -124,57 +124,57 @@ async fn a_mail_is_kept_with_its_dots_and_decoded() {
 }
 
 #[tokio::test]
-async fn a_pipelined_client_gets_its_answers_in_order() {
+async fn pipelined_commands_are_answered_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let catcher = catcher(folder.path()).await;
-    let mut client = Client::connect(catcher.smtp_address()).await;
+    let catcher = start(folder.path()).await;
+    let mut client = SmtpClient::connect(catcher.smtp_address()).await;
     client.send(b"EHLO me\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nRCPT TO:<e@f>\r\nDATA\r\n").await;
     let mut codes = Vec::new();
     for _ in 0..5 {
-        codes.push(client.answer().await[..3].to_owned());
+        codes.push(client.reply().await[..3].to_owned());
     }
     assert_eq!(codes, ["250", "250", "250", "250", "354"]);
     client.send(b"Subject: x\r\n\r\ny\r\n.\r\nNOOP\r\nRSET\r\nQUIT\r\n").await;
     for code in ["250", "250", "250", "221"] {
-        assert!(client.answer().await.starts_with(code));
+        assert!(client.reply().await.starts_with(code));
     }
-    assert_eq!(all(&catcher).await[0].to, ["c@d", "e@f"]);
+    assert_eq!(list_mails(&catcher).await[0].to, ["c@d", "e@f"]);
     catcher.stop().await;
 }
 
 #[tokio::test]
-async fn a_mail_that_is_too_large_is_refused_and_the_next_is_taken() {
+async fn oversized_mail_is_refused_and_the_next_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { mail_bytes_max: 1_000, ..Config::new(folder.path()) };
     let catcher = Catcher::start(config).await.unwrap();
-    let mut client = Client::connect(catcher.smtp_address()).await;
-    assert!(client.say("MAIL FROM:<a@b> SIZE=1001").await.starts_with("552"));
-    assert!(client.mail("a@b", &"x".repeat(1_001)).await.starts_with("552"));
-    assert!(client.mail("a@b", "Subject: small\r\n\r\nx").await.starts_with("250"));
-    // One that would not end is cut.
-    client.say("MAIL FROM:<a@b>").await;
-    client.say("RCPT TO:<a@b>").await;
-    client.say("DATA").await;
+    let mut client = SmtpClient::connect(catcher.smtp_address()).await;
+    assert!(client.command("MAIL FROM:<a@b> SIZE=1001").await.starts_with("552"));
+    assert!(client.send_mail("a@b", &"x".repeat(1_001)).await.starts_with("552"));
+    assert!(client.send_mail("a@b", "Subject: small\r\n\r\nx").await.starts_with("250"));
+    // After four times the limit the connection is closed.
+    client.command("MAIL FROM:<a@b>").await;
+    client.command("RCPT TO:<a@b>").await;
+    client.command("DATA").await;
     client.send(&b"x\r\n".repeat(2_000)).await;
     assert_eq!(client.line().await, "");
-    assert_eq!(all(&catcher).await.len(), 1);
+    assert_eq!(list_mails(&catcher).await.len(), 1);
     catcher.stop().await;
 }
 
 #[tokio::test]
-async fn garbage_is_answered_and_ends_after_too_much_of_it() {
+async fn invalid_commands_are_refused_and_twenty_close_the_connection() {
     let folder = tempfile::tempdir().unwrap();
-    let catcher = catcher(folder.path()).await;
-    let mut client = Client::connect(catcher.smtp_address()).await;
-    assert!(client.say("DATA").await.starts_with("503"));
-    assert!(client.say("RCPT TO:<a@b>").await.starts_with("503"));
-    assert!(client.say("MAIL FROM:nobody").await.starts_with("501"));
-    assert!(client.say(&"x".repeat(10_000)).await.starts_with("500"));
+    let catcher = start(folder.path()).await;
+    let mut client = SmtpClient::connect(catcher.smtp_address()).await;
+    assert!(client.command("DATA").await.starts_with("503"));
+    assert!(client.command("RCPT TO:<a@b>").await.starts_with("503"));
+    assert!(client.command("MAIL FROM:nobody").await.starts_with("501"));
+    assert!(client.command(&"x".repeat(10_000)).await.starts_with("500"));
     client.send(b"\xff\xfe\x00\r\n").await;
-    assert!(client.answer().await.starts_with("500"));
+    assert!(client.reply().await.starts_with("500"));
     let mut last = String::new();
     for _ in 0..20 {
-        last = client.say("GET / HTTP/1.1").await;
+        last = client.command("GET / HTTP/1.1").await;
         if !last.starts_with("500") {
             break;
         }
@@ -185,7 +185,7 @@ async fn garbage_is_answered_and_ends_after_too_much_of_it() {
 }
 
 #[tokio::test]
-async fn slow_clients_and_too_many_of_them_are_sent_away() {
+async fn slow_clients_and_excess_connections_receive_421() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config {
         connections_max: 2,
@@ -194,32 +194,34 @@ async fn slow_clients_and_too_many_of_them_are_sent_away() {
         ..Config::new(folder.path())
     };
     let catcher = Catcher::start(config).await.unwrap();
-    let mut silent = Client::connect(catcher.smtp_address()).await;
-    let mut sending = Client::connect(catcher.smtp_address()).await;
-    let mut third =
-        Client { stream: TcpStream::connect(catcher.smtp_address()).await.unwrap(), heard: Vec::new() };
-    assert!(third.answer().await.starts_with("421"));
+    let mut silent = SmtpClient::connect(catcher.smtp_address()).await;
+    let mut sending = SmtpClient::connect(catcher.smtp_address()).await;
+    let mut third = SmtpClient {
+        stream: TcpStream::connect(catcher.smtp_address()).await.unwrap(),
+        received: Vec::new(),
+    };
+    assert!(third.reply().await.starts_with("421"));
     sending.send(b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\nSubject: never ends\r\n").await;
     for code in ["250", "250", "354", "421"] {
-        assert!(sending.answer().await.starts_with(code), "{code}");
+        assert!(sending.reply().await.starts_with(code), "{code}");
     }
-    assert!(silent.answer().await.starts_with("421"));
-    assert!(all(&catcher).await.is_empty());
-    // Their places become free again, a moment after their connections closed.
+    assert!(silent.reply().await.starts_with("421"));
+    assert!(list_mails(&catcher).await.is_empty());
+    // The permits are returned shortly after the connections close.
     let free = async {
         loop {
             let stream = TcpStream::connect(catcher.smtp_address()).await.unwrap();
-            if (Client { stream, heard: Vec::new() }).answer().await.starts_with("220") {
+            if (SmtpClient { stream, received: Vec::new() }).reply().await.starts_with("220") {
                 break;
             }
         }
     };
-    timeout(PATIENCE, free).await.expect("a place becomes free");
+    timeout(TIMEOUT, free).await.expect("a permit is returned");
     catcher.stop().await;
 }
 
 #[tokio::test]
-async fn many_clients_at_once_lose_nothing_and_the_oldest_mails_give_way() {
+async fn concurrent_clients_keep_the_newest_thirty_mails() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { mails_max: 30, ..Config::new(folder.path()) };
     let catcher = Catcher::start(config).await.unwrap();
@@ -227,63 +229,63 @@ async fn many_clients_at_once_lose_nothing_and_the_oldest_mails_give_way() {
     for client in 0..8 {
         let address = catcher.smtp_address();
         clients.spawn(async move {
-            let mut smtp = Client::connect(address).await;
+            let mut smtp = SmtpClient::connect(address).await;
             for mail in 0..5 {
                 let text = format!("Subject: {client}-{mail}\r\n\r\nx");
-                assert!(smtp.mail("a@b", &text).await.starts_with("250"));
+                assert!(smtp.send_mail("a@b", &text).await.starts_with("250"));
             }
         });
     }
     clients.join_all().await;
-    assert_eq!(all(&catcher).await.len(), 30);
+    assert_eq!(list_mails(&catcher).await.len(), 30);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 30);
     catcher.stop().await;
 }
 
 #[tokio::test]
-async fn a_restart_keeps_what_arrived() {
+async fn restart_keeps_stored_mails() {
     let folder = tempfile::tempdir().unwrap();
-    let first = catcher(folder.path()).await;
-    let mut client = Client::connect(first.smtp_address()).await;
+    let first = start(folder.path()).await;
+    let mut client = SmtpClient::connect(first.smtp_address()).await;
     for subject in ["one", "two"] {
-        client.mail("a@b", &format!("Subject: {subject}\r\n\r\nx")).await;
+        client.send_mail("a@b", &format!("Subject: {subject}\r\n\r\nx")).await;
     }
-    let before = all(&first).await;
+    let before = list_mails(&first).await;
     first.stop().await;
     std::fs::write(folder.path().join("notes.txt"), "not a mail").unwrap();
-    let second = catcher(folder.path()).await;
-    assert_eq!(all(&second).await, before);
+    let second = start(folder.path()).await;
+    assert_eq!(list_mails(&second).await, before);
     let subjects: Vec<_> = before.iter().map(|mail| mail.subject.as_str()).collect();
     assert_eq!(subjects, ["two", "one"]);
     second.stop().await;
 }
 
 #[tokio::test]
-async fn it_misbehaves_as_told() {
+async fn injected_faults_reject_mails_and_withhold_replies() {
     let folder = tempfile::tempdir().unwrap();
-    let catcher = catcher(folder.path()).await;
-    let told = http(&catcher, "POST", "/sandbox/behaviour", r#"{"reject_next": 1}"#).await;
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
-    let mut client = Client::connect(catcher.smtp_address()).await;
-    assert!(client.say("MAIL FROM:<a@b>").await.starts_with("451"));
-    assert!(client.mail("a@b", "Subject: taken\r\n\r\nx").await.starts_with("250"));
+    let catcher = start(folder.path()).await;
+    let response = http(&catcher, "POST", "/sandbox/behaviour", r#"{"reject_next": 1}"#).await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    let mut client = SmtpClient::connect(catcher.smtp_address()).await;
+    assert!(client.command("MAIL FROM:<a@b>").await.starts_with("451"));
+    assert!(client.send_mail("a@b", "Subject: taken\r\n\r\nx").await.starts_with("250"));
     catcher.behave(Behaviour { close_after_data_next: 1, ..Behaviour::default() });
-    assert_eq!(client.mail("a@b", "Subject: unanswered\r\n\r\nx").await, "");
-    assert_eq!(all(&catcher).await[0].subject, "unanswered");
+    assert_eq!(client.send_mail("a@b", "Subject: unanswered\r\n\r\nx").await, "");
+    assert_eq!(list_mails(&catcher).await[0].subject, "unanswered");
     catcher.stop().await;
 }
 
 #[tokio::test]
-async fn mails_are_listed_filtered_opened_and_forgotten_over_http() {
+async fn http_api_lists_filters_returns_and_deletes_mails() {
     let folder = tempfile::tempdir().unwrap();
-    let catcher = catcher(folder.path()).await;
-    let mut client = Client::connect(catcher.smtp_address()).await;
+    let catcher = start(folder.path()).await;
+    let mut client = SmtpClient::connect(catcher.smtp_address()).await;
     for to in ["ana@example.com", "iva@example.com"] {
-        client.mail(to, &format!("Subject: for {to}\r\n\r\nx")).await;
+        client.send_mail(to, &format!("Subject: for {to}\r\n\r\nx")).await;
     }
     let list = http(&catcher, "GET", "/api/mails?to=Ana@example.com&limit=9", "").await;
     assert!(list.contains("for ana@example.com") && !list.contains("for iva@example.com"), "{list}");
-    let id = all(&catcher).await[0].id;
+    let id = list_mails(&catcher).await[0].id;
     let one = http(&catcher, "GET", &format!("/api/mails/{id}"), "").await;
     assert!(one.contains(&json!("for iva@example.com").to_string()), "{one}");
     for path in
@@ -295,23 +297,23 @@ async fn mails_are_listed_filtered_opened_and_forgotten_over_http() {
         assert!(http(&catcher, "GET", path, "").await.starts_with("HTTP/1.1 4"), "{path}");
     }
     assert!(http(&catcher, "DELETE", "/api/mails", "").await.starts_with("HTTP/1.1 204"));
-    assert!(all(&catcher).await.is_empty());
+    assert!(list_mails(&catcher).await.is_empty());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     catcher.stop().await;
 }
 
 #[tokio::test]
-async fn a_mails_own_pictures_are_shown_on_its_page() {
+async fn embedded_pictures_are_shown_on_the_page_of_a_mail() {
     let folder = tempfile::tempdir().unwrap();
-    let catcher = catcher(folder.path()).await;
-    let mut client = Client::connect(catcher.smtp_address()).await;
+    let catcher = start(folder.path()).await;
+    let mut client = SmtpClient::connect(catcher.smtp_address()).await;
     let text = "Subject: hi\r\nMIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=b\r\n\r\n\
         --b\r\nContent-Type: text/html\r\n\r\n<img src=\"cid:one@shop\">\r\n\
         --b\r\nContent-Type: image/png\r\nContent-ID: <one@shop>\r\nContent-Disposition: inline\r\n\
         Content-Transfer-Encoding: base64\r\n\r\niVBORw==\r\n--b--";
-    client.mail("a@b", text).await;
-    let [mail] = all(&catcher).await.try_into().unwrap();
-    assert!(mail.html.unwrap().contains("cid:one@shop"), "as it came");
+    client.send_mail("a@b", text).await;
+    let [mail] = list_mails(&catcher).await.try_into().unwrap();
+    assert!(mail.html.unwrap().contains("cid:one@shop"), "the JSON keeps the original reference");
     let [picture] = mail.pictures.try_into().unwrap();
     assert_eq!((picture.content_id.as_str(), picture.content.as_str()), ("one@shop", "iVBORw=="));
     let page = http(&catcher, "GET", &format!("/mails/{}", mail.id), "").await;
@@ -320,28 +322,28 @@ async fn a_mails_own_pictures_are_shown_on_its_page() {
 }
 
 #[tokio::test]
-async fn what_a_killed_catcher_had_half_written_is_cleared_away() {
+async fn start_deletes_partial_files_of_a_killed_catcher() {
     let folder = tempfile::tempdir().unwrap();
     let half = folder.path().join("01980000-0000-7000-8000-000000000001.tmp");
     let foreign = folder.path().join("notes.tmp");
     for path in [&half, &foreign] {
         std::fs::write(path, "X-Catcher").unwrap();
     }
-    let catcher = catcher(folder.path()).await;
+    let catcher = start(folder.path()).await;
     assert!(!half.exists() && foreign.exists());
-    assert!(all(&catcher).await.is_empty());
+    assert!(list_mails(&catcher).await.is_empty());
     catcher.stop().await;
 }
 
 #[tokio::test]
-async fn pages_escape_whatever_a_mail_says() {
+async fn pages_escape_the_content_of_mails() {
     let folder = tempfile::tempdir().unwrap();
-    let catcher = catcher(folder.path()).await;
-    let mut client = Client::connect(catcher.smtp_address()).await;
+    let catcher = start(folder.path()).await;
+    let mut client = SmtpClient::connect(catcher.smtp_address()).await;
     let text = "Subject: <script>alert(1)</script>\r\nX-Evil: </pre><script>\r\nContent-Type: text/html\r\n\r\n\
         \"></iframe><script>alert(2)</script>";
-    client.mail("a@b", text).await;
-    let id = all(&catcher).await[0].id;
+    client.send_mail("a@b", text).await;
+    let id = list_mails(&catcher).await[0].id;
     for path in ["/".to_owned(), format!("/mails/{id}")] {
         let page = http(&catcher, "GET", &path, "").await;
         assert!(page.contains("content-security-policy: default-src 'none'"), "{page}");

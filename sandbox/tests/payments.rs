@@ -1,6 +1,6 @@
-//! The sandbox payment provider over real HTTP: what a merchant, a customer and a tester may expect of it.
+//! Tests of the sandbox payment provider over real HTTP, as merchant, customer and tester.
 
-// Says to clippy that the helpers here are tests too, and may fail by panicking.
+// Marks the helpers as test code for clippy, so that they may panic.
 #![cfg(test)]
 
 use std::{
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 const KEY: &str = "sk_test_merchant";
 const SECRET: &str = "whsec_test";
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn config(data_file: Option<&Path>) -> Config {
     let webhook_retry = BackoffConfig {
@@ -36,32 +36,36 @@ async fn start() -> Provider {
     Provider::start(config(None)).await.unwrap()
 }
 
-/// A merchant: calls the provider, and takes webhooks.
+/// A merchant that calls the provider and receives webhooks.
 struct Merchant {
     http: reqwest::Client,
-    heard: Arc<Mutex<Vec<Value>>>,
-    /// What webhooks are answered with.
-    answer: Arc<Mutex<StatusCode>>,
-    /// How many were not taken.
-    refused: Arc<Mutex<u32>>,
+    received: Arc<Mutex<Vec<Value>>>,
+    /// Response status to webhooks.
+    status: Arc<Mutex<StatusCode>>,
+    /// Number of webhooks that received an error status.
+    refused_count: Arc<Mutex<u32>>,
     address: SocketAddr,
     _tasks: Tasks,
 }
 
-type Ear = (Arc<Mutex<Vec<Value>>>, Arc<Mutex<StatusCode>>, Arc<Mutex<u32>>);
+type Receiver = (Arc<Mutex<Vec<Value>>>, Arc<Mutex<StatusCode>>, Arc<Mutex<u32>>);
 
-async fn hear(State((heard, answer, refused)): State<Ear>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn receive_webhook(
+    State((received, status, refused_count)): State<Receiver>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
     let header = headers["stripe-signature"].to_str().unwrap();
     let (time, signature) = header.strip_prefix("t=").unwrap().split_once(",v1=").unwrap();
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let expected = hmac::sign(&key, &[time.as_bytes(), b".", &body].concat());
     let expected: String = expected.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(signature, expected, "every webhook is signed");
-    let status = *answer.lock().unwrap();
+    let status = *status.lock().unwrap();
     if !status.is_success() {
-        *refused.lock().unwrap() += 1;
+        *refused_count.lock().unwrap() += 1;
     } else {
-        heard.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+        received.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
     }
     status
 }
@@ -69,16 +73,16 @@ async fn hear(State((heard, answer, refused)): State<Ear>, headers: HeaderMap, b
 impl Merchant {
     async fn new() -> Self {
         onsale_kit::tls::install_provider();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let answer = Arc::new(Mutex::new(StatusCode::OK));
-        let refused = Arc::new(Mutex::new(0));
-        let ear = (heard.clone(), answer.clone(), refused.clone());
-        let router = Router::new().route("/webhooks", post(hear)).with_state(ear);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let status = Arc::new(Mutex::new(StatusCode::OK));
+        let refused_count = Arc::new(Mutex::new(0));
+        let receiver = (received.clone(), status.clone(), refused_count.clone());
+        let router = Router::new().route("/webhooks", post(receive_webhook)).with_state(receiver);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let tasks = Tasks::new();
         tasks.spawn("merchant", async move { axum::serve(listener, router).await.unwrap() });
-        Self { http: reqwest::Client::new(), heard, answer, refused, address, _tasks: tasks }
+        Self { http: reqwest::Client::new(), received, status, refused_count, address, _tasks: tasks }
     }
 
     fn webhook_url(&self) -> Option<String> {
@@ -90,33 +94,34 @@ impl Merchant {
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
-        let answer = request.send().await.unwrap();
-        (answer.status().as_u16(), answer.json().await.unwrap())
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
     }
 
     async fn get(&self, url: &str) -> Value {
         self.http.get(url).bearer_auth(KEY).send().await.unwrap().json().await.unwrap()
     }
 
-    async fn open(&self, provider: &Provider, key: &str) -> Value {
+    async fn open_session(&self, provider: &Provider, key: &str) -> Value {
         let (status, session) = self.post(&sessions(provider), Some(key), &form()).await;
         assert_eq!(status, 200, "{session}");
         session
     }
 
-    async fn press(&self, session: &Value, button: &str) -> u16 {
+    async fn press_button(&self, session: &Value, button: &str) -> u16 {
         let url = format!("{}/{button}", session["url"].as_str().unwrap());
-        let answer = self.http.post(url).header("accept", "application/json").send().await.unwrap();
-        answer.status().as_u16()
+        let response = self.http.post(url).header("accept", "application/json").send().await.unwrap();
+        response.status().as_u16()
     }
 
-    fn kinds(&self) -> Vec<String> {
-        let heard = self.heard.lock().unwrap();
-        heard.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    fn event_types(&self) -> Vec<String> {
+        let received = self.received.lock().unwrap();
+        received.iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
     }
 
-    async fn wait_for(&self, count: usize) {
-        wait_until("webhooks come", PATIENCE, || async { self.heard.lock().unwrap().len() >= count }).await;
+    async fn wait_for_webhooks(&self, count: usize) {
+        wait_until("webhooks arrive", TIMEOUT, || async { self.received.lock().unwrap().len() >= count })
+            .await;
     }
 }
 
@@ -138,20 +143,20 @@ fn form() -> [(&'static str, &'static str); 8] {
 }
 
 #[tokio::test]
-async fn a_session_is_paid_once_and_the_merchant_hears_of_it() {
+async fn session_is_paid_once_and_the_merchant_receives_webhooks() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     provider.set_webhook_url(merchant.webhook_url());
-    let session = merchant.open(&provider, "one").await;
+    let session = merchant.open_session(&provider, "one").await;
     assert_eq!(session["amount_total"], 4_000);
     assert_eq!(session["status"], "open");
     assert_eq!(session["payment_intent"], Value::Null);
-    assert_eq!(merchant.press(&session, "pay").await, 200);
-    assert_eq!(merchant.press(&session, "pay").await, 200, "a second press changes nothing");
-    assert_eq!(merchant.press(&session, "decline").await, 409);
-    merchant.wait_for(2).await;
-    let mut kinds = merchant.kinds();
-    kinds.sort();
-    assert_eq!(kinds, ["checkout.session.completed", "payment_intent.succeeded"]);
+    assert_eq!(merchant.press_button(&session, "pay").await, 200);
+    assert_eq!(merchant.press_button(&session, "pay").await, 200, "a repeated payment changes nothing");
+    assert_eq!(merchant.press_button(&session, "decline").await, 409);
+    merchant.wait_for_webhooks(2).await;
+    let mut types = merchant.event_types();
+    types.sort();
+    assert_eq!(types, ["checkout.session.completed", "payment_intent.succeeded"]);
     let url = format!("{}/{}", sessions(&provider), session["id"].as_str().unwrap());
     let paid = merchant.get(&format!("{url}?expand%5B%5D=payment_intent")).await;
     assert_eq!(paid["payment_status"], "paid");
@@ -161,12 +166,13 @@ async fn a_session_is_paid_once_and_the_merchant_hears_of_it() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_gives_the_same_answer_and_takes_no_other_question() {
+async fn idempotency_key_replays_its_response_and_refuses_other_parameters() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    let (first, second) = tokio::join!(merchant.open(&provider, "one"), merchant.open(&provider, "one"));
-    assert_eq!(first, second, "two at once are still one");
-    assert_eq!(merchant.open(&provider, "one").await, first);
-    assert_ne!(merchant.open(&provider, "two").await["id"], first["id"]);
+    let (first, second) =
+        tokio::join!(merchant.open_session(&provider, "one"), merchant.open_session(&provider, "one"));
+    assert_eq!(first, second, "concurrent calls with one key open one session");
+    assert_eq!(merchant.open_session(&provider, "one").await, first);
+    assert_ne!(merchant.open_session(&provider, "two").await["id"], first["id"]);
     let mut other = form();
     other[3].1 = "2001";
     let (status, refused) = merchant.post(&sessions(&provider), Some("one"), &other).await;
@@ -178,60 +184,64 @@ async fn an_idempotency_key_gives_the_same_answer_and_takes_no_other_question() 
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_parameters_are_refused() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    for (place, value) in [(0, "setup"), (1, "0"), (2, "xts"), (3, "-5"), (4, ""), (5, "")] {
+    for (index, value) in [(0, "setup"), (1, "0"), (2, "xts"), (3, "-5"), (4, ""), (5, "")] {
         let mut bad = form();
-        bad[place].1 = value;
-        let (status, answer) = merchant.post(&sessions(&provider), None, &bad).await;
-        assert_eq!((status, answer["error"]["type"].as_str()), (400, Some("invalid_request_error")));
+        bad[index].1 = value;
+        let (status, response) = merchant.post(&sessions(&provider), None, &bad).await;
+        assert_eq!((status, response["error"]["type"].as_str()), (400, Some("invalid_request_error")));
     }
     let soon = SystemClock.now().to_seconds_and_nanos().0 + 60;
     let soon = soon.to_string();
     let form: Vec<_> = form().into_iter().chain([("expires_at", soon.as_str())]).collect();
-    assert_eq!(merchant.post(&sessions(&provider), None, &form).await.0, 400, "half an hour at least");
+    assert_eq!(
+        merchant.post(&sessions(&provider), None, &form).await.0,
+        400,
+        "a session lasts at least 30 minutes"
+    );
     provider.stop().await;
 }
 
 #[tokio::test]
-async fn declined_and_left_sessions_end_without_money() {
+async fn declined_and_canceled_sessions_end_unpaid() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     provider.set_webhook_url(merchant.webhook_url());
     for (key, button, status, intent, kind) in [
         ("one", "decline", "complete", "requires_payment_method", "checkout.session.async_payment_failed"),
         ("two", "cancel", "expired", "canceled", "payment_intent.canceled"),
     ] {
-        let session = merchant.open(&provider, key).await;
-        assert_eq!(merchant.press(&session, button).await, 200);
+        let session = merchant.open_session(&provider, key).await;
+        assert_eq!(merchant.press_button(&session, button).await, 200);
         let url = format!("{}/{}", sessions(&provider), session["id"].as_str().unwrap());
         let ended = merchant.get(&format!("{url}?expand%5B%5D=payment_intent")).await;
         assert_eq!(ended["status"], status);
         assert_eq!(ended["payment_status"], "unpaid");
         assert_eq!(ended["payment_intent"]["status"], intent);
-        wait_until(kind, PATIENCE, || async { merchant.kinds().contains(&kind.to_owned()) }).await;
+        wait_until(kind, TIMEOUT, || async { merchant.event_types().contains(&kind.to_owned()) }).await;
     }
     provider.stop().await;
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_time_or_when_the_merchant_says_so() {
+async fn session_expires_by_time_or_by_the_merchant() {
     let clock = ManualClock::new(SystemClock.now());
     let timed = Config { clock: Arc::new(clock.clone()), ..config(None) };
     let (provider, merchant) = (Provider::start(timed).await.unwrap(), Merchant::new().await);
-    let left = merchant.open(&provider, "left").await;
-    let ended = merchant.open(&provider, "ended").await;
+    let left = merchant.open_session(&provider, "left").await;
+    let ended = merchant.open_session(&provider, "ended").await;
     let url = format!("{}/{}/expire", sessions(&provider), ended["id"].as_str().unwrap());
     assert_eq!(merchant.post(&url, None, &[]).await.1["status"], "expired");
     clock.advance(Duration::from_secs(25 * 60 * 60));
-    assert_eq!(merchant.press(&left, "pay").await, 409);
+    assert_eq!(merchant.press_button(&left, "pay").await, 409);
     provider.stop().await;
 }
 
 #[tokio::test]
-async fn money_goes_back_once() {
+async fn payment_is_refunded_once() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    let session = merchant.open(&provider, "one").await;
-    merchant.press(&session, "pay").await;
+    let session = merchant.open_session(&provider, "one").await;
+    merchant.press_button(&session, "pay").await;
     let url = format!("{}/{}", sessions(&provider), session["id"].as_str().unwrap());
     let intent = merchant.get(&url).await["payment_intent"].as_str().unwrap().to_owned();
     let refunds = format!("{}/v1/refunds", provider.url());
@@ -248,98 +258,99 @@ async fn money_goes_back_once() {
 }
 
 #[tokio::test]
-async fn a_restart_forgets_neither_sessions_nor_answers_nor_undelivered_webhooks() {
+async fn restart_keeps_sessions_responses_and_undelivered_webhooks() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("payments.jsonl");
     let merchant = Merchant::new().await;
     let provider = Provider::start(config(Some(&journal))).await.unwrap();
-    let session = merchant.open(&provider, "one").await;
-    merchant.press(&session, "pay").await;
+    let session = merchant.open_session(&provider, "one").await;
+    merchant.press_button(&session, "pay").await;
     assert_eq!(provider.webhooks_waiting(), 2);
     let opened_at = provider.url();
     provider.stop().await;
 
-    // Half a line, as a process leaves it that dies while it writes.
+    // A partial line, as left by a process that dies while it writes.
     let mut text = std::fs::read_to_string(&journal).unwrap();
     text.push_str(r#"[{"session":{"id":"#);
     std::fs::write(&journal, text).unwrap();
 
     let listening = Config { webhook_url: merchant.webhook_url(), ..config(Some(&journal)) };
     let provider = Provider::start(listening).await.unwrap();
-    merchant.wait_for(2).await;
-    assert_eq!(merchant.open(&provider, "one").await["id"], session["id"]);
+    merchant.wait_for_webhooks(2).await;
+    assert_eq!(merchant.open_session(&provider, "one").await["id"], session["id"]);
     let url = format!("{}/{}", sessions(&provider), session["id"].as_str().unwrap());
     assert_eq!(merchant.get(&url).await["payment_status"], "paid");
-    assert_ne!(provider.url(), opened_at, "another process, another port");
-    wait_until("both are taken", PATIENCE, || async { provider.webhooks_waiting() == 0 }).await;
+    assert_ne!(provider.url(), opened_at, "the restarted provider has another port");
+    wait_until("both webhooks are delivered", TIMEOUT, || async { provider.webhooks_waiting() == 0 }).await;
     provider.stop().await;
     let provider = Provider::start(config(Some(&journal))).await.unwrap();
-    assert_eq!(provider.webhooks_waiting(), 0, "what was taken is not sent again");
+    assert_eq!(provider.webhooks_waiting(), 0, "delivered webhooks are not sent again");
     provider.stop().await;
 }
 
 #[tokio::test]
-async fn webhooks_are_sent_until_they_are_taken_and_can_come_twice_or_never() {
+async fn webhook_is_retried_until_accepted_and_can_be_duplicated_or_dropped() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    *merchant.answer.lock().unwrap() = StatusCode::SERVICE_UNAVAILABLE;
+    *merchant.status.lock().unwrap() = StatusCode::SERVICE_UNAVAILABLE;
     provider.set_webhook_url(merchant.webhook_url());
     provider.set_behaviour(Behaviour { duplicate_webhooks: 1, ..Behaviour::default() });
-    let session = merchant.open(&provider, "one").await;
-    merchant.press(&session, "cancel").await;
-    wait_until("it was tried", PATIENCE, || async { *merchant.refused.lock().unwrap() > 1 }).await;
+    let session = merchant.open_session(&provider, "one").await;
+    merchant.press_button(&session, "cancel").await;
+    wait_until("a delivery was attempted", TIMEOUT, || async { *merchant.refused_count.lock().unwrap() > 1 })
+        .await;
     assert_eq!(provider.webhooks_waiting(), 1);
-    *merchant.answer.lock().unwrap() = StatusCode::OK;
-    merchant.wait_for(2).await;
-    let heard = merchant.heard.lock().unwrap().clone();
-    assert_eq!(heard[0]["id"], heard[1]["id"], "the same event twice");
+    *merchant.status.lock().unwrap() = StatusCode::OK;
+    merchant.wait_for_webhooks(2).await;
+    let received = merchant.received.lock().unwrap().clone();
+    assert_eq!(received[0]["id"], received[1]["id"], "the duplicate has the same event id");
 
     provider.set_behaviour(Behaviour { drop_webhooks: 1, ..Behaviour::default() });
-    let session = merchant.open(&provider, "two").await;
-    merchant.press(&session, "cancel").await;
+    let session = merchant.open_session(&provider, "two").await;
+    merchant.press_button(&session, "cancel").await;
     assert_eq!(provider.webhooks_waiting(), 0);
     provider.stop().await;
 }
 
 #[tokio::test]
-async fn events_that_come_about_together_can_be_told_in_reverse() {
+async fn events_of_one_change_can_be_sent_in_reverse_order() {
     let (provider, merchant) = (start().await, Merchant::new().await);
     provider.set_webhook_url(merchant.webhook_url());
     provider.set_behaviour(Behaviour { reorder_webhooks: true, ..Behaviour::default() });
-    let session = merchant.open(&provider, "one").await;
-    merchant.press(&session, "pay").await;
-    merchant.wait_for(2).await;
-    assert_eq!(merchant.kinds(), ["checkout.session.completed", "payment_intent.succeeded"]);
+    let session = merchant.open_session(&provider, "one").await;
+    merchant.press_button(&session, "pay").await;
+    merchant.wait_for_webhooks(2).await;
+    assert_eq!(merchant.event_types(), ["checkout.session.completed", "payment_intent.succeeded"]);
     provider.stop().await;
 }
 
 #[tokio::test]
-async fn it_fails_and_loses_answers_when_told_to() {
+async fn injected_faults_reject_calls_and_lose_responses() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    let told = serde_json::json!({ "fail_calls": 1, "lose_answers": 1 });
+    let behaviour = serde_json::json!({ "fail_calls": 1, "lose_answers": 1 });
     let url = format!("{}/sandbox/behaviour", provider.url());
-    let set = merchant.http.post(&url).json(&told).send().await.unwrap();
+    let set = merchant.http.post(&url).json(&behaviour).send().await.unwrap();
     assert!(set.status().is_success());
     assert_eq!(merchant.post(&sessions(&provider), Some("one"), &form()).await.0, 503);
     assert_eq!(provider.session_count(), 0, "a failed call does nothing");
     assert_eq!(merchant.post(&sessions(&provider), Some("one"), &form()).await.0, 500);
-    assert_eq!(provider.session_count(), 1, "only the answer was lost");
-    merchant.open(&provider, "one").await;
+    assert_eq!(provider.session_count(), 1, "only the response was lost");
+    merchant.open_session(&provider, "one").await;
     assert_eq!(provider.session_count(), 1);
     provider.stop().await;
 }
 
 #[tokio::test]
-async fn people_see_what_they_pay_and_go_back_to_the_shop() {
+async fn checkout_page_shows_the_amount_and_redirects_to_the_merchant() {
     let (provider, merchant) = (start().await, Merchant::new().await);
-    let session = merchant.open(&provider, "one").await;
+    let session = merchant.open_session(&provider, "one").await;
     let page = session["url"].as_str().unwrap();
     let html = merchant.http.get(page).send().await.unwrap().text().await.unwrap();
     assert!(html.contains("EUR 40.00") && html.contains("Derby") && !html.contains("<b>"), "{html}");
     assert!(html.contains("/pay\"") && html.contains("/decline\"") && html.contains("/cancel\""), "{html}");
     let stays = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let answer = stays.post(format!("{page}/pay")).send().await.unwrap();
-    assert_eq!(answer.status().as_u16(), 303);
-    let location = answer.headers()["location"].to_str().unwrap().to_owned();
+    let response = stays.post(format!("{page}/pay")).send().await.unwrap();
+    assert_eq!(response.status().as_u16(), 303);
+    let location = response.headers()["location"].to_str().unwrap().to_owned();
     assert_eq!(location, format!("https://shop.test/done?session={}", session["id"].as_str().unwrap()));
     let html = merchant.http.get(page).send().await.unwrap().text().await.unwrap();
     assert!(html.contains("<h1>Paid</h1>") && !html.contains("<button>"), "{html}");

@@ -1,4 +1,4 @@
-"""Buys two tickets with grpcio, knowing nothing of the contracts but what reflection tells.
+"""Buys two tickets with grpcio, which reads the contracts by reflection only.
 
     python buy.py http://127.0.0.1:8080 EVENT_ID SECTOR_ID
 """
@@ -13,11 +13,11 @@ import grpc
 from google.protobuf import descriptor_pool, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-PATIENCE_SECONDS = 90
+TIMEOUT_SECONDS = 90
 
 
 def post(url, body=None):
-    """Posts JSON and answers JSON."""
+    """Posts JSON and returns the JSON response."""
     data = json.dumps(body or {}).encode()
     headers = {"content-type": "application/json", "accept": "application/json"}
     request = urllib.request.Request(url, data=data, headers=headers, method="POST")
@@ -26,7 +26,7 @@ def post(url, body=None):
 
 
 class Services:
-    """Makes calls by the full name of a method, with messages built from reflected descriptors."""
+    """Calls methods by service and method name, with messages built from reflected descriptors."""
 
     def __init__(self, channel, token):
         self.channel = channel
@@ -42,7 +42,7 @@ class Services:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=message_factory.GetMessageClass(descriptor.output_type).FromString,
         )
-        return stub(request, metadata=self.metadata, timeout=PATIENCE_SECONDS)
+        return stub(request, metadata=self.metadata, timeout=TIMEOUT_SECONDS)
 
 
 def main(front_door, event_id, sector_id):
@@ -54,7 +54,7 @@ def main(front_door, event_id, sector_id):
 
         queue = "onsale.queue.v1.QueueService"
         standing = services.call(queue, "JoinQueue", request_id=request_id(), event_id=event_id).standing
-        print(f"number {standing.entry.seq} in line")
+        print(f"joined the queue as number {standing.entry.seq}")
         turn_token = standing.turn.token
         if not turn_token:
             for response in services.call(queue, "WatchQueue", event_id=event_id):
@@ -80,14 +80,14 @@ def main(front_door, event_id, sector_id):
             payment = response.payment
         print(f"payment state {payment.state}")
 
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             tickets = services.call("onsale.ticketing.v1.TicketService", "ListTickets", claim_id=claim.claim_id).tickets
             if len(tickets) == 2:
                 print("2 tickets")
                 return
             time.sleep(0.2)
-    sys.exit("the tickets did not come")
+    sys.exit(f"the tickets were not issued within {TIMEOUT_SECONDS} s")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-//! Whose is whose: stale turns, other people's things, other organizers' events, and nothing internal from outside.
+//! Access control at the front door: stale turns, other customers' resources, other organizers' events and internal methods
+//! are refused.
 
 use onsale::{
     front_door::{FrontDoor, Person},
-    patience::reason,
+    retry::reason,
 };
 use onsale_kit::contract::Contract;
 use onsale_proto::{
@@ -21,33 +22,33 @@ use tonic::{Code, Status};
 use super::support::{mesh, sale};
 
 #[tokio::test]
-async fn a_stale_turn_token_buys_nothing() {
+async fn stale_or_stolen_turn_token_cannot_claim() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
     let person = sale::customer(&door).await;
     let buyer = sale::buyer(&door, &person, &event.event_id);
     buyer.join().await.unwrap();
-    let stale = buyer.turn(|_| ()).await.unwrap();
+    let stale = buyer.wait_for_turn(|_| ()).await.unwrap();
     buyer.leave().await.unwrap();
 
-    let ended = buyer.claim(&stale.token, sale::any(&event.sectors[0], 2)).await.unwrap_err();
+    let ended = buyer.claim(&stale.token, sale::any_units(&event.sectors[0], 2)).await.unwrap_err();
     assert_eq!(ended.reason().as_deref(), Some("TURN_ENDED"), "{ended}");
 
     buyer.join().await.unwrap();
-    let fresh = buyer.turn(|_| ()).await.unwrap();
+    let fresh = buyer.wait_for_turn(|_| ()).await.unwrap();
     assert!(fresh.fencing_number > stale.fencing_number);
-    let refused = buyer.claim(&stale.token, sale::any(&event.sectors[0], 2)).await.unwrap_err();
+    let refused = buyer.claim(&stale.token, sale::any_units(&event.sectors[0], 2)).await.unwrap_err();
     let reason = refused.reason().unwrap();
     assert!(["TURN_STALE", "TURN_ENDED"].contains(&reason.as_str()), "{refused}");
 
     let thief = sale::customer(&door).await;
     let thief = sale::buyer(&door, &thief, &event.event_id);
-    let stolen = thief.claim(&fresh.token, sale::any(&event.sectors[0], 2)).await.unwrap_err();
+    let stolen = thief.claim(&fresh.token, sale::any_units(&event.sectors[0], 2)).await.unwrap_err();
     assert_eq!(stolen.reason().as_deref(), Some("TURN_TOKEN_INVALID"), "{stolen}");
 
-    assert_eq!(sale::availability(&person, &event).await[0].free_count, 10, "nothing was held");
-    buyer.claim(&fresh.token, sale::any(&event.sectors[0], 2)).await.unwrap();
+    assert_eq!(sale::availability(&person, &event).await[0].free_count, 10, "no unit is held");
+    buyer.claim(&fresh.token, sale::any_units(&event.sectors[0], 2)).await.unwrap();
     mesh.audit().await;
 }
 
@@ -56,7 +57,7 @@ fn assert_not_found<T: std::fmt::Debug>(answer: Result<T, Status>) {
 }
 
 #[tokio::test]
-async fn what_is_another_customers_is_not_found() {
+async fn other_customers_resources_are_not_found() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
@@ -134,7 +135,7 @@ async fn manage(organizer: &Person, event: &Event) -> Vec<Status> {
 }
 
 #[tokio::test]
-async fn another_organizers_event_is_untouchable() {
+async fn other_organizers_events_cannot_be_changed() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (owner, rival) = (sale::organizer(&door).await, sale::organizer(&door).await);
@@ -146,7 +147,7 @@ async fn another_organizers_event_is_untouchable() {
     assert!(rival.events().list_events(list.clone()).await.unwrap().into_inner().events.is_empty());
     assert_eq!(owner.events().list_events(list).await.unwrap().into_inner().events.len(), 1);
     for status in manage(&rival, &draft).await {
-        assert_eq!(status.code(), Code::NotFound, "a draft does not exist for others: {status:?}");
+        assert_eq!(status.code(), Code::NotFound, "a draft is hidden from other organizers: {status:?}");
     }
 
     sale::activate(&owner, &draft).await;
@@ -155,14 +156,14 @@ async fn another_organizers_event_is_untouchable() {
         assert_eq!(reason(&status).as_deref(), Some("EVENT_NOT_OWNED"), "{status:?}");
     }
     let event = owner.events().get_event(get).await.unwrap().into_inner().event.unwrap();
-    assert_eq!(event.name, "Scenario", "nothing changed");
+    assert_eq!(event.name, "Scenario", "the event is unchanged");
     let customer = sale::customer(&door).await;
     for status in manage(&customer, &draft).await {
         assert_eq!(status.code(), Code::PermissionDenied, "{status:?}");
     }
 }
 
-/// Every way to spell the path of a method that somebody might try.
+/// Returns spellings of a method's path with which an attacker might evade the gateway's checks.
 fn spellings(path: &str) -> Vec<String> {
     let (service, method) = path.trim_start_matches('/').split_once('/').unwrap();
     vec![
@@ -186,7 +187,7 @@ fn spellings(path: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn nothing_internal_is_reachable_by_any_path() {
+async fn internal_methods_are_unreachable_by_any_path_spelling() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).unwrap();
@@ -209,7 +210,7 @@ struct Answer {
     what: String,
 }
 
-/// Posts an empty message, by hand: a client library would put the path in order first.
+/// Posts an empty message over a raw connection, because a client library would normalize the path first.
 async fn post(door: &FrontDoor, person: &Person, path: &str, content_type: &str) -> Answer {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let address = door.url().trim_start_matches("http://");
@@ -222,16 +223,17 @@ async fn post(door: &FrontDoor, person: &Person, path: &str, content_type: &str)
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&[0; 5]).await.unwrap();
     let mut bytes = Vec::new();
-    // Until the head is there, or the front door closes without a word. Not until the end: Envoy lingers.
+    // Read until the end of the head or until the connection closes. Do not wait for the close: Envoy keeps the connection
+    // open for a while.
     while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
         let read = stream.read_buf(&mut bytes);
-        if tokio::time::timeout(super::support::PATIENCE, read).await.unwrap().unwrap_or(0) == 0 {
+        if tokio::time::timeout(super::support::TIMEOUT, read).await.unwrap().unwrap_or(0) == 0 {
             break;
         }
     }
     let what = String::from_utf8_lossy(&bytes).to_lowercase();
-    // A refusal of Envoy's own (whatever its status) never was at the gateway; the gateway's is UNIMPLEMENTED (12). Any
-    // other status would mean that a service had looked at it.
+    // Envoy's own refusals never reach the gateway, and the gateway refuses with UNIMPLEMENTED (12). Any other response comes
+    // from a service.
     let is_envoys_own = !what.contains("x-envoy-upstream-service-time");
     let is_ok = what.starts_with("http/1.1 200");
     let is_unimplemented = what.contains("grpc-status: 12") || what.contains("grpc-status:12");
@@ -239,7 +241,7 @@ async fn post(door: &FrontDoor, person: &Person, path: &str, content_type: &str)
 }
 
 #[tokio::test]
-async fn a_token_of_the_mesh_does_not_open_the_front_door() {
+async fn front_door_refuses_service_tokens() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;

@@ -1,14 +1,14 @@
-//! A client that is not ours: Python's grpcio, which knows the contracts by reflection only.
+//! A third-party client: Python's grpcio, which reads the contracts by reflection only.
 
 use std::process::Stdio;
 
 use onsale_tests::repository;
 use tokio::{process::Command, time::timeout};
 
-use super::support::{PATIENCE, mesh, sale};
+use super::support::{TIMEOUT, mesh, sale};
 
 #[tokio::test]
-async fn a_python_client_buys_by_reflection() {
+async fn python_client_buys_by_reflection() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
@@ -19,9 +19,9 @@ async fn a_python_client_buys_by_reflection() {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = timeout(PATIENCE * 2, output).await.unwrap().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("2 tickets"), "{said}");
+    let output = timeout(TIMEOUT * 2, output).await.unwrap().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout.contains("2 tickets"), "{stdout}");
     mesh.audit().await;
 }

@@ -1,5 +1,5 @@
-//! Claim and Inventory die at each step between the reservation and the claim. Who asks again gets the claim; what nobody
-//! asks for again is free soon after; and the books balance.
+//! Claim and Inventory are killed at each point between the reservation and the claim. Customers who retry get their claim,
+//! units of customers who do not retry are free or claimed within 30 s, and `onsale audit` finds no violation.
 
 use std::{
     cell::Cell,
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use onsale::{front_door::Person, patience::patiently};
+use onsale::{front_door::Person, retry::retry_until};
 use onsale_kit::deadline::Deadline;
 use onsale_proto::{
     claim::v1::{Claim, ClaimState, CreateClaimRequest, create_claim_request::Right},
@@ -19,81 +19,81 @@ use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
 use super::support::{
-    PATIENCE,
-    fail_point::{self, FailPoint, Moment},
+    TIMEOUT,
+    fail_point::{self, FailPoint, StopAt},
     mesh::{self, Mesh},
     sale,
 };
 
-/// Within this time every unit is a claim's, or free.
-const ACCOUNTED: Duration = Duration::from_secs(30);
+/// Time within which every unit is free or belongs to a claim.
+const ACCOUNTED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Where a process dies.
-struct Step {
+/// Point at which a process is killed.
+struct CrashPoint {
     what: &'static str,
-    victim: &'static str,
+    process: &'static str,
     table: &'static str,
-    moment: Moment,
-    /// What the stopped session does when its process is dead.
-    then: Then,
+    stop_at: StopAt,
+    /// Fate of the blocked database session.
+    after_kill: AfterKill,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
-    /// It is gone as well.
-    Discard,
-    /// It belongs to another process, which goes on.
-    LetThrough,
-    /// It commits while the process is frozen, and the process dies without having heard of it.
-    CommitUnheard,
+enum AfterKill {
+    /// The session ends with the process and its transaction rolls back.
+    EndSession,
+    /// The session belongs to another process and continues.
+    Continue,
+    /// The session commits while the process is frozen; the process is then killed before it receives the result.
+    CommitFirst,
 }
 
-const STEPS: [Step; 6] = [
-    Step {
-        what: "claim, before the attempt is noted",
-        victim: "claim",
+const CRASH_POINTS: [CrashPoint; 6] = [
+    CrashPoint {
+        what: "claim, before it records the attempt",
+        process: "claim",
         table: "claim.hold",
-        moment: Moment::Before,
-        then: Then::Discard,
+        stop_at: StopAt::Insert,
+        after_kill: AfterKill::EndSession,
     },
-    Step {
+    CrashPoint {
         what: "inventory, before its commit",
-        victim: "inventory",
+        process: "inventory",
         table: "inventory.hold_unit",
-        moment: Moment::Before,
-        then: Then::Discard,
+        stop_at: StopAt::Insert,
+        after_kill: AfterKill::EndSession,
     },
-    Step {
-        what: "claim, after the note and before the answer of inventory",
-        victim: "claim",
+    CrashPoint {
+        what: "claim, after it recorded the attempt and before inventory responds",
+        process: "claim",
         table: "inventory.hold_unit",
-        moment: Moment::Before,
-        then: Then::LetThrough,
+        stop_at: StopAt::Insert,
+        after_kill: AfterKill::Continue,
     },
-    Step {
-        what: "inventory, after its commit and before its answer",
-        victim: "inventory",
+    CrashPoint {
+        what: "inventory, after its commit and before its response",
+        process: "inventory",
         table: "inventory.hold_unit",
-        moment: Moment::AtCommit,
-        then: Then::CommitUnheard,
+        stop_at: StopAt::Commit,
+        after_kill: AfterKill::CommitFirst,
     },
-    Step {
+    CrashPoint {
         what: "claim, after the commit of inventory and before its own",
-        victim: "claim",
+        process: "claim",
         table: "claim.claim",
-        moment: Moment::Before,
-        then: Then::Discard,
+        stop_at: StopAt::Insert,
+        after_kill: AfterKill::EndSession,
     },
-    Step {
-        what: "claim, after its commit and before its answer",
-        victim: "claim",
+    CrashPoint {
+        what: "claim, after its commit and before its response",
+        process: "claim",
         table: "claim.claim",
-        moment: Moment::AtCommit,
-        then: Then::CommitUnheard,
+        stop_at: StopAt::Commit,
+        after_kill: AfterKill::CommitFirst,
     },
 ];
 
-/// Somebody with a turn, and what they want.
+/// A customer with a turn and the claim request of that customer.
 struct Customer {
     person: Person,
     request: CreateClaimRequest,
@@ -107,16 +107,16 @@ impl Customer {
     }
 }
 
-/// Two customers for each step, each with two seats side by side in mind.
+/// Signs in two customers for each crash point, lets them wait for their turn, and gives each a request for two adjacent seats.
 async fn customers(mesh: &Mesh, event: &Event) -> Vec<Customer> {
     let mut arrivals = JoinSet::new();
-    for number in 0..u32::try_from(STEPS.len() * 2).unwrap() {
+    for number in 0..u32::try_from(CRASH_POINTS.len() * 2).unwrap() {
         let (door, event) = (mesh.front_door(), event.clone());
         arrivals.spawn(async move {
             let person = sale::customer(&door).await;
             let buyer = sale::buyer(&door, &person, &event.event_id);
             buyer.join().await.unwrap();
-            let turn = buyer.turn(|_| ()).await.unwrap();
+            let turn = buyer.wait_for_turn(|_| ()).await.unwrap();
             let seats = [number * 2 + 1, number * 2 + 2];
             let sector_id = event.sectors[0].sector_id.clone();
             let request = CreateClaimRequest {
@@ -131,16 +131,17 @@ async fn customers(mesh: &Mesh, event: &Event) -> Vec<Customer> {
     arrivals.join_all().await
 }
 
-/// Whether `table` has a row of the customer's.
-async fn is_written(books: &Client, table: &str, customer: &Customer) -> bool {
+/// Returns true if `table` has a row of the customer.
+async fn is_written(database: &Client, table: &str, customer: &Customer) -> bool {
     let sql = format!("SELECT FROM {table} WHERE customer_id = $1::text::uuid");
-    books.query_opt(&sql, &[&customer.person.customer_id]).await.unwrap().is_some()
+    database.query_opt(&sql, &[&customer.person.customer_id]).await.unwrap().is_some()
 }
 
-/// Kills the step's victim while it serves the first customer there, and the second too or on the way.
-async fn kill_at(mesh: &Mesh, books: &Client, step: &Step, both: [&Customer; 2]) {
-    let deaths = mesh.deaths(step.victim);
-    let point = FailPoint::set(mesh, step.table, step.moment).await;
+/// Kills the process of the crash point while it handles the request of the first customer at that point. The request of the
+/// second customer is blocked there too, or is still on its way.
+async fn kill_at(mesh: &Mesh, database: &Client, point: &CrashPoint, both: [&Customer; 2]) {
+    let restarts = mesh.restarts(point.process);
+    let fail_point = FailPoint::set(mesh, point.table, point.stop_at).await;
     let is_reached = tokio::sync::Notify::new();
     let is_killed = Cell::new(false);
     let asked = async {
@@ -149,58 +150,59 @@ async fn kill_at(mesh: &Mesh, books: &Client, step: &Step, both: [&Customer; 2])
             both[1].ask().await
         };
         let answers = tokio::join!(both[0].ask(), second);
-        assert!(is_killed.get(), "{}: answered {answers:?} before it was killed", step.what);
-        // What the front door says of a service that is gone is heard by nobody: as if the customers' devices had lost the
-        // connection.
+        assert!(is_killed.get(), "{}: returned {answers:?} before the kill", point.what);
+        // Ignore the responses of the front door after the kill, as if the customers' devices had lost the connection.
         std::future::pending().await
     };
     let killed = async {
-        point.reached().await;
+        fail_point.wait_until_reached().await;
         is_reached.notify_one();
-        let standing = point.reached_by_another().await;
-        if step.then == Then::CommitUnheard {
-            mesh.freeze(step.victim);
-            point.open().await;
-            let table = if step.victim == "claim" { "claim.claim" } else { "inventory.hold" };
-            let is_committed = || async { is_written(books, table, both[0]).await };
-            wait_until("it is committed", PATIENCE, is_committed).await;
+        let blocked_count = fail_point.blocked_after_second().await;
+        if point.after_kill == AfterKill::CommitFirst {
+            mesh.freeze(point.process);
+            fail_point.release().await;
+            let table = if point.process == "claim" { "claim.claim" } else { "inventory.hold" };
+            let is_committed = || async { is_written(database, table, both[0]).await };
+            wait_until("the session has committed", TIMEOUT, is_committed).await;
         }
-        mesh.kill_only(step.victim);
+        mesh.kill(point.process);
         is_killed.set(true);
-        if step.then == Then::Discard {
-            point.discard().await;
+        if point.after_kill == AfterKill::EndSession {
+            fail_point.end_sessions().await;
         }
-        point.remove().await;
-        standing
+        fail_point.remove().await;
+        blocked_count
     };
-    let standing = tokio::select! { standing = killed => standing, never = asked => never };
-    println!("killed {}; {standing} stood there", step.what);
-    wait_until("the supervisor starts it again", PATIENCE, || async { mesh.deaths(step.victim) > deaths })
-        .await;
-    mesh.wait_for(step.victim).await;
+    let blocked_count = tokio::select! { count = killed => count, never = asked => never };
+    println!("killed {} with {blocked_count} blocked sessions", point.what);
+    wait_until("the supervisor restarts the process", TIMEOUT, || async {
+        mesh.restarts(point.process) > restarts
+    })
+    .await;
+    mesh.wait_for(point.process).await;
 }
 
-/// The customer asks again as before, and has what was asked for: once.
-async fn assert_served(step: &Step, customer: &Customer) -> Claim {
-    let claim = patiently(Deadline::after(ACCOUNTED), || customer.ask()).await;
-    let claim = claim.unwrap_or_else(|status| panic!("{}: {status:?}", step.what));
+/// Retries the request and asserts that it returns the requested seats, and the same claim on a further repeat.
+async fn assert_served(point: &CrashPoint, customer: &Customer) -> Claim {
+    let claim = retry_until(Deadline::after(ACCOUNTED_WITHIN), || customer.ask()).await;
+    let claim = claim.unwrap_or_else(|status| panic!("{}: {status:?}", point.what));
     assert_eq!(claim.state(), ClaimState::Claimed);
     let seats: Vec<u32> = claim.items[0].units.iter().map(|unit| unit.number).collect();
-    assert_eq!(seats, customer.seats, "{}", step.what);
-    let again = patiently(Deadline::after(ACCOUNTED), || customer.ask()).await.unwrap();
-    assert_eq!(again.claim_id, claim.claim_id, "{}", step.what);
+    assert_eq!(seats, customer.seats, "{}", point.what);
+    let again = retry_until(Deadline::after(ACCOUNTED_WITHIN), || customer.ask()).await.unwrap();
+    assert_eq!(again.claim_id, claim.claim_id, "{}", point.what);
     claim
 }
 
-/// The seats of claims that are open or paid, by the books of Claim.
-async fn claimed(books: &Client, event: &Event) -> BTreeSet<u32> {
+/// Returns the seats of open and confirmed claims, from the database of Claim.
+async fn claimed(database: &Client, event: &Event) -> BTreeSet<u32> {
     let sql = "SELECT unnest(units) FROM claim.claim_item JOIN claim.claim USING (claim_id)
         WHERE event_id = $1::text::uuid AND state IN ('CLAIMED', 'CONFIRMED')";
-    let rows = books.query(sql, &[&event.event_id]).await.unwrap();
+    let rows = database.query(sql, &[&event.event_id]).await.unwrap();
     rows.iter().map(|row| u32::try_from(row.get::<_, i32>(0)).unwrap()).collect()
 }
 
-/// The seats that are free, as customers see it.
+/// Returns the free seats that Inventory reports to customers.
 async fn free(person: &Person, event: &Event) -> BTreeSet<u32> {
     let map = sale::availability(person, event).await.remove(0).free_map;
     let is_free = |unit: &u32| {
@@ -211,20 +213,20 @@ async fn free(person: &Person, event: &Event) -> BTreeSet<u32> {
 }
 
 #[tokio::test]
-async fn whoever_dies_between_reservation_and_claim_no_unit_is_lost() {
-    let mesh = mesh::rough().lock().await;
+async fn crashes_between_reservation_and_claim_lose_no_unit() {
+    let mesh = mesh::exclusive().lock().await;
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::seated(2, 20)]).await;
-    let books = fail_point::session(&mesh).await;
+    let database = fail_point::session(&mesh).await;
     let customers = customers(&mesh, &event).await;
-    let (mut served, mut gone) = (Vec::new(), Vec::new());
-    for (step, pair) in STEPS.iter().zip(customers.chunks(2)) {
-        kill_at(&mesh, &books, step, [&pair[0], &pair[1]]).await;
-        served.push((&pair[0], assert_served(step, &pair[0]).await));
-        gone.push((step, &pair[1]));
+    let (mut served, mut not_retried) = (Vec::new(), Vec::new());
+    for (point, pair) in CRASH_POINTS.iter().zip(customers.chunks(2)) {
+        kill_at(&mesh, &database, point, [&pair[0], &pair[1]]).await;
+        served.push((&pair[0], assert_served(point, &pair[0]).await));
+        not_retried.push((point, &pair[1]));
     }
     let last_kill = Instant::now();
-    // What came out of it is as good as any other claim.
+    // The claims are as usable as any other claim.
     for (customer, claim) in &served {
         let buyer = sale::buyer(&door, &customer.person, &event.event_id);
         sale::pay(&buyer, claim).await;
@@ -232,22 +234,22 @@ async fn whoever_dies_between_reservation_and_claim_no_unit_is_lost() {
     }
 
     let all: BTreeSet<u32> = (1..=event.sectors[0].capacity).collect();
-    let left = ACCOUNTED.saturating_sub(last_kill.elapsed());
-    wait_until("every seat is free or a claim's", left, || async {
-        let (claimed, free) = (claimed(&books, &event).await, free(&customers[0].person, &event).await);
+    let left = ACCOUNTED_WITHIN.saturating_sub(last_kill.elapsed());
+    wait_until("every seat is free or claimed", left, || async {
+        let (claimed, free) = (claimed(&database, &event).await, free(&customers[0].person, &event).await);
         claimed.is_disjoint(&free) && claimed.union(&free).copied().collect::<BTreeSet<_>>() == all
     })
     .await;
     println!("all units are accounted for {:?} after the last kill", last_kill.elapsed());
-    let claimed = claimed(&books, &event).await;
-    for (step, customer) in gone {
-        let has_claim = is_written(&books, "claim.claim", customer).await;
+    let claimed = claimed(&database, &event).await;
+    for (point, customer) in not_retried {
+        let has_claim = is_written(&database, "claim.claim", customer).await;
         let seats = customer.seats.iter().filter(|seat| claimed.contains(seat)).count();
-        assert_eq!(seats, if has_claim { 2 } else { 0 }, "{}", step.what);
+        assert_eq!(seats, if has_claim { 2 } else { 0 }, "{}", point.what);
         println!(
-            "{}: who did not come back {}",
-            step.what,
-            if has_claim { "has a claim" } else { "has nothing" }
+            "{}: the customer who did not retry {}",
+            point.what,
+            if has_claim { "has a claim" } else { "has no claim" }
         );
     }
     mesh.audit().await;

@@ -1,4 +1,4 @@
-//! The purchase as a browser makes it: gRPC-Web frames over HTTP/1.1, put together by hand.
+//! A purchase by a browser: gRPC-Web frames over HTTP/1.1, assembled by hand.
 
 use onsale::front_door::{FrontDoor, Person};
 use onsale_proto::{
@@ -14,12 +14,12 @@ use onsale_proto::{
 use onsale_testkit::wait_until;
 use prost::Message;
 
-use super::support::{PATIENCE, mesh, sale};
+use super::support::{TIMEOUT, mesh, sale};
 
-/// The bit that marks a frame of trailers.
+/// Flag bit of a frame that contains trailers.
 const TRAILERS: u8 = 0x80;
 
-/// A stream of frames as they arrive.
+/// Reader of the frames of one response.
 struct Frames {
     response: reqwest::Response,
     buffer: Vec<u8>,
@@ -36,7 +36,7 @@ impl Frames {
         let mut body = vec![0];
         body.extend(u32::try_from(message.encoded_len()).unwrap().to_be_bytes());
         body.extend(message.encode_to_vec());
-        let client = reqwest::Client::builder().http1_only().timeout(PATIENCE).build().unwrap();
+        let client = reqwest::Client::builder().http1_only().timeout(TIMEOUT).build().unwrap();
         let response = client
             .post(format!("{}{path}", door.url()))
             .header("content-type", "application/grpc-web+proto")
@@ -48,7 +48,7 @@ impl Frames {
             .unwrap();
         assert_eq!(response.status(), 200, "{path}");
         assert_eq!(response.version(), reqwest::Version::HTTP_11);
-        // A call that fails at once has its status in the headers and no body.
+        // A call that fails before its first message has its status in the headers and no body.
         let status = response.headers().get("grpc-status").map(|status| status.to_str().unwrap().to_owned());
         assert!(status.is_none_or(|status| status == "0"), "{path}: {:?}", response.headers());
         Self { response, buffer: Vec::new() }
@@ -73,7 +73,7 @@ impl Frames {
         }
     }
 
-    /// The next message; none after good trailers.
+    /// Returns the next message, or `None` after trailers with status OK.
     async fn message<M: Message + Default>(&mut self) -> Option<M> {
         match self.next().await? {
             Frame::Message(bytes) => Some(M::decode(bytes.as_slice()).unwrap()),
@@ -99,7 +99,7 @@ async fn unary<M: Message + Default>(
 }
 
 #[tokio::test]
-async fn a_browser_buys_with_grpc_web_frames() {
+async fn browser_buys_with_grpc_web_frames() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
@@ -126,7 +126,7 @@ async fn a_browser_buys_with_grpc_web_frames() {
         request_id: sale::new_id(),
         event_id,
         right: Some(Right::TurnToken(turn.token)),
-        selections: vec![sale::any(&event.sectors[0], 2)],
+        selections: vec![sale::any_units(&event.sectors[0], 2)],
     };
     let path = "/onsale.claim.v1.ClaimService/CreateClaim";
     let claim: CreateClaimResponse = unary(&door, &person, path, &claim).await;
@@ -141,7 +141,7 @@ async fn a_browser_buys_with_grpc_web_frames() {
     let payment: CreatePaymentResponse = unary(&door, &person, path, &pay).await;
     let payment = payment.payment.unwrap();
     let buyer = sale::buyer(&door, &person, &event.event_id);
-    buyer.at_provider(&payment, "pay").await.unwrap();
+    buyer.act_at_provider(&payment, "pay").await.unwrap();
 
     let watch = WatchPaymentRequest { payment_id: payment.payment_id };
     let path = "/onsale.payment.v1.PaymentService/WatchPayment";
@@ -150,10 +150,10 @@ async fn a_browser_buys_with_grpc_web_frames() {
     while let Some(update) = updates.message::<WatchPaymentResponse>().await {
         last = update.payment.unwrap().state();
     }
-    assert_eq!(last, PaymentState::Confirmed, "the stream ends after it, with OK");
+    assert_eq!(last, PaymentState::Confirmed, "the stream ends with OK after the final state");
 
     let list = ListTicketsRequest { claim_id, ..ListTicketsRequest::default() };
-    wait_until("the tickets are issued", PATIENCE, || async {
+    wait_until("the tickets are issued", TIMEOUT, || async {
         let path = "/onsale.ticketing.v1.TicketService/ListTickets";
         let listed: ListTicketsResponse = unary(&door, &person, path, &list).await;
         listed.tickets.len() == 2

@@ -1,6 +1,7 @@
-//! A purchase without the line: kept for a group, invited by mail, accepted with the mail's token, paid, ticketed.
+//! A purchase without a queue: an organizer reserves a quota and invites a customer by mail, who accepts with the token from
+//! the mail, claims and pays.
 
-use onsale::{front_door::FrontDoor, patience::reason};
+use onsale::{front_door::FrontDoor, retry::reason};
 use onsale_kit::deadline::Deadline;
 use onsale_proto::{
     claim::v1::{Claim, CreateClaimRequest, create_claim_request::Right},
@@ -12,18 +13,18 @@ use onsale_proto::{
 use tonic::Status;
 
 use super::support::{
-    PATIENCE,
+    TIMEOUT,
     mesh::{self, Mesh},
     sale,
 };
 use onsale::front_door::Person;
 
-async fn keep(organizer: &Person, event: &Event, count: u32) -> Quota {
+async fn reserve_quota(organizer: &Person, event: &Event, count: u32) -> Quota {
     let request = CreateQuotaRequest {
         request_id: sale::new_id(),
         event_id: event.event_id.clone(),
         name: "Season ticket holders".to_owned(),
-        selection: Some(sale::any(&event.sectors[0], count)),
+        selection: Some(sale::any_units(&event.sectors[0], count)),
         return_time: Some(sale::in_days(7)),
     };
     organizer.quotas().create_quota(request).await.unwrap().into_inner().quota.unwrap()
@@ -39,9 +40,9 @@ async fn invite(organizer: &Person, quota: &Quota, email: &str, unit_count: u32)
     organizer.quotas().invite_to_quota(request).await.unwrap();
 }
 
-/// The token in the newest mail to `email`, as its reader finds it.
+/// Returns the invitation token from the link in the newest mail to `email`.
 async fn token_from_mail(mesh: &Mesh, door: &FrontDoor, email: &str) -> String {
-    let deadline = Deadline::after(PATIENCE);
+    let deadline = Deadline::after(TIMEOUT);
     let mail = onsale::buy::order::wait_for_mail(door, mesh.mail_url(), email, deadline).await.unwrap();
     let request = door.http().get(format!("{}/api/mails/{}", mesh.mail_url(), mail.id));
     let mail: serde_json::Value = request.send().await.unwrap().json().await.unwrap();
@@ -59,17 +60,17 @@ async fn claim(person: &Person, event: &Event, token: &str, count: u32) -> Resul
         request_id: sale::new_id(),
         event_id: event.event_id.clone(),
         right: Some(Right::InvitationToken(token.to_owned())),
-        selections: vec![sale::any(&event.sectors[0], count)],
+        selections: vec![sale::any_units(&event.sectors[0], count)],
     };
     Ok(person.claims().create_claim(request).await?.into_inner().claim.unwrap())
 }
 
 #[tokio::test]
-async fn an_invitee_buys_kept_units_without_a_turn() {
+async fn invitee_buys_quota_units_without_a_turn() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (organizer, event) = sale::on_sale(&door, vec![sale::seated(2, 5)]).await;
-    let quota = keep(&organizer, &event, 5).await;
+    let quota = reserve_quota(&organizer, &event, 5).await;
     let (person, thief) = (sale::customer(&door).await, sale::customer(&door).await);
     invite(&organizer, &quota, &person.email, 2).await;
     let token = token_from_mail(mesh, &door, &person.email).await;
@@ -84,7 +85,7 @@ async fn an_invitee_buys_kept_units_without_a_turn() {
     assert_eq!(reason(&refused).as_deref(), Some("INVITATION_ACCEPTED_BY_ANOTHER"), "{refused}");
 
     let claimed = claim(&person, &event, &token, 2).await.unwrap();
-    assert_eq!(claimed.items[0].group_count, 1, "side by side");
+    assert_eq!(claimed.items[0].group_count, 1, "the seats are adjacent");
     let stock = sale::availability(&person, &event).await.remove(0);
     assert_eq!((stock.free_count, stock.held_count), (5, 2));
     let buyer = sale::buyer(&door, &person, &event.event_id);

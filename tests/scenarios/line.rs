@@ -1,11 +1,12 @@
-//! The line: one place per customer, whatever the devices; before the sale, twice, and again.
+//! The queue at the front door: one entry per customer on any number of devices, joins before the sale, repeated joins, and
+//! joins after leaving.
 
 use onsale_proto::queue::v1::{EntryState, GetPositionRequest, LeaveQueueRequest, PauseQueueRequest};
 use tonic::Code;
 
 use super::support::{mesh, sale};
 
-/// Keeps everyone waiting, so that places can be looked at.
+/// Pauses admission, so that positions stay the same.
 async fn pause(organizer: &onsale::front_door::Person, event_id: &str) {
     let request = PauseQueueRequest {
         request_id: sale::new_id(),
@@ -16,12 +17,12 @@ async fn pause(organizer: &onsale::front_door::Person, event_id: &str) {
 }
 
 #[tokio::test]
-async fn two_devices_have_one_place() {
+async fn two_devices_of_a_customer_share_one_entry() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (organizer, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
     pause(&organizer, &event.event_id).await;
-    let email = sale::somebody("devices");
+    let email = sale::unique_email("devices");
     let phone = door.sign_in(&email, "customer").await.unwrap();
     let other_door = mesh.front_door();
     let laptop = other_door.sign_in(&email, "customer").await.unwrap();
@@ -41,7 +42,7 @@ async fn two_devices_have_one_place() {
 }
 
 #[tokio::test]
-async fn joining_before_the_sale_is_refused_and_afterwards_taken() {
+async fn join_is_refused_before_the_sale_and_accepted_after() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let organizer = sale::organizer(&door).await;
@@ -55,11 +56,11 @@ async fn joining_before_the_sale_is_refused_and_afterwards_taken() {
 
     sale::activate(&organizer, &event).await;
     sale::wait_for_open_queue(&door, &event.event_id).await;
-    assert_eq!(buyer.join().await.unwrap().entry.unwrap().seq, 1, "the refusal left nothing behind");
+    assert_eq!(buyer.join().await.unwrap().entry.unwrap().seq, 1, "the refused join created no entry");
 }
 
 #[tokio::test]
-async fn joining_twice_keeps_the_place_and_leaving_gives_it_up() {
+async fn repeated_join_keeps_the_entry_and_leaving_ends_it() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (organizer, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
@@ -77,14 +78,14 @@ async fn joining_twice_keeps_the_place_and_leaving_gives_it_up() {
     assert_eq!(left.state(), EntryState::Left);
 
     let again = buyer.join().await.unwrap();
-    assert_eq!((again.entry.unwrap().seq, again.position), (3, 2), "a new place at the end");
+    assert_eq!((again.entry.unwrap().seq, again.position), (3, 2), "a new entry at the end of the line");
     let request = GetPositionRequest { event_id: event.event_id.clone(), ..GetPositionRequest::default() };
     let standing = two.queue().get_position(request).await.unwrap().into_inner().standing.unwrap();
-    assert_eq!(standing.position, 1, "those behind moved up");
+    assert_eq!(standing.position, 1, "the next customer moved up");
 }
 
 #[tokio::test]
-async fn somebody_who_never_joined_has_no_place() {
+async fn customer_who_never_joined_has_no_position() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;

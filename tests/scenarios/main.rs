@@ -1,4 +1,4 @@
-//! The whole mesh behind a real Envoy, as its users meet it: started by `onsale up`, used through the front door only.
+//! Scenarios on the whole mesh behind a real Envoy, started by `onsale up` and used through the front door.
 
 #![cfg(test)]
 

@@ -1,4 +1,4 @@
-//! The purchase by REST: JSON in, JSON out, transcoded by Envoy.
+//! A purchase by REST: Envoy transcodes JSON to gRPC and back.
 
 use onsale_testkit::wait_until;
 use reqwest::{Method, StatusCode};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use onsale::front_door::{FrontDoor, Person};
 
-use super::support::{PATIENCE, mesh, sale};
+use super::support::{TIMEOUT, mesh, sale};
 
 async fn send(
     door: &FrontDoor,
@@ -33,7 +33,7 @@ async fn ok(door: &FrontDoor, person: &Person, method: Method, path: &str, body:
 }
 
 #[tokio::test]
-async fn a_partner_buys_by_rest() {
+async fn partner_buys_by_rest() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let (_, event) = sale::on_sale(&door, vec![sale::general(10)]).await;
@@ -42,10 +42,10 @@ async fn a_partner_buys_by_rest() {
 
     let body = json!({ "requestId": sale::new_id() });
     let joined = ok(&door, &person, Method::POST, &format!("/queue/{event_id}/join"), Some(body)).await;
-    assert_eq!(joined["standing"]["entry"]["seq"], "1", "64-bit numbers are texts in JSON");
+    assert_eq!(joined["standing"]["entry"]["seq"], "1", "64-bit numbers are strings in JSON");
 
     let path = format!("/queue/{event_id}/position");
-    wait_until("the turn comes", PATIENCE, || async {
+    wait_until("the turn is granted", TIMEOUT, || async {
         let standing = ok(&door, &person, Method::GET, &path, None).await;
         standing["standing"]["turn"]["token"].is_string()
     })
@@ -59,7 +59,7 @@ async fn a_partner_buys_by_rest() {
             "selections": [{ "sectorId": event.sectors[0].sector_id, "count": count }],
         })
     };
-    // What the contract's types cannot even say is refused as well, and holds nothing.
+    // Counts outside the range or the type of the contract are refused and hold no unit.
     for count in [json!(-1), json!(0), json!(1.5), json!(4_294_967_297_u64), json!("many"), json!(11)] {
         let url = format!("{}/api/v1/events/{event_id}/claims", door.url());
         let answer = door.http().post(url).bearer_auth(&person.token).json(&wish(count.clone())).send().await;
@@ -78,7 +78,7 @@ async fn a_partner_buys_by_rest() {
     let paid = door.http().post(format!("{checkout}/pay")).header("accept", "application/json").send().await;
     assert!(paid.unwrap().status().is_success());
 
-    wait_until("the tickets are issued", PATIENCE, || async {
+    wait_until("the tickets are issued", TIMEOUT, || async {
         let listed = ok(&door, &person, Method::GET, &format!("/tickets?claimId={claim_id}"), None).await;
         listed["tickets"].as_array().is_some_and(|tickets| tickets.len() == 2)
     })
@@ -87,7 +87,7 @@ async fn a_partner_buys_by_rest() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_json_with_its_reason() {
+async fn refusal_is_json_with_its_reason() {
     let mesh = mesh::shared();
     let door = mesh.front_door();
     let person = sale::customer(&door).await;
@@ -103,5 +103,5 @@ async fn a_refusal_is_json_with_its_reason() {
         send(&door, &person, Method::POST, "/queue/not-a-uuid/join", Some(json!({}))).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     let details = answer["details"].to_string();
-    assert!(details.contains("event_id") && details.contains("request_id"), "all at once: {answer}");
+    assert!(details.contains("event_id") && details.contains("request_id"), "lists all violations: {answer}");
 }

@@ -1,4 +1,4 @@
-//! What all scenarios share: the mesh, people, and events on sale.
+//! Helpers shared by all scenarios: the mesh, customers and organizers, events on sale, and faults.
 
 pub(crate) mod fail_point;
 pub(crate) mod mesh;
@@ -8,5 +8,5 @@ pub(crate) mod sale;
 
 use std::time::Duration;
 
-/// How long anything may take. Two cores run a dozen processes here; a healthy purchase takes a few seconds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of a single step. A healthy purchase takes a few seconds on two cores that run a dozen processes.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! What the tests of the whole repository share: where it lies, what is in it, what it depends on.
+//! Helpers for the tests of the whole repository: its files, its dependencies and the settings that services require.
 
 pub mod metadata;
 pub mod repository;

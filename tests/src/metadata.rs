@@ -1,4 +1,4 @@
-//! What Cargo says of the workspace and everything it depends on.
+//! Metadata of the workspace and its dependencies, as Cargo reports it.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use crate::repository;
 
-/// The parts of `cargo metadata` that the checks read.
+/// Part of the output of `cargo metadata` that the checks read.
 #[derive(Debug, Deserialize)]
 pub struct Metadata {
-    /// Ours and everybody else's.
+    /// All packages, of the workspace and from registries.
     pub packages: Vec<Package>,
-    /// The ids of ours.
+    /// Ids of the packages of the workspace.
     pub workspace_members: Vec<String>,
     resolve: Resolve,
 }
@@ -30,33 +30,33 @@ struct Node {
 /// One crate at one version.
 #[derive(Debug, Deserialize)]
 pub struct Package {
-    /// Cargo's id of it.
+    /// Package id assigned by Cargo.
     pub id: String,
-    /// Its name.
+    /// Name of the crate.
     pub name: String,
-    /// Its version.
+    /// Version of the crate.
     pub version: String,
-    /// An SPDX expression, or none.
+    /// SPDX expression. `None`: the manifest has no licence.
     pub license: Option<String>,
-    /// Where it comes from; none for a crate of ours.
+    /// Registry or repository of the crate. `None` for a crate of the workspace.
     pub source: Option<String>,
-    /// Its manifest on this machine.
+    /// Path of the manifest on this machine.
     pub manifest_path: String,
-    /// What it asks for.
+    /// Dependencies that the manifest lists, of all kinds.
     pub dependencies: Vec<Dependency>,
 }
 
-/// One line of a crate's dependency tables.
+/// One entry of the dependency tables of a crate.
 #[derive(Debug, Deserialize)]
 pub struct Dependency {
-    /// The crate asked for.
+    /// Name of the required crate.
     pub name: String,
-    /// `dev`, `build`, or none for a normal one.
+    /// `dev` or `build`. `None` for a normal dependency.
     pub kind: Option<String>,
 }
 
 impl Metadata {
-    /// Asks Cargo, without the network, for the dependencies of our Linux targets.
+    /// Runs `cargo metadata` for our Linux target, without network access.
     pub fn load() -> Result<Self, Box<dyn std::error::Error>> {
         let output = Command::new(env!("CARGO"))
             .args(["metadata", "--format-version=1", "--locked", "--offline"])
@@ -69,12 +69,13 @@ impl Metadata {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// The crates of the workspace.
+    /// Returns the crates of the workspace.
     pub fn ours(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
     }
 
-    /// The crates that come from elsewhere and are built: the lock file also has what no feature switches on.
+    /// Returns the crates from outside the workspace that are built. The lock file also lists crates that no enabled feature
+    /// needs.
     pub fn theirs(&self) -> impl Iterator<Item = &Package> {
         let built = self.built();
         self.packages.iter().filter(move |package| {
@@ -82,7 +83,7 @@ impl Metadata {
         })
     }
 
-    /// The ids of everything that ours depend on, directly or not, and of ours.
+    /// Returns the ids of the workspace's crates and of all their direct and indirect dependencies.
     fn built(&self) -> BTreeSet<&String> {
         let mut built = BTreeSet::new();
         let mut open: Vec<&String> = self.workspace_members.iter().collect();

@@ -1,31 +1,31 @@
-//! The repository as files: what the tidy checks read. It never writes.
+//! Read-only access to the files of the repository, for the tidy checks.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Folders that hold nothing of ours: build output, tools, other people's contracts.
+/// Names without files of ours: build output, tools and third-party contracts. `.git` is a file in a linked worktree.
 const SKIPPED: [&str; 6] = [".git", "target", ".tools", ".onsale", "node_modules", "third_party"];
 
-/// The services of the mesh, each a folder below `services/`.
+/// Services of the mesh; each has a directory below `services/`.
 pub const SERVICES: [&str; 6] = ["queue", "inventory", "claim", "payment", "ticketing", "notification"];
 
-/// The root of the repository.
+/// Returns the root directory of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// One text file of ours.
+/// One text file of the repository.
 pub struct TextFile {
-    /// Its path below the root, with forward slashes.
+    /// Path relative to the root, with forward slashes.
     pub path: String,
-    /// Its whole text.
+    /// Content of the file.
     pub text: String,
 }
 
-/// Every file of ours below `folder` (relative to the root) that ends with `suffix`, sorted by path.
-/// A file that is not text is passed over.
+/// Returns the files below `folder` (relative to the root) whose name ends with `suffix`, sorted by path. Skips files that
+/// are not UTF-8.
 pub fn files(folder: &str, suffix: &str) -> Vec<TextFile> {
     let root = root();
     let mut found = Vec::new();
@@ -34,10 +34,11 @@ pub fn files(folder: &str, suffix: &str) -> Vec<TextFile> {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if SKIPPED.contains(&name) {
+                continue;
+            }
             if path.is_dir() {
-                if !SKIPPED.contains(&name) {
-                    folders.push(path);
-                }
+                folders.push(path);
             } else if name.ends_with(suffix)
                 && let Ok(text) = fs::read_to_string(&path)
                 && let Ok(relative) = path.strip_prefix(&root)
@@ -50,7 +51,7 @@ pub fn files(folder: &str, suffix: &str) -> Vec<TextFile> {
     found
 }
 
-/// The text of one file, given its path below the root; empty when it does not exist.
+/// Returns the content of one file by its path relative to the root, or an empty text if it does not exist.
 pub fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_default()
 }

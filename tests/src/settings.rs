@@ -1,8 +1,8 @@
-//! The settings without which a service refuses to start: keys and addresses that have no default.
+//! Settings without a default, which a service requires to start: keys and addresses.
 
 use onsale_kit::auth::{KeyError, SigningKey};
 
-/// Those of `service`, as its environment has them.
+/// Returns the required settings of `service` as pairs of environment key and value, with fresh keys.
 pub fn required(service: &str) -> Result<Vec<(&'static str, String)>, KeyError> {
     let key = SigningKey::generate()?;
     Ok(match service {

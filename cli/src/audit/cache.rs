@@ -1,5 +1,5 @@
-//! Whether Redis says what Postgres says: who waits, and what is free. It may lag for a moment and is healed by itself, so
-//! a difference counts only when it stays.
+//! Compares Redis with Postgres: waiting entries and free units. Redis may lag and repairs itself, so a difference is a
+//! violation only if it lasts.
 
 use std::collections::BTreeSet;
 
@@ -15,19 +15,20 @@ const FREE: &str = "SELECT e.event_id::text, s.sector_id::text, s.capacity,
     FROM inventory.sector s JOIN inventory.event e USING (event_id) LEFT JOIN inventory.hold_unit u USING (sector_id)
     WHERE e.state IN ('ON_SALE', 'SOLD_OUT') GROUP BY e.event_id, s.sector_id, s.capacity";
 
-/// What differs. A key that is missing is none: it is built when it is needed.
+/// Returns each difference as invariant number, statement and description. A missing key is no difference: services build it
+/// when they need it.
 pub(super) async fn differences(
     transaction: &Transaction<'_>,
     redis: &Redis,
 ) -> anyhow::Result<Vec<(u8, &'static str, String)>> {
     let mut found = Vec::new();
-    for row in transaction.query(WAITING, &[]).await.context("failed to read the lines")? {
+    for row in transaction.query(WAITING, &[]).await.context("failed to read the lines from Postgres")? {
         let (event_id, seqs): (String, Vec<i64>) = (row.try_get(0)?, row.try_get(1)?);
         if let Some(difference) = line(redis, &event_id, &seqs).await? {
-            found.push((2, "Redis has the line as it is", difference));
+            found.push((2, "the line in Redis has exactly the waiting entries", difference));
         }
     }
-    for row in transaction.query(FREE, &[]).await.context("failed to read what is free")? {
+    for row in transaction.query(FREE, &[]).await.context("failed to read the free units from Postgres")? {
         let sector = Sector {
             event_id: row.try_get(0)?,
             sector_id: row.try_get(1)?,
@@ -35,13 +36,13 @@ pub(super) async fn differences(
             taken: row.try_get::<_, Vec<i32>>(3)?.into_iter().collect(),
         };
         if let Some(difference) = pool(redis, &sector).await? {
-            found.push((1, "Redis knows what is free", difference));
+            found.push((1, "the pool in Redis offers exactly the free units", difference));
         }
     }
     Ok(found)
 }
 
-/// The line in Redis has exactly the numbers that wait, once it is loaded.
+/// Compares the line in Redis with `seqs`, the waiting numbers in order. Returns `None` if they agree or no line is loaded.
 async fn line(redis: &Redis, event_id: &str, seqs: &[i64]) -> anyhow::Result<Option<String>> {
     let keys = redis.keyspace("queue")?;
     let head = keys.key("line", event_id)?;
@@ -52,7 +53,7 @@ async fn line(redis: &Redis, event_id: &str, seqs: &[i64]) -> anyhow::Result<Opt
     let waiting = keys.key("waiting", event_id)?;
     let range = Command::new("ZRANGE").key(&waiting).arg(0).arg(-1).arg("WITHSCORES").idempotent();
     let members: Vec<(String, f64)> = redis.run(range).await?;
-    // Scores are whole numbers; as texts they compare without a float's doubts.
+    // Scores are whole numbers. Compared as text, they need no float comparison.
     let cached: Vec<String> = members.into_iter().map(|(_, score)| score.to_string()).collect();
     let truth: Vec<String> = seqs.iter().map(i64::to_string).collect();
     let differs = cached != truth;
@@ -66,7 +67,7 @@ struct Sector {
     taken: BTreeSet<i32>,
 }
 
-/// The pool in Redis offers exactly what nobody has, if there is one.
+/// Compares the pool in Redis with the units that are not taken. Returns `None` if they agree or there is no pool.
 async fn pool(redis: &Redis, sector: &Sector) -> anyhow::Result<Option<String>> {
     let tag = format!("{}:{}", sector.event_id, sector.sector_id);
     let key = redis.keyspace("inventory")?.key("free", tag)?;
@@ -75,7 +76,7 @@ async fn pool(redis: &Redis, sector: &Sector) -> anyhow::Result<Option<String>> 
     };
     let is_offered = |unit: i32| {
         let bit = usize::try_from(unit.saturating_sub(1)).unwrap_or(usize::MAX);
-        // Redis counts bits from the highest of the first byte.
+        // Redis numbers bits from the most significant one of the first byte.
         bitmap.get(bit / 8).is_some_and(|byte| byte & (0x80 >> (bit % 8)) != 0)
     };
     let wrong = (1..=sector.capacity).filter(|unit| is_offered(*unit) == sector.taken.contains(unit)).count();

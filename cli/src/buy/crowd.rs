@@ -1,4 +1,4 @@
-//! Many customers buy at once: how far they are while they do, and what came of it.
+//! Purchases of many customers at once, with their progress and a summary.
 
 use std::{
     collections::BTreeMap,
@@ -13,13 +13,13 @@ use std::{
 use anyhow::bail;
 use tokio::{task::JoinSet, time::interval};
 
-use super::order::{Order, OrderError, Step, fulfil};
+use super::order::{Order, OrderError, PurchaseStep, place_order};
 use crate::{front_door::FrontDoor, output};
 
-/// A connection takes this many customers; beyond it another is opened, as a crowd of apps would.
+/// Customers who share one connection. More customers use further connections, as separate apps would.
 const CUSTOMERS_PER_CONNECTION: u32 = 64;
 
-/// How many have come how far.
+/// Number of customers who have completed each step, and of tickets issued to them.
 #[derive(Debug, Default)]
 struct Progress {
     joined: AtomicU32,
@@ -33,17 +33,20 @@ struct Progress {
 }
 
 impl Progress {
-    fn note(&self, step: &Step) {
+    fn note(&self, step: &PurchaseStep) {
         let count = |counter: &AtomicU32, number: usize| {
             counter.fetch_add(u32::try_from(number).unwrap_or(u32::MAX), Ordering::Relaxed);
         };
         match step {
-            Step::Joined { .. } => count(&self.joined, 1),
-            Step::Turn { .. } => count(&self.admitted, 1),
-            Step::Claimed(_) => count(&self.claimed, 1),
-            Step::Paid(_) => count(&self.paid, 1),
-            Step::Ticketed(tickets) => count(&self.tickets, tickets.len()),
-            Step::SignedIn(_) | Step::Moved { .. } | Step::PaymentOpen(_) | Step::Mailed(_) => {}
+            PurchaseStep::Joined { .. } => count(&self.joined, 1),
+            PurchaseStep::Turn { .. } => count(&self.admitted, 1),
+            PurchaseStep::Claimed(_) => count(&self.claimed, 1),
+            PurchaseStep::Paid(_) => count(&self.paid, 1),
+            PurchaseStep::Ticketed(tickets) => count(&self.tickets, tickets.len()),
+            PurchaseStep::SignedIn(_)
+            | PurchaseStep::Moved { .. }
+            | PurchaseStep::PaymentOpen(_)
+            | PurchaseStep::Mailed(_) => {}
         }
     }
 
@@ -62,14 +65,15 @@ impl Progress {
     }
 }
 
-/// How one customer fared.
-enum Fate {
+/// Outcome of one customer's purchase.
+enum PurchaseOutcome {
     Bought { after: Duration },
     SoldOut,
     Failed { why: String },
 }
 
-/// Lets `customers` buy at once, the first of them as `first_email`. An error when one failed otherwise than by a sell-out.
+/// Lets `customers` buy at once, the first of them as `first_email`. Fails if a purchase failed for another reason than a
+/// sell-out.
 pub(super) async fn buy(
     door: &FrontDoor,
     first_email: String,
@@ -84,49 +88,49 @@ pub(super) async fn buy(
         if number % CUSTOMERS_PER_CONNECTION == 0 {
             own_door = FrontDoor::at(door.url())?;
         }
-        let email = if number == 0 { first_email.clone() } else { super::somebody_new() };
+        let email = if number == 0 { first_email.clone() } else { super::new_address() };
         running.spawn(one(own_door.clone(), email, order.clone(), Arc::clone(&progress)));
     }
-    let fates = follow(running, &progress, customers).await?;
-    summarize(&fates, &progress, begun.elapsed())
+    let outcomes = follow(running, &progress, customers).await?;
+    summarize(&outcomes, &progress, begun.elapsed())
 }
 
-async fn one(door: FrontDoor, email: String, order: Order, progress: Arc<Progress>) -> Fate {
+async fn one(door: FrontDoor, email: String, order: Order, progress: Arc<Progress>) -> PurchaseOutcome {
     let begun = Instant::now();
-    let done = fulfil(&door, &email, &order, |step| progress.note(&step)).await;
-    let (counter, fate) = match done {
-        Ok(()) => (&progress.done, Fate::Bought { after: begun.elapsed() }),
-        Err(error) if error.is_sold_out() => (&progress.sold_out, Fate::SoldOut),
-        Err(error) => (&progress.failed, Fate::Failed { why: explain(&error) }),
+    let done = place_order(&door, &email, &order, |step| progress.note(&step)).await;
+    let (counter, outcome) = match done {
+        Ok(()) => (&progress.done, PurchaseOutcome::Bought { after: begun.elapsed() }),
+        Err(error) if error.is_sold_out() => (&progress.sold_out, PurchaseOutcome::SoldOut),
+        Err(error) => (&progress.failed, PurchaseOutcome::Failed { why: explain(&error) }),
     };
     counter.fetch_add(1, Ordering::Relaxed);
-    fate
+    outcome
 }
 
 fn explain(error: &OrderError) -> String {
     onsale_kit::error::Chain(error).to_string()
 }
 
-/// Collects the fates, and says every now and then how far all are: in place on a terminal, else line by line.
+/// Collects the outcomes and shows the progress: every 200 ms in place on a terminal, else every 2 s on a line of its own.
 async fn follow(
-    mut running: JoinSet<Fate>,
+    mut running: JoinSet<PurchaseOutcome>,
     progress: &Progress,
     customers: u32,
-) -> anyhow::Result<Vec<Fate>> {
+) -> anyhow::Result<Vec<PurchaseOutcome>> {
     let live = std::io::stderr().is_terminal();
     let mut ticks = interval(if live { Duration::from_millis(200) } else { Duration::from_secs(2) });
-    let mut fates = Vec::new();
+    let mut outcomes = Vec::new();
     loop {
         tokio::select! {
             next = running.join_next() => match next {
-                Some(fate) => fates.push(fate?),
+                Some(outcome) => outcomes.push(outcome?),
                 None => break,
             },
             _ = ticks.tick() => show(&progress.line(customers), live, false)?,
         }
     }
     show(&progress.line(customers), live, true)?;
-    Ok(fates)
+    Ok(outcomes)
 }
 
 fn show(line: &str, live: bool, last: bool) -> std::io::Result<()> {
@@ -139,15 +143,15 @@ fn show(line: &str, live: bool, last: bool) -> std::io::Result<()> {
     error_output.flush()
 }
 
-fn summarize(fates: &[Fate], progress: &Progress, elapsed: Duration) -> anyhow::Result<()> {
+fn summarize(outcomes: &[PurchaseOutcome], progress: &Progress, elapsed: Duration) -> anyhow::Result<()> {
     let mut times = Vec::new();
     let mut sold_out = 0_usize;
     let mut failures: BTreeMap<&str, usize> = BTreeMap::new();
-    for fate in fates {
-        match fate {
-            Fate::Bought { after } => times.push(*after),
-            Fate::SoldOut => sold_out = sold_out.saturating_add(1),
-            Fate::Failed { why } => {
+    for outcome in outcomes {
+        match outcome {
+            PurchaseOutcome::Bought { after } => times.push(*after),
+            PurchaseOutcome::SoldOut => sold_out = sold_out.saturating_add(1),
+            PurchaseOutcome::Failed { why } => {
                 let count = failures.entry(why).or_default();
                 *count = count.saturating_add(1);
             }
@@ -158,7 +162,7 @@ fn summarize(fates: &[Fate], progress: &Progress, elapsed: Duration) -> anyhow::
         let index = times.len().saturating_mul(percent).div_ceil(100).saturating_sub(1);
         times.get(index).copied().unwrap_or_default()
     };
-    output::say(format_args!("{} customers in {}", fates.len(), seconds(elapsed)));
+    output::say(format_args!("{} customers in {}", outcomes.len(), seconds(elapsed)));
     let tickets = progress.tickets.load(Ordering::Relaxed);
     output::say(format_args!("  bought     {} ({tickets} tickets)", times.len()));
     output::say(format_args!("  sold out   {sold_out}"));

@@ -1,4 +1,4 @@
-//! What one customer does from signing in to the mail, told step by step.
+//! One customer's order from sign-in to confirmation mail, reported step by step.
 
 use std::time::Duration;
 
@@ -15,165 +15,165 @@ use tonic::Status;
 
 use super::purchase::{Buyer, PurchaseError};
 use crate::{
-    front_door::{DoorError, FrontDoor, Person},
-    patience::{backoff, patiently},
+    front_door::{FrontDoor, FrontDoorError, Person},
+    retry::{backoff, retry_until},
 };
 
-/// What to buy, and how patient to be.
+/// Units to buy, and the time limit.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Of which event.
+    /// UUID of the event.
     pub event_id: String,
-    /// Only in this sector. None: where there is most room.
+    /// UUID of the sector. `None`: the sector with most free units.
     pub sector_id: Option<String>,
-    /// How many units.
+    /// Number of units.
     pub count: u32,
-    /// The catcher's address, when the mail is to be waited for.
+    /// URL of the mail catcher. `None`: do not wait for the confirmation mail.
     pub mail_url: Option<String>,
-    /// For all of it.
+    /// Longest time for the whole order.
     pub time_max: Duration,
 }
 
-/// A step that was done.
+/// A completed step of an order.
 #[derive(Debug)]
-pub enum Step {
-    /// Somebody is known by name.
+pub enum PurchaseStep {
+    /// The customer is signed in.
     SignedIn(Person),
-    /// In line.
+    /// The customer has an entry in the line.
     Joined {
         /// Number in line.
         seq: u64,
-        /// How many stand before, plus one.
+        /// Position in line, from 1; 0: already admitted.
         position: u64,
     },
-    /// The line moved.
+    /// The position in line changed.
     Moved {
-        /// How many stand before, plus one.
+        /// Position in line, from 1.
         position: u64,
     },
-    /// May buy.
+    /// The customer was admitted.
     Turn {
-        /// The turn's number.
+        /// Fencing number of the turn.
         fencing_number: u64,
     },
-    /// Units are held.
+    /// The units are held.
     Claimed(Claim),
-    /// The provider has a page.
+    /// The provider's checkout page is open.
     PaymentOpen(Payment),
-    /// The money is there.
+    /// The payment is confirmed.
     Paid(Payment),
-    /// The tickets are there.
+    /// All tickets are issued.
     Ticketed(Vec<Ticket>),
-    /// The confirmation is there.
+    /// The confirmation mail has arrived.
     Mailed(Mail),
 }
 
-/// A caught mail, as far as it matters here.
+/// A mail in the mail catcher, without the fields that are not used here.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Mail {
-    /// Its id in the catcher.
+    /// Id in the mail catcher.
     pub id: String,
-    /// Its subject.
+    /// Subject line.
     pub subject: String,
 }
 
-/// What the catcher answers.
+/// Response of the mail catcher.
 #[derive(Debug, Deserialize)]
 struct Mails {
-    /// Newest first.
+    /// The newest mail first.
     mails: Vec<Mail>,
 }
 
-/// Why an order came to nothing.
+/// Failure of an order.
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
-    /// Nobody could be signed in.
+    /// The sign-in failed.
     #[error(transparent)]
-    Door(#[from] DoorError),
-    /// A step failed.
+    FrontDoor(#[from] FrontDoorError),
+    /// A step of the purchase failed.
     #[error(transparent)]
     Purchase(#[from] PurchaseError),
-    /// The catcher could not be asked.
-    #[error("failed to look for the mail at {url}")]
+    /// The mail catcher could not be reached.
+    #[error("failed to list mails at {url}")]
     Mail {
-        /// Where.
+        /// URL of the mail catcher.
         url: String,
-        /// Why.
+        /// Error of the HTTP client.
         #[source]
         source: reqwest::Error,
     },
-    /// The mail did not come.
-    #[error("the confirmation mail did not come")]
+    /// The confirmation mail did not arrive before the deadline.
+    #[error("the confirmation mail did not arrive in time")]
     NoMail,
 }
 
 impl OrderError {
-    /// Whether the stock was gone: what most of a crowd hears.
+    /// Returns true if the order failed because the event is sold out or not on sale.
     #[must_use]
     pub fn is_sold_out(&self) -> bool {
         match self {
             Self::Purchase(error) => error.is_sold_out(),
-            Self::Door(_) | Self::Mail { .. } | Self::NoMail => false,
+            Self::FrontDoor(_) | Self::Mail { .. } | Self::NoMail => false,
         }
     }
 }
 
-/// Does all of it as `email`; `told` hears of every step.
-pub async fn fulfil(
+/// Places the order as `email` and pays it. Calls `report` after every step.
+pub async fn place_order(
     door: &FrontDoor,
     email: &str,
     order: &Order,
-    mut told: impl FnMut(Step),
+    mut report: impl FnMut(PurchaseStep),
 ) -> Result<(), OrderError> {
     let deadline = Deadline::after(order.time_max);
     let person = door.sign_in(email, "customer").await?;
-    told(Step::SignedIn(person.clone()));
+    report(PurchaseStep::SignedIn(person.clone()));
     let buyer = Buyer::new(door, &person, &order.event_id, deadline);
     let standing = buyer.join().await?;
     let seq = standing.entry.as_ref().map(|entry| entry.seq).unwrap_or_default();
-    told(Step::Joined { seq, position: standing.position });
+    report(PurchaseStep::Joined { seq, position: standing.position });
     let turn = match standing.turn {
         Some(turn) => turn,
         None => {
-            // The first word of every stream is where we stand, which is often no news.
+            // Every stream begins with the current position, which is often the last one again.
             let mut last = standing.position;
             let moved = |position| {
                 if std::mem::replace(&mut last, position) != position {
-                    told(Step::Moved { position });
+                    report(PurchaseStep::Moved { position });
                 }
             };
-            buyer.turn(moved).await?
+            buyer.wait_for_turn(moved).await?
         }
     };
-    told(Step::Turn { fencing_number: turn.fencing_number });
+    report(PurchaseStep::Turn { fencing_number: turn.fencing_number });
     let claim = match claim_where_free(&buyer, &person, order, &turn.token, deadline).await {
         Ok(claim) => claim,
         Err(error) => {
-            // The turn is of no use to us; the next in line may have more luck.
+            // The turn is useless now. Leaving gives it to the next customer in line.
             buyer.leave().await?;
             return Err(error.into());
         }
     };
-    told(Step::Claimed(claim.clone()));
+    report(PurchaseStep::Claimed(claim.clone()));
     let payment = buyer.open_payment(&claim.claim_id).await?;
-    told(Step::PaymentOpen(payment.clone()));
-    buyer.at_provider(&payment, "pay").await?;
-    let payment = buyer.outcome(payment).await?;
+    report(PurchaseStep::PaymentOpen(payment.clone()));
+    buyer.act_at_provider(&payment, "pay").await?;
+    let payment = buyer.payment_outcome(payment).await?;
     if payment.state() != PaymentState::Confirmed {
         return Err(PurchaseError::PaymentEnded { state: payment.state() }.into());
     }
-    told(Step::Paid(payment));
+    report(PurchaseStep::Paid(payment));
     let count = claim.items.iter().map(|item| item.units.len()).sum();
     let mut tickets = buyer.tickets(&claim.claim_id, count).await?;
     tickets.sort_by_key(|ticket| ticket.unit.as_ref().map(|unit| unit.number));
-    told(Step::Ticketed(tickets));
+    report(PurchaseStep::Ticketed(tickets));
     if let Some(url) = &order.mail_url {
-        told(Step::Mailed(wait_for_mail(door, url, email, deadline).await?));
+        report(PurchaseStep::Mailed(wait_for_mail(door, url, email, deadline).await?));
     }
     Ok(())
 }
 
-/// Claims where there is most room, and elsewhere when others were faster, until nowhere is enough.
+/// Claims in the sector with most free units. If other customers are faster, tries again until no sector has enough units.
 async fn claim_where_free(
     buyer: &Buyer,
     person: &Person,
@@ -191,7 +191,7 @@ async fn claim_where_free(
             Err(error)
                 if order.sector_id.is_none() && error.reason().as_deref() == Some("NOT_ENOUGH_UNITS") =>
             {
-                // Asked again only while some sector still has room, so this ends with the stock.
+                // Repeats only while some sector has enough units, so the loop ends when the stock does.
                 let (free_max, _) = most_free(person, order, deadline).await?;
                 if free_max < order.count || deadline.is_past() {
                     return Err(error);
@@ -210,24 +210,25 @@ async fn roomiest_sector(
     Ok(most_free(person, order, deadline).await?.1)
 }
 
-/// The most free units of a sector, and which.
+/// Returns the largest number of free units of a sector, and the sector's UUID.
 async fn most_free(
     person: &Person,
     order: &Order,
     deadline: Deadline,
 ) -> Result<(u32, String), PurchaseError> {
-    let asked = patiently(deadline, || {
+    let read = retry_until(deadline, || {
         let mut inventory = person.inventory();
         let request = GetAvailabilityRequest { event_id: order.event_id.clone(), ..Default::default() };
         async move { inventory.get_availability(request).await }
     });
-    let failed = |status: Status| PurchaseError::Call { step: "looking for room", status: Box::new(status) };
-    let availability = asked.await.map_err(failed)?.into_inner().availability.unwrap_or_default();
+    let failed =
+        |status: Status| PurchaseError::Call { step: "reading the availability", status: Box::new(status) };
+    let availability = read.await.map_err(failed)?.into_inner().availability.unwrap_or_default();
     let sectors = availability.sectors.into_iter().map(|sector| (sector.free_count, sector.sector_id));
     Ok(sectors.max().unwrap_or_default())
 }
 
-/// The newest mail to `email`, once there is one.
+/// Waits until there is a mail to `email` and returns the newest one.
 pub async fn wait_for_mail(
     door: &FrontDoor,
     url: &str,

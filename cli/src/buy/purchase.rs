@@ -1,15 +1,12 @@
-//! One purchase through the front door, step by step, as an app would make it: every request id is made before the first
-//! try and kept, every stream that breaks is opened again, and what the far side says about waiting is heeded.
+//! Steps of one purchase through the front door, as an app should make them: a request id is created before the first attempt
+//! and reused by retries, a broken stream is reopened, and retry delays of the server are respected.
 
 use std::{future::Future, time::Duration};
 
-use onsale_kit::deadline::Deadline;
+use onsale_kit::{backoff::Retry, deadline::Deadline};
 use onsale_proto::{
     claim::v1::{Claim, CreateClaimRequest, create_claim_request::Right},
-    payment::v1::{
-        CreatePaymentRequest, GetPaymentRequest, Payment, PaymentState, WatchPaymentRequest,
-        get_payment_request::Lookup,
-    },
+    payment::v1::{CreatePaymentRequest, Payment, PaymentState, WatchPaymentRequest},
     queue::v1::{
         CloseReason, ExpireReason, JoinQueueRequest, LeaveQueueRequest, Standing, Turn, WatchQueueRequest,
         queue_update::Update,
@@ -23,61 +20,60 @@ use tonic::{Code, Status};
 
 use crate::{
     front_door::{FrontDoor, Person},
-    patience::{backoff, classify, patiently, reason},
+    retry::{backoff, classify, reason, retry_until},
 };
-use onsale_kit::backoff::Retry;
 
-/// How long a single unary call may take before it is made again.
+/// Timeout of one attempt of a unary call, after which the call is retried.
 const CALL_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Why a purchase came to nothing.
+/// Failure of a purchase.
 #[derive(Debug, thiserror::Error)]
 pub enum PurchaseError {
-    /// A call was refused, or failed for good.
+    /// A call was refused, or failed until the deadline.
     #[error("{step} failed: {}", describe(.status))]
     Call {
-        /// What was tried.
+        /// The step as a gerund, such as `joining the queue`.
         step: &'static str,
-        /// What was answered.
+        /// Status of the last attempt.
         status: Box<Status>,
     },
-    /// The queue closed before the turn came.
+    /// The queue closed before the turn was granted.
     #[error("the queue closed: {}", .reason.as_str_name().trim_start_matches("CLOSE_REASON_"))]
     QueueClosed {
-        /// Why.
+        /// Reason in the contract's terms.
         reason: CloseReason,
     },
-    /// The place in line was lost.
-    #[error("the place in line was lost: {}", .reason.as_str_name().trim_start_matches("EXPIRE_REASON_"))]
+    /// The entry in line expired.
+    #[error("the entry in line expired: {}", .reason.as_str_name().trim_start_matches("EXPIRE_REASON_"))]
     EntryEnded {
-        /// Why.
+        /// Reason in the contract's terms.
         reason: ExpireReason,
     },
-    /// The provider's page could not be used.
+    /// The provider's checkout page failed.
     #[error("failed to pay at {url}")]
     Provider {
-        /// The page.
+        /// URL of the request.
         url: String,
-        /// Why.
+        /// Error of the HTTP client.
         #[source]
         source: reqwest::Error,
     },
-    /// The payment ended otherwise than asked for.
+    /// The payment ended without a confirmation.
     #[error("the payment ended as {}", .state.as_str_name().trim_start_matches("PAYMENT_STATE_"))]
     PaymentEnded {
-        /// How.
+        /// Final state.
         state: PaymentState,
     },
-    /// Nothing happened for too long.
+    /// The deadline passed.
     #[error("{step} took too long")]
     TooLong {
-        /// What was waited for.
+        /// The step as a gerund, such as `waiting for the turn`.
         step: &'static str,
     },
 }
 
 impl PurchaseError {
-    /// The reason of the contract, when the far side gave one.
+    /// Returns the `ErrorInfo.reason` of the failed call, or `None` if there is none.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         match self {
@@ -90,7 +86,7 @@ impl PurchaseError {
         }
     }
 
-    /// Whether the stock was gone: what most of a crowd hears.
+    /// Returns true if the purchase failed because the event is sold out or not on sale.
     #[must_use]
     pub fn is_sold_out(&self) -> bool {
         let refused = ["EVENT_SOLD_OUT", "NOT_ENOUGH_UNITS", "EVENT_NOT_ON_SALE"];
@@ -112,7 +108,7 @@ fn describe(status: &Status) -> String {
     }
 }
 
-/// Somebody who buys for one event.
+/// A signed-in customer who buys tickets of one event.
 pub struct Buyer {
     door: FrontDoor,
     person: Person,
@@ -121,13 +117,13 @@ pub struct Buyer {
 }
 
 impl Buyer {
-    /// `person` at the front door, with all of it to be done before `deadline`.
+    /// Returns a buyer whose every step fails after `deadline`.
     #[must_use]
     pub fn new(door: &FrontDoor, person: &Person, event_id: &str, deadline: Deadline) -> Self {
         Self { door: door.clone(), person: person.clone(), event_id: event_id.to_owned(), deadline }
     }
 
-    /// Makes one unary call until it is answered for good.
+    /// Makes one unary call and retries it until the deadline.
     async fn call<T, F>(&self, step: &'static str, mut call: impl FnMut() -> F) -> Result<T, PurchaseError>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
@@ -137,15 +133,15 @@ impl Buyer {
             async move {
                 match answer.await {
                     Ok(answer) => answer.map(tonic::Response::into_inner),
-                    Err(_) => Err(Status::deadline_exceeded("no answer in time")),
+                    Err(_) => Err(Status::deadline_exceeded("no response in 10 s")),
                 }
             }
         };
-        let answer = patiently(self.deadline, bounded).await;
+        let answer = retry_until(self.deadline, bounded).await;
         answer.map_err(|status| PurchaseError::Call { step, status: Box::new(status) })
     }
 
-    /// Joins the queue.
+    /// Calls `JoinQueue`.
     pub async fn join(&self) -> Result<Standing, PurchaseError> {
         let request = JoinQueueRequest {
             request_id: RequestId::generate().to_string(),
@@ -159,8 +155,8 @@ impl Buyer {
         Ok(joined.await?.standing.unwrap_or_default())
     }
 
-    /// Follows the queue until the turn comes; `moved` hears of every position.
-    pub async fn turn(&self, mut moved: impl FnMut(u64)) -> Result<Turn, PurchaseError> {
+    /// Watches the queue until the turn is granted. Calls `moved` with every position that the stream sends.
+    pub async fn wait_for_turn(&self, mut moved: impl FnMut(u64)) -> Result<Turn, PurchaseError> {
         const STEP: &str = "waiting for the turn";
         let mut revision = 0;
         let mut waits = backoff();
@@ -183,7 +179,7 @@ impl Buyer {
         }
     }
 
-    /// One stream, until the turn comes (then it is the answer) or the stream ends.
+    /// Reads one stream. Returns the turn, or `None` if the stream ends without one.
     async fn watch_once(
         &self,
         revision: &mut u64,
@@ -225,7 +221,7 @@ impl Buyer {
         }
     }
 
-    /// Claims units with a turn.
+    /// Calls `CreateClaim` with a turn token.
     pub async fn claim(&self, turn_token: &str, selection: UnitSelection) -> Result<Claim, PurchaseError> {
         let request = CreateClaimRequest {
             request_id: RequestId::generate().to_string(),
@@ -240,7 +236,7 @@ impl Buyer {
         Ok(created.await?.claim.unwrap_or_default())
     }
 
-    /// Opens a payment, and waits until the provider has a page for it.
+    /// Creates a payment and waits until its checkout page exists.
     pub async fn open_payment(&self, claim_id: &str) -> Result<Payment, PurchaseError> {
         let request = CreatePaymentRequest {
             request_id: RequestId::generate().to_string(),
@@ -255,8 +251,8 @@ impl Buyer {
         self.payment_until(payment, |payment| payment.state() != PaymentState::Initializing).await
     }
 
-    /// Pays (`pay`), or has the card refused (`decline`) or turns back (`cancel`), at the sandbox provider's page.
-    pub async fn at_provider(&self, payment: &Payment, act: &str) -> Result<(), PurchaseError> {
+    /// Acts as the customer on the sandbox provider's checkout page. `act`: `pay`, `decline` (the card is declined) or `cancel`.
+    pub async fn act_at_provider(&self, payment: &Payment, act: &str) -> Result<(), PurchaseError> {
         let url = format!("{}/{act}", payment.checkout_url);
         let mut waits = backoff();
         loop {
@@ -273,8 +269,8 @@ impl Buyer {
         }
     }
 
-    /// Watches the payment until it has ended one way or another.
-    pub async fn outcome(&self, payment: Payment) -> Result<Payment, PurchaseError> {
+    /// Watches the payment until it is CONFIRMED, FAILED or REFUNDED.
+    pub async fn payment_outcome(&self, payment: Payment) -> Result<Payment, PurchaseError> {
         let ended = |payment: &Payment| match payment.state() {
             PaymentState::Confirmed | PaymentState::Failed | PaymentState::Refunded => true,
             PaymentState::Unspecified | PaymentState::Initializing | PaymentState::Pending => false,
@@ -282,15 +278,15 @@ impl Buyer {
         self.payment_until(payment, ended).await
     }
 
-    /// Watches the payment until `holds`.
+    /// Watches the payment until `is_done` returns true.
     async fn payment_until(
         &self,
         mut payment: Payment,
-        holds: impl Fn(&Payment) -> bool,
+        is_done: impl Fn(&Payment) -> bool,
     ) -> Result<Payment, PurchaseError> {
         const STEP: &str = "watching the payment";
         let mut waits = backoff();
-        while !holds(&payment) {
+        while !is_done(&payment) {
             let request = WatchPaymentRequest { payment_id: payment.payment_id.clone() };
             let mut payments = self.person.payments();
             let mut stream = match payments.watch_payment(request).await {
@@ -302,10 +298,10 @@ impl Buyer {
                 let next = timeout_at(self.deadline.instant(), updates.message()).await;
                 match next.map_err(|_| PurchaseError::TooLong { step: STEP })? {
                     Ok(Some(update)) => payment = update.payment.unwrap_or(payment),
-                    // Ended or broken: opened again unless that was it.
+                    // The stream ended or broke: reopen it unless the payment is done.
                     Ok(None) | Err(_) => stream = None,
                 }
-                if holds(&payment) {
+                if is_done(&payment) {
                     return Ok(payment);
                 }
             }
@@ -315,17 +311,7 @@ impl Buyer {
         Ok(payment)
     }
 
-    /// The newest payment of a claim.
-    pub async fn payment_of(&self, claim_id: &str) -> Result<Payment, PurchaseError> {
-        let request = GetPaymentRequest { lookup: Some(Lookup::ClaimId(claim_id.to_owned())) };
-        let found = self.call("looking up the payment", || {
-            let (mut payments, request) = (self.person.payments(), request.clone());
-            async move { payments.get_payment(request).await }
-        });
-        Ok(found.await?.payment.unwrap_or_default())
-    }
-
-    /// The claim's tickets, once `count` of them are issued.
+    /// Waits until at least `count` tickets of the claim are issued and returns them.
     pub async fn tickets(&self, claim_id: &str, count: usize) -> Result<Vec<Ticket>, PurchaseError> {
         const STEP: &str = "waiting for the tickets";
         let request = ListTicketsRequest {
@@ -349,7 +335,7 @@ impl Buyer {
         }
     }
 
-    /// Leaves the queue, or gives the turn back. Having none is fine.
+    /// Calls `LeaveQueue`, which also ends a turn. Succeeds if there is no entry.
     pub async fn leave(&self) -> Result<(), PurchaseError> {
         let request = LeaveQueueRequest {
             request_id: RequestId::generate().to_string(),

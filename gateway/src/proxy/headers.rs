@@ -1,13 +1,14 @@
-//! Which headers of a stranger reach a service. A list of what may pass: a list of what may not would miss the next name
-//! under which somebody claims to be somebody (`x-onsale-…`, `x-forwarded-client-cert`, …).
+//! Request headers that are forwarded to a service. An allow list, because a deny list would miss the next header with which
+//! a caller could claim an identity (`x-onsale-…`, `x-forwarded-client-cert`, …).
 
 use http::{
     HeaderMap, HeaderName,
     header::{ACCEPT_LANGUAGE, AUTHORIZATION, CONTENT_TYPE, TE, USER_AGENT},
 };
 
-const KNOWN: [HeaderName; 8] = [
-    // Verified by the gateway, and by the service again.
+/// All forwarded headers. The trace is not among them: the channel writes its own.
+const FORWARDED: [HeaderName; 8] = [
+    // The gateway has verified the token; the service verifies it again.
     AUTHORIZATION,
     CONTENT_TYPE,
     TE,
@@ -18,11 +19,11 @@ const KNOWN: [HeaderName; 8] = [
     HeaderName::from_static("grpc-accept-encoding"),
 ];
 
-/// Takes out all but the known ones. The trace is not among them: the channel writes our own.
-pub(super) fn keep_known(headers: &mut HeaderMap) {
-    let mut kept = HeaderMap::with_capacity(KNOWN.len());
-    for name in KNOWN {
-        // The first alone: a second value of any of these has no meaning, and of some a bad one.
+/// Removes all headers except the forwarded ones, and all but the first value of each.
+pub(super) fn retain_forwarded(headers: &mut HeaderMap) {
+    let mut kept = HeaderMap::with_capacity(FORWARDED.len());
+    for name in FORWARDED {
+        // A second value of these headers has no meaning and could bypass a check of the first.
         if let Some(value) = headers.remove(&name) {
             kept.insert(name, value);
         }
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_known_headers_pass_and_each_once() {
+    fn only_listed_headers_are_forwarded_once() {
         let mut headers = HeaderMap::new();
         for name in [
             "authorization",
@@ -54,7 +55,7 @@ mod tests {
         ] {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static("value"));
         }
-        keep_known(&mut headers);
+        retain_forwarded(&mut headers);
         let mut names: Vec<_> = headers.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         assert_eq!(names, ["authorization", "content-type", "grpc-timeout"]);

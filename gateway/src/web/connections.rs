@@ -1,5 +1,5 @@
-//! Connections for plain HTTP (1.1, or 2 without TLS): accepted up to a limit, bounded in what they may send before a
-//! request begins, and drained with the rest of the process.
+//! Connections of the HTTP port (1.1, or 2 without TLS): limits their number, headers and idle time, and drains them with
+//! the process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,33 +22,34 @@ use tower::ServiceExt;
 
 use crate::config::HttpConfig;
 
-/// After a failed accept (out of file descriptors, most likely) wait a little: it would fail again at once.
+/// Pause after a failed accept, most likely for lack of file descriptors: an immediate retry would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// All headers of one request together. Tokens are at most 8 KiB.
+/// Maximum size of all headers of one request. Tokens alone may have 8 KiB.
 const HEADER_BYTES_MAX: u32 = 16 * 1024;
 const HEADERS_MAX: usize = 100;
 
-/// Calls of one browser at once; Envoy or another proxy opens more connections.
+/// Maximum number of concurrent calls on one HTTP/2 connection. Envoy opens further connections if it needs more.
 const STREAMS_PER_CONNECTION_MAX: u32 = 1000;
 
-/// A ping after this much silence, and how long its answer may take.
+/// Idle time after which an HTTP/2 connection is pinged.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// Timeout of a ping; without a response the connection is closed.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The port's connections.
+/// Server of the HTTP port.
 pub(super) struct Connections {
     pub(super) config: HttpConfig,
-    /// Done when no new ones are to be taken and open ones are to finish.
+    /// Completes when the drain begins: no new connections, and open ones finish their requests.
     pub(super) drain: WaitForCancellationFutureOwned,
 }
 
 impl Connections {
-    /// Accepts connections until the drain, then waits for those that are open. The chassis bounds that wait.
+    /// Accepts connections until the drain, then waits for open ones. The chassis limits that wait.
     pub(super) async fn serve(self, listener: TcpListener, router: Router) {
         let builder = Arc::new(builder(&self.config));
         let header_timeout = self.config.header_timeout;
-        let places = Arc::new(Semaphore::new(self.config.connections_max));
+        let permits = Arc::new(Semaphore::new(self.config.connections_max));
         let graceful = GracefulShutdown::new();
         let tracker = TaskTracker::new();
         let mut drain = std::pin::pin!(self.drain);
@@ -65,21 +66,21 @@ impl Connections {
                     continue;
                 }
             };
-            // None left: the connection is closed at once.
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+            // No permit: dropping the stream closes the connection.
+            let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else { continue };
             let (builder, router, watcher) = (Arc::clone(&builder), router.clone(), graceful.watcher());
             tracker.spawn(async move {
-                let _place = place;
+                let _permit = permit;
                 let io = TokioIo::new(without_delay(stream));
-                let begun = CancellationToken::new();
-                let service = router.map_request(note(begun.clone()));
+                let request_started = CancellationToken::new();
+                let service = router.map_request(mark_started(request_started.clone()));
                 let served = builder.serve_connection(io, TowerToHyperService::new(service)).into_owned();
                 tokio::select! {
-                    // Peers vanish all the time; that is news only to who looks for it.
+                    // Disconnects are normal, so they are logged at debug level only.
                     served = watcher.watch(served) => if let Err(error) = served {
-                        tracing::debug!(error, "a connection ended early");
+                        tracing::debug!(error, "connection ended early");
                     },
-                    () = silence(begun, header_timeout) => tracing::debug!("a connection asked for nothing"),
+                    () = no_request_within(request_started, header_timeout) => tracing::debug!("connection closed, no request within the header timeout"),
                 }
             });
         }
@@ -106,18 +107,18 @@ fn builder(config: &HttpConfig) -> Builder<TokioExecutor> {
     builder
 }
 
-/// Notes that a request has begun.
-fn note<B>(begun: CancellationToken) -> impl FnMut(Request<B>) -> Request<B> + Clone {
+/// Returns a request mapper that marks the connection as used.
+fn mark_started<B>(request_started: CancellationToken) -> impl FnMut(Request<B>) -> Request<B> + Clone {
     move |request| {
-        begun.cancel();
+        request_started.cancel();
         request
     }
 }
 
-/// Done when no request has begun within `time_max`. The builder bounds only the headers of HTTP/1.1, and not the wait for the
-/// first bytes, which tell it the version.
-async fn silence(begun: CancellationToken, time_max: Duration) {
-    if tokio::time::timeout(time_max, begun.cancelled()).await.is_ok() {
+/// Completes if no request has begun within `timeout`; otherwise never. The HTTP builder limits only the headers of
+/// HTTP/1.1, not the wait for the first bytes, from which it detects the version.
+async fn no_request_within(request_started: CancellationToken, timeout: Duration) {
+    if tokio::time::timeout(timeout, request_started.cancelled()).await.is_ok() {
         std::future::pending().await
     }
 }

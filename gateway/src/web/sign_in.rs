@@ -1,4 +1,4 @@
-//! Sign-in for development: whoever asks gets a token for whoever they say they are. The settings refuse it in production.
+//! Development sign-in: issues a token for any email address without a check. The settings refuse it in production.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,25 +15,25 @@ use http::{
 };
 use onsale_kit::{
     BuildError,
-    auth::{Identity, SigningKey, TokenFacts, TokenSigner},
+    auth::{Identity, SigningKey, TokenFields, TokenSigner},
     contract::RoleSet,
 };
 use onsale_types::Clock;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::answer::refuse;
+use super::limits::refuse;
 use crate::config::DevelopmentConfig;
 
-/// The namespace of subjects: the same email is the same person, for ever.
-const PEOPLE: Uuid = Uuid::from_u128(0x3b0c_6f1e_94d7_4f0a_8a3d_71c2_5e60_9d14);
+/// UUID namespace of subjects. Changing it would give every email address a new customer id.
+const SUBJECT_NAMESPACE: Uuid = Uuid::from_u128(0x3b0c_6f1e_94d7_4f0a_8a3d_71c2_5e60_9d14);
 
 const BODY_BYTES_MAX: usize = 16 * 1024;
 const EMAIL_BYTES_MAX: usize = 254;
 const NAME_BYTES_MAX: usize = 100;
 const LOCALE_BYTES_MAX: usize = 35;
 
-/// The issuer.
+/// The development token issuer.
 pub(super) struct SignIn {
     signer: TokenSigner,
     issuer: Arc<str>,
@@ -42,10 +42,10 @@ pub(super) struct SignIn {
     clock: Arc<dyn Clock>,
 }
 
-/// What is asked for.
+/// Body of `POST /dev/sign-in`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct SignInRequest {
     email: String,
     name: Option<String>,
     locale: Option<String>,
@@ -65,7 +65,7 @@ fn roles_default() -> Vec<Role> {
     vec![Role::Customer]
 }
 
-/// What a token says besides who, for whom and until when.
+/// Claims of a token besides issuer, subject, audience and expiry.
 #[derive(Debug, Serialize)]
 struct Claims<'a> {
     email: &'a str,
@@ -78,9 +78,9 @@ struct Claims<'a> {
     iat: i64,
 }
 
-/// The answer.
+/// Response of `POST /dev/sign-in`. `expires_in` is in seconds.
 #[derive(Debug, Serialize)]
-struct Granted {
+struct SignInResponse {
     token: String,
     token_type: &'static str,
     expires_in: u64,
@@ -89,7 +89,7 @@ struct Granted {
 }
 
 impl SignIn {
-    /// The issuer, when the settings switch it on.
+    /// Returns the issuer, or `None` if `development.sign_in` is off.
     pub(super) fn new(config: &DevelopmentConfig, clock: Arc<dyn Clock>) -> Result<Option<Self>, BuildError> {
         if !config.sign_in {
             return Ok(None);
@@ -113,22 +113,22 @@ impl SignIn {
             .with_state(Arc::new(self))
     }
 
-    fn grant(&self, asked: &Asked) -> Result<Granted, BuildError> {
-        let email = asked.email.trim().to_lowercase();
-        let subject = Uuid::new_v5(&PEOPLE, email.as_bytes()).to_string();
+    fn issue_token(&self, request: &SignInRequest) -> Result<SignInResponse, BuildError> {
+        let email = request.email.trim().to_lowercase();
+        let subject = Uuid::new_v5(&SUBJECT_NAMESPACE, email.as_bytes()).to_string();
         let now = self.clock.now();
-        let expiry = now.checked_add(self.lifetime).ok_or("the token would never end")?;
+        let expiry = now.checked_add(self.lifetime).ok_or("the expiry of the token is out of range")?;
         let claims = Claims {
             email: &email,
             email_verified: true,
-            name: asked.name.as_deref(),
-            locale: asked.locale.as_deref(),
-            roles: &asked.roles,
+            name: request.name.as_deref(),
+            locale: request.locale.as_deref(),
+            roles: &request.roles,
             iat: now.to_seconds_and_nanos().0,
         };
-        let facts = TokenFacts { audience: &self.audience, subject: &subject, expiry };
-        let token = self.signer.sign(&facts, &claims)?;
-        // As every service will see them, so that the ids below are theirs.
+        let fields = TokenFields { audience: &self.audience, subject: &subject, expiry };
+        let token = self.signer.sign(&fields, &claims)?;
+        // Derive the ids from an identity, as every service does, so that they match.
         let identity = Identity {
             subject,
             roles: RoleSet::EMPTY,
@@ -138,7 +138,7 @@ impl SignIn {
             display_name: None,
             expiry,
         };
-        Ok(Granted {
+        Ok(SignInResponse {
             token,
             token_type: "Bearer",
             expires_in: self.lifetime.as_secs(),
@@ -148,40 +148,40 @@ impl SignIn {
     }
 }
 
-/// `POST /dev/sign-in`.
+/// Handles `POST /dev/sign-in`.
 async fn sign_in(State(issuer): State<Arc<SignIn>>, body: Bytes) -> Response {
-    let asked: Asked = match serde_json::from_slice(&body) {
-        Ok(asked) => asked,
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("not a sign-in: {error}")),
+    let request: SignInRequest = match serde_json::from_slice(&body) {
+        Ok(request) => request,
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("invalid sign-in request: {error}")),
     };
-    if let Some(problem) = asked.problem() {
-        return refuse(StatusCode::BAD_REQUEST, problem);
+    if let Some(violation) = request.violation() {
+        return refuse(StatusCode::BAD_REQUEST, violation);
     }
-    match issuer.grant(&asked) {
-        Ok(granted) => ([(CACHE_CONTROL, "no-store")], Json(granted)).into_response(),
+    match issuer.issue_token(&request) {
+        Ok(response) => ([(CACHE_CONTROL, "no-store")], Json(response)).into_response(),
         Err(error) => {
-            tracing::error!(error, "failed to make a token");
+            tracing::error!(error, "failed to sign a development token, sign-in refused");
             refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
         }
     }
 }
 
-/// `GET /.well-known/jwks.json`.
+/// Handles `GET /.well-known/jwks.json`.
 async fn jwks(State(issuer): State<Arc<SignIn>>) -> Response {
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "max-age=60")], issuer.signer.jwks())
         .into_response()
 }
 
-impl Asked {
-    /// What is wrong with it, if anything.
-    fn problem(&self) -> Option<&'static str> {
+impl SignInRequest {
+    /// Returns the first violation, or `None` if the request is valid.
+    fn violation(&self) -> Option<&'static str> {
         let is_plain =
             |text: &str, bytes_max: usize| text.len() <= bytes_max && !text.chars().any(char::is_control);
         let is_email = self.email.trim().split_once('@').is_some_and(|(local, host)| {
             !local.is_empty() && !host.is_empty() && !host.contains('@') && !self.email.trim().contains(' ')
         });
         if !is_email || !is_plain(&self.email, EMAIL_BYTES_MAX) {
-            return Some("email must be an address");
+            return Some("email must be an email address");
         }
         if !self.name.as_deref().is_none_or(|name| is_plain(name, NAME_BYTES_MAX)) {
             return Some("name must be at most 100 bytes");
@@ -190,6 +190,6 @@ impl Asked {
         if !self.locale.as_deref().is_none_or(|locale| is_tag(locale) && is_plain(locale, LOCALE_BYTES_MAX)) {
             return Some("locale must be a language tag such as hr");
         }
-        self.roles.is_empty().then_some("roles must have at least one of customer, organizer, staff")
+        self.roles.is_empty().then_some("roles must contain at least one of customer, organizer, staff")
     }
 }

@@ -1,5 +1,5 @@
-//! Webhooks of payment providers: the raw body and its headers go to Payment, which alone knows what they mean. A provider
-//! sends again until it hears 200, so that is said only after Payment has stored it.
+//! Webhooks of payment providers: forwards the raw body and headers to Payment, which verifies and parses them. A provider
+//! retries until it receives a 200, so the gateway responds with 200 only after Payment has stored the webhook.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ use onsale_types::Clock;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::answer::refuse;
+use super::limits::refuse;
 use crate::config::HttpConfig;
 
-/// As the contract has it.
+/// Limit of `HandleWebhookRequest.headers` in the contract.
 const HEADERS_MAX: usize = 50;
 
-/// Credentials, and what was added on the way: no provider signs those.
+/// Headers that are not forwarded: credentials, and headers added by proxies. No provider signs them.
 const DROPPED: [&str; 8] = [
     "authorization",
     "proxy-authorization",
@@ -35,43 +35,44 @@ const DROPPED: [&str; 8] = [
     "tracestate",
     "x-request-id",
 ];
+/// Prefixes of further headers that are not forwarded.
 const DROPPED_PREFIXES: [&str; 3] = ["x-envoy-", "x-forwarded-", "x-onsale-"];
 
-/// Takes webhooks.
+/// Forwards webhooks to Payment.
 #[derive(Clone)]
 pub(super) struct Webhooks {
     payment: PaymentInternalServiceClient<Channel>,
     clock: Arc<dyn Clock>,
-    time_max: Duration,
+    timeout: Duration,
 }
 
 impl Webhooks {
-    /// `payment` must carry our own token: the provider has none.
+    /// `payment` must add the token of the gateway, because a provider has none.
     pub(super) fn new(payment: Channel, clock: Arc<dyn Clock>, config: &HttpConfig) -> Self {
-        Self { payment: PaymentInternalServiceClient::new(payment), clock, time_max: config.request_timeout }
+        Self { payment: PaymentInternalServiceClient::new(payment), clock, timeout: config.request_timeout }
     }
 
-    async fn hand_over(&self, request: HandleWebhookRequest) -> Result<(), Status> {
+    async fn forward(&self, request: HandleWebhookRequest) -> Result<(), Status> {
         let mut payment = self.payment.clone();
-        Deadline::after(self.time_max).scope(payment.handle_webhook(request)).await.map(drop)
+        Deadline::after(self.timeout).scope(payment.handle_webhook(request)).await.map(drop)
     }
 }
 
-/// `POST /webhooks/<provider>`.
-pub(super) async fn take(
+/// Handles `POST /webhooks/<provider>`.
+pub(super) async fn receive(
     State(webhooks): State<Webhooks>,
     Path(provider): Path<String>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let Some(provider) = provider_named(&provider) else {
-        return refuse(StatusCode::NOT_FOUND, "there is no such provider");
+        return refuse(StatusCode::NOT_FOUND, "unknown provider");
     };
     let body = match body {
         Ok(body) => body,
         Err(rejection) => return refuse(rejection.status(), rejection.body_text()),
     };
-    let headers: Vec<_> = headers.iter().filter(|(name, _)| is_providers(name)).map(header).collect();
+    let headers: Vec<_> = headers.iter().filter(|(name, _)| is_forwarded(name)).map(webhook_header).collect();
     if headers.len() > HEADERS_MAX {
         return refuse(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too many headers");
     }
@@ -82,29 +83,30 @@ pub(super) async fn take(
         body: body.into(),
         receive_time: Some(prost_types::Timestamp { seconds, nanos }),
     };
-    match webhooks.hand_over(request).await {
+    match webhooks.forward(request).await {
         Ok(()) => StatusCode::OK.into_response(),
         Err(status) => refusal(provider, &status),
     }
 }
 
-/// The provider with this name, in lower case as paths are.
+/// Returns the provider with this lower-case name.
 fn provider_named(name: &str) -> Option<Provider> {
     [Provider::Stripe, Provider::Paystack, Provider::Sandbox]
         .into_iter()
         .find(|provider| provider.as_str_name().trim_start_matches("PROVIDER_").to_ascii_lowercase() == name)
 }
 
-fn is_providers(name: &HeaderName) -> bool {
+fn is_forwarded(name: &HeaderName) -> bool {
     !DROPPED.contains(&name.as_str())
         && !DROPPED_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
 }
 
-fn header((name, value): (&HeaderName, &http::HeaderValue)) -> WebhookHeader {
+fn webhook_header((name, value): (&HeaderName, &http::HeaderValue)) -> WebhookHeader {
     WebhookHeader { name: name.as_str().to_owned(), value: value.as_bytes().to_vec() }
 }
 
-/// What the provider is told. Only what another attempt cannot mend is refused for good.
+/// Returns the response to a provider whose webhook was not stored. Only errors that a retry cannot fix get a 4xx status; all
+/// others get a 503, so that the provider retries.
 fn refusal(provider: Provider, status: &Status) -> Response {
     let reason = status.get_details_error_info().map(|info| info.reason).unwrap_or_default();
     let is = |known: ErrorReason| reason == Reason::from_proto(known.as_str_name()).as_str();
@@ -115,10 +117,9 @@ fn refusal(provider: Provider, status: &Status) -> Response {
         Code::FailedPrecondition if is(ErrorReason::ProviderNotConfigured) => StatusCode::NOT_FOUND,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    tracing::warn!(?provider, code = ?status.code(), reason, status = http_status.as_u16(), "a webhook was not taken");
-    let sentence =
-        if http_status == StatusCode::SERVICE_UNAVAILABLE { "try again" } else { status.message() };
-    refuse(http_status, sentence)
+    tracing::warn!(?provider, code = ?status.code(), reason, status = http_status.as_u16(), "webhook not stored, error returned to the provider");
+    let message = if http_status == StatusCode::SERVICE_UNAVAILABLE { "try again" } else { status.message() };
+    refuse(http_status, message)
 }
 
 #[cfg(test)]
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_provider_is_named_in_lower_case_and_by_its_own_name_only() {
+    fn provider_is_found_only_by_its_lower_case_name() {
         assert_eq!(provider_named("stripe"), Some(Provider::Stripe));
         assert_eq!(provider_named("sandbox"), Some(Provider::Sandbox));
         for name in ["", "Stripe", "unspecified", "provider_stripe", "stripe/", "stripe "] {

@@ -1,4 +1,4 @@
-//! What Envoy itself says about its configuration, and how it behaves at its limits.
+//! Envoy accepts its configuration, routes all public methods and enforces the rate limit.
 
 use onsale_gateway::envoy::EnvoySettings;
 use onsale_proto::auth::v1::Role;
@@ -6,7 +6,7 @@ use onsale_testkit::call;
 use tonic::Code;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-use crate::support::{Door, Envoy, envoy_program, http_client, public_methods, write_config};
+use crate::support::{Envoy, TestGateway, envoy_program, http_client, public_methods, write_config};
 
 #[tokio::test]
 async fn envoy_accepts_the_configuration() {
@@ -33,42 +33,42 @@ async fn envoy_accepts_the_configuration() {
 }
 
 #[tokio::test]
-async fn every_public_method_is_reached_through_envoy() {
-    let door = Door::open().await;
-    let envoy = Envoy::start(&door).await;
+async fn every_public_method_is_reachable_through_envoy() {
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start(&gateway).await;
     let channel = envoy.channel().await;
     for method in public_methods().iter() {
         let outside = [Role::Customer, Role::Organizer, Role::Staff];
         let role = outside.into_iter().find(|role| method.roles.contains(*role)).unwrap_or(Role::Customer);
-        let token = door.mint.token(role);
+        let token = gateway.issuer.token(role);
         call(&channel, &method.path, Some(&token))
             .await
             .unwrap_or_else(|status| panic!("{}: {status:?}", method.path));
-        assert_eq!(door.services.last().path, method.path);
+        assert_eq!(gateway.services.last_call().path, method.path);
     }
     drop(channel);
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn a_method_that_does_not_exist_is_unimplemented() {
-    let door = Door::open().await;
-    let envoy = Envoy::start(&door).await;
+async fn unknown_method_is_unimplemented() {
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start(&gateway).await;
     let channel = envoy.channel().await;
     for path in ["/onsale.queue.v1.QueueService/Nothing", "/nobody.Service/Method"] {
-        let status = call(&channel, path, None).await.expect_err("there is no such method");
+        let status = call(&channel, path, None).await.expect_err("the method does not exist");
         assert_eq!(status.code(), Code::Unimplemented, "{status:?}");
     }
     drop(channel);
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn health_is_answered_through_envoy_whatever_the_rate() {
-    let door = Door::open().await;
-    let envoy = Envoy::start_with(&door, |settings| settings.requests_per_second = 1).await;
+async fn health_checks_are_exempt_from_the_rate_limit() {
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start_with(&gateway, |settings| settings.requests_per_second = 1).await;
     let mut client = HealthClient::new(envoy.channel().await);
     for _ in 0..5 {
         let checked = client.check(HealthCheckRequest::default()).await.expect("healthy").into_inner();
@@ -76,13 +76,13 @@ async fn health_is_answered_through_envoy_whatever_the_rate() {
     }
     drop(client);
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn beyond_the_rate_callers_are_told_to_come_back() {
-    let door = Door::open().await;
-    let envoy = Envoy::start_with(&door, |settings| settings.requests_per_second = 1).await;
+async fn calls_over_the_rate_limit_are_refused() {
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start_with(&gateway, |settings| settings.requests_per_second = 1).await;
     let channel = envoy.channel().await;
     let mut codes = Vec::new();
     for _ in 0..4 {
@@ -90,9 +90,9 @@ async fn beyond_the_rate_callers_are_told_to_come_back() {
         codes.push(called.map_or_else(|status| status.code(), |()| Code::Ok));
     }
     assert!(codes.contains(&Code::ResourceExhausted), "{codes:?}");
-    let response = http_client().get(envoy.url("/api/v1/events/1")).send().await.expect("an answer");
-    assert_eq!(response.status(), 429, "json is counted too");
+    let response = http_client().get(envoy.url("/api/v1/events/1")).send().await.expect("a response");
+    assert_eq!(response.status(), 429, "REST requests count too");
     drop(channel);
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }

@@ -1,17 +1,17 @@
-//! The front door over real sockets and behind a real Envoy, with services that only write down what reaches them.
+//! Tests of the gateway over real sockets and behind a real Envoy, in front of fake services that record each call.
 
-// Says to clippy that the helpers here are tests too, and may fail by panicking.
+// Marks the helpers as test code for clippy, so that they may panic.
 #![cfg(test)]
 
-mod closed;
 mod envoy;
 mod errors;
-mod fake;
+mod fake_services;
 mod identity;
-mod raw;
+mod idle_connections;
+mod internal_methods;
+mod raw_http;
 mod rest;
 mod sign_in;
-mod silence;
 mod streams;
 mod support;
 mod webhooks;

@@ -1,4 +1,4 @@
-//! Sign-in for development: tokens that services accept as any other issuer's, and never in production.
+//! Development sign-in: services accept its tokens like those of any issuer, and production refuses the setting.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use onsale_kit::{
     run_in,
 };
 use onsale_proto::auth::v1::Role;
-use onsale_testkit::{service::environment, tokens::Mint};
+use onsale_testkit::{service::environment, tokens::TestIssuer};
 use onsale_types::SystemClock;
 use serde_json::{Value, json};
 
-use crate::support::{Door, Envoy, http_client};
+use crate::support::{Envoy, TestGateway, http_client};
 
-async fn open() -> Door {
+async fn open() -> TestGateway {
     let key = SigningKey::generate().expect("randomness");
     let settings = [
         ("ENVIRONMENT", "development"),
         ("DEVELOPMENT__SIGN_IN", "true"),
         ("DEVELOPMENT__SIGNING_KEY", key.as_str()),
     ];
-    Door::open_with(&settings).await
+    TestGateway::open_with(&settings).await
 }
 
-async fn sign_in(base: &str, asked: &Value) -> (u16, Value) {
-    let request = http_client().post(format!("{base}/dev/sign-in")).body(asked.to_string());
-    let response = request.send().await.expect("an answer");
+async fn sign_in(base: &str, body: &Value) -> (u16, Value) {
+    let request = http_client().post(format!("{base}/dev/sign-in")).body(body.to_string());
+    let response = request.send().await.expect("a response");
     let status = response.status().as_u16();
     (status, serde_json::from_str(&response.text().await.expect("a body")).expect("JSON"))
 }
 
-/// A verifier that trusts the development issuer by the keys it publishes.
+/// Returns a verifier that trusts the published keys of the development issuer.
 async fn verifier(base: &str) -> Verifier {
     let jwks = http_client().get(format!("{base}/.well-known/jwks.json")).send().await.expect("keys");
-    let mut config = Mint::new().auth_config();
+    let mut config = TestIssuer::new().auth_config();
     config.issuers = vec![IssuerConfig {
         issuer: "http://localhost:8080".to_owned(),
         audiences: vec!["onsale".to_owned()],
@@ -48,40 +48,40 @@ async fn verifier(base: &str) -> Verifier {
 }
 
 #[tokio::test]
-async fn a_token_says_who_signed_in_and_the_same_email_is_the_same_person() {
-    let door = open().await;
-    let envoy = Envoy::start(&door).await;
-    for base in [format!("http://{}", door.http), envoy.url("")] {
+async fn token_identifies_the_user_and_one_email_keeps_its_ids() {
+    let gateway = open().await;
+    let envoy = Envoy::start(&gateway).await;
+    for base in [format!("http://{}", gateway.http), envoy.url("")] {
         let verifier = verifier(&base).await;
-        let asked = json!({ "email": "Ana@Example.com ", "name": "Ana", "locale": "hr" });
-        let (status, granted) = sign_in(&base, &asked).await;
-        assert_eq!(status, 200, "{granted}");
-        assert_eq!(granted["token_type"], "Bearer");
-        assert_eq!(granted["expires_in"], 43200);
-        let ana = verifier.verify(granted["token"].as_str().expect("a token")).expect("a good token");
+        let body = json!({ "email": "Ana@Example.com ", "name": "Ana", "locale": "hr" });
+        let (status, response) = sign_in(&base, &body).await;
+        assert_eq!(status, 200, "{response}");
+        assert_eq!(response["token_type"], "Bearer");
+        assert_eq!(response["expires_in"], 43200);
+        let ana = verifier.verify(response["token"].as_str().expect("a token")).expect("a good token");
         assert_eq!(ana.email.as_deref(), Some("ana@example.com"));
         assert_eq!((ana.display_name.as_deref(), ana.locale.as_deref()), (Some("Ana"), Some("hr")));
         assert_eq!(ana.roles.iter().collect::<Vec<_>>(), [Role::Customer]);
-        assert_eq!(granted["customer_id"], ana.customer_id().to_string());
-        assert_eq!(granted["organizer_id"], ana.organizer_id().to_string());
+        assert_eq!(response["customer_id"], ana.customer_id().to_string());
+        assert_eq!(response["organizer_id"], ana.organizer_id().to_string());
 
-        let asked = json!({ "email": "ana@example.com", "roles": ["organizer", "staff"] });
-        let (_, again) = sign_in(&base, &asked).await;
-        assert_eq!(again["customer_id"], granted["customer_id"]);
+        let body = json!({ "email": "ana@example.com", "roles": ["organizer", "staff"] });
+        let (_, again) = sign_in(&base, &body).await;
+        assert_eq!(again["customer_id"], response["customer_id"]);
         let again = verifier.verify(again["token"].as_str().expect("a token")).expect("a good token");
         assert_eq!(again.roles.iter().collect::<Vec<_>>(), [Role::Organizer, Role::Staff]);
         let (_, other) = sign_in(&base, &json!({ "email": "bo@example.com" })).await;
-        assert_ne!(other["customer_id"], granted["customer_id"]);
+        assert_ne!(other["customer_id"], response["customer_id"]);
     }
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn what_is_no_sign_in_is_refused_with_a_sentence() {
-    let door = open().await;
-    let base = format!("http://{}", door.http);
-    for asked in [
+async fn invalid_sign_in_is_refused_with_a_message() {
+    let gateway = open().await;
+    let base = format!("http://{}", gateway.http);
+    for body in [
         json!({}),
         json!({ "email": "" }),
         json!({ "email": "ana" }),
@@ -93,33 +93,33 @@ async fn what_is_no_sign_in_is_refused_with_a_sentence() {
         json!({ "email": "a@b", "surprise": 1 }),
         json!([]),
     ] {
-        let (status, answer) = sign_in(&base, &asked).await;
-        assert_eq!(status, 400, "{asked}");
-        assert!(answer["error"].is_string(), "{answer}");
+        let (status, response) = sign_in(&base, &body).await;
+        assert_eq!(status, 400, "{body}");
+        assert!(response["error"].is_string(), "{response}");
     }
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn without_the_setting_there_is_no_sign_in() {
-    let door = Door::open().await;
-    let base = format!("http://{}", door.http);
+async fn sign_in_is_not_found_unless_enabled() {
+    let gateway = TestGateway::open().await;
+    let base = format!("http://{}", gateway.http);
     assert_eq!(sign_in(&base, &json!({ "email": "a@b" })).await.0, 404);
-    let keys = http_client().get(format!("{base}/.well-known/jwks.json")).send().await.expect("an answer");
+    let keys = http_client().get(format!("{base}/.well-known/jwks.json")).send().await.expect("a response");
     assert_eq!(keys.status(), 404);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[test]
-fn in_production_a_gateway_with_sign_in_does_not_start() {
+fn production_refuses_to_start_with_sign_in() {
     let key = SigningKey::generate().expect("randomness");
     let settings = [("DEVELOPMENT__SIGN_IN", "true"), ("DEVELOPMENT__SIGNING_KEY", key.as_str())];
-    let environment = environment(&Mint::new(), &settings);
+    let environment = environment(&TestIssuer::new(), &settings);
     let exit = run_in(SERVICE, DEFAULTS, &environment, onsale_gateway::build);
     assert_eq!((exit, exit.code()), (Exit::BadConfig, 64));
 
     let refused = onsale_kit::config::load::<Config>(SERVICE, DEFAULTS, &environment).expect_err("refused");
     let sentence = refused.to_string();
     assert!(sentence.contains("development.sign_in") && sentence.contains("production"), "{sentence}");
-    assert!(!sentence.contains(&key), "no secret is shown");
+    assert!(!sentence.contains(&key), "the message must not contain the key");
 }

@@ -1,4 +1,4 @@
-//! Streams pass message by message, live as long as their caller wants, and end with them.
+//! Streams: each message is forwarded immediately, and a stream ends with its caller, its deadline or the gateway.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use prost::Message;
 use tonic::{Code, transport::Channel};
 
 use crate::{
-    fake::framed,
-    raw,
-    support::{Door, Envoy, PATIENCE, http_client},
+    fake_services::framed,
+    raw_http,
+    support::{Envoy, TIMEOUT, TestGateway, http_client},
 };
 
 const WATCH: &str = "/onsale.inventory.v1.InventoryService/WatchAvailability";
@@ -23,22 +23,22 @@ async fn watch(channel: Channel) -> tonic::Streaming<WatchAvailabilityResponse> 
     opened.expect("anyone may watch").into_inner()
 }
 
-/// The next message of a browser's or a REST client's stream, as bytes.
+/// Reads the next chunk of a gRPC-Web or REST stream, which is one message.
 async fn chunk(response: &mut reqwest::Response) -> Vec<u8> {
     response.chunk().await.expect("the stream is whole").expect("the stream goes on").to_vec()
 }
 
 #[tokio::test]
-async fn each_message_passes_when_it_is_sent() {
-    let door = Door::open().await;
-    let envoy = Envoy::start(&door).await;
-    for channel in [door.channel().await, envoy.channel().await] {
-        let messages = door.services.stream(WATCH);
+async fn grpc_messages_are_forwarded_immediately() {
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start(&gateway).await;
+    for channel in [gateway.channel().await, envoy.channel().await] {
+        let messages = gateway.services.open_stream(WATCH);
         messages.send(&WatchAvailabilityResponse::default());
         let mut stream = watch(channel).await;
         for _ in 0..3 {
             stream.message().await.expect("a message").expect("the stream goes on");
-            // Only now the next one: nothing on the way may wait for more.
+            // Send the next message only now: no part of the path may buffer messages.
             messages.send(&WatchAvailabilityResponse::default());
         }
         stream.message().await.expect("a message").expect("the stream goes on");
@@ -46,41 +46,41 @@ async fn each_message_passes_when_it_is_sent() {
         assert!(stream.message().await.expect("an orderly end").is_none());
     }
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn each_message_passes_when_it_is_sent_to_a_browser() {
-    let door = Door::open().await;
-    let envoy = Envoy::start(&door).await;
-    for address in [door.http, envoy.address] {
-        let messages = door.services.stream(WATCH);
+async fn grpc_web_messages_are_forwarded_immediately() {
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start(&gateway).await;
+    for address in [gateway.http, envoy.address] {
+        let messages = gateway.services.open_stream(WATCH);
         messages.send(&WatchAvailabilityResponse::default());
         let body = framed(&WatchAvailabilityRequest::default().encode_to_vec());
         let request = http_client().post(format!("http://{address}{WATCH}")).body(body.to_vec());
         let mut response =
-            request.header("content-type", "application/grpc-web+proto").send().await.expect("an answer");
+            request.header("content-type", "application/grpc-web+proto").send().await.expect("a response");
         for _ in 0..3 {
-            assert_eq!(raw::frames(&chunk(&mut response).await).0.len(), 1);
+            assert_eq!(raw_http::frames(&chunk(&mut response).await).0.len(), 1);
             messages.send(&WatchAvailabilityResponse::default());
         }
         chunk(&mut response).await;
         drop(messages);
-        let (_, trailers) = raw::frames(&chunk(&mut response).await);
+        let (_, trailers) = raw_http::frames(&chunk(&mut response).await);
         assert_eq!(trailers.expect("trailers")["grpc-status"], "0");
     }
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
 async fn each_message_is_a_line_of_json_by_rest() {
-    let door = Door::open().await;
-    let envoy = Envoy::start(&door).await;
-    let messages = door.services.stream(WATCH);
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start(&gateway).await;
+    let messages = gateway.services.open_stream(WATCH);
     messages.send(&WatchAvailabilityResponse::default());
     let url = envoy.url("/api/v1/events/4711/availability/watch");
-    let mut response = http_client().get(url).send().await.expect("an answer");
+    let mut response = http_client().get(url).send().await.expect("a response");
     for _ in 0..3 {
         let line = String::from_utf8(chunk(&mut response).await).expect("text");
         assert!(line.ends_with('\n'), "{line:?}");
@@ -89,85 +89,90 @@ async fn each_message_is_a_line_of_json_by_rest() {
     }
     drop((response, messages));
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn a_caller_who_leaves_ends_the_stream_at_the_service() {
-    let door = Door::open().await;
-    let envoy = Envoy::start(&door).await;
-    for (gone, channel) in [(1, door.channel().await), (2, envoy.channel().await)] {
-        let messages = door.services.stream(WATCH);
+async fn disconnected_caller_cancels_the_stream_at_the_service() {
+    let gateway = TestGateway::open().await;
+    let envoy = Envoy::start(&gateway).await;
+    for (gone, channel) in [(1, gateway.channel().await), (2, envoy.channel().await)] {
+        let messages = gateway.services.open_stream(WATCH);
         messages.send(&WatchAvailabilityResponse::default());
         let mut stream = watch(channel).await;
         stream.message().await.expect("a message");
         drop(stream);
-        wait_until("the service is told", PATIENCE, || async { door.services.streams_cancelled() == gone })
-            .await;
+        wait_until("the service sees the cancellation", TIMEOUT, || async {
+            gateway.services.streams_cancelled() == gone
+        })
+        .await;
     }
     drop(envoy);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn a_stream_is_not_bound_by_the_time_for_a_call() {
-    let door = Door::open_with(&[
+async fn stream_outlives_the_default_deadline_of_calls() {
+    let gateway = TestGateway::open_with(&[
         ("SERVER__DEADLINE_DEFAULT", "200ms"),
         ("NEIGHBOURS__INVENTORY__DEADLINE", "300ms"),
     ])
     .await;
-    let messages = door.services.stream(WATCH);
+    let messages = gateway.services.open_stream(WATCH);
     messages.send(&WatchAvailabilityResponse::default());
-    let mut stream = watch(door.channel().await).await;
+    let mut stream = watch(gateway.channel().await).await;
     stream.message().await.expect("a message");
     let silence = tokio::time::timeout(Duration::from_millis(600), stream.message()).await;
     silence.expect_err("the stream stays open and silent");
     messages.send(&WatchAvailabilityResponse::default());
     assert!(stream.message().await.expect("still open").is_some());
     drop((stream, messages));
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn a_stream_ends_at_its_callers_deadline() {
-    let door = Door::open().await;
-    let messages = door.services.stream(WATCH);
+async fn stream_ends_at_the_deadline_of_its_caller() {
+    let gateway = TestGateway::open().await;
+    let messages = gateway.services.open_stream(WATCH);
     messages.send(&WatchAvailabilityResponse::default());
     let mut request = tonic::Request::new(WatchAvailabilityRequest::default());
     request.set_timeout(Duration::from_millis(300));
-    let mut client = InventoryServiceClient::new(door.channel().await);
+    let mut client = InventoryServiceClient::new(gateway.channel().await);
     let mut stream = client.watch_availability(request).await.expect("anyone may watch").into_inner();
     stream.message().await.expect("a message");
-    let status = stream.message().await.expect_err("its time is over");
+    let status = stream.message().await.expect_err("the deadline has passed");
     assert!(matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled), "{status:?}");
-    wait_until("the service is told", PATIENCE, || async { door.services.streams_cancelled() == 1 }).await;
+    wait_until("the service sees the cancellation", TIMEOUT, || async {
+        gateway.services.streams_cancelled() == 1
+    })
+    .await;
     drop(messages);
-    door.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test]
-async fn streams_end_with_a_wish_to_come_back_when_the_gateway_stops() {
-    let door = Door::open().await;
+async fn streams_end_with_unavailable_when_the_gateway_stops() {
+    let gateway = TestGateway::open().await;
     let mut streams = Vec::new();
     let mut senders = Vec::new();
-    let messages = door.services.stream(WATCH);
+    let messages = gateway.services.open_stream(WATCH);
     messages.send(&WatchAvailabilityResponse::default());
-    let mut grpc = watch(door.channel().await).await;
+    let mut grpc = watch(gateway.channel().await).await;
     grpc.message().await.expect("a message");
     senders.push(messages);
 
-    let messages = door.services.stream(WATCH);
+    let messages = gateway.services.open_stream(WATCH);
     messages.send(&WatchAvailabilityResponse::default());
-    let request = http_client().post(format!("http://{}{WATCH}", door.http)).body(framed(&[]).to_vec());
+    let request = http_client().post(format!("http://{}{WATCH}", gateway.http)).body(framed(&[]).to_vec());
     let mut web =
-        request.header("content-type", "application/grpc-web+proto").send().await.expect("an answer");
+        request.header("content-type", "application/grpc-web+proto").send().await.expect("a response");
     chunk(&mut web).await;
     senders.push(messages);
     streams.push(web);
 
-    door.close().await;
+    gateway.close().await;
     let status = grpc.message().await.expect_err("the gateway stopped");
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
-    let (_, trailers) = raw::frames(&chunk(&mut streams[0]).await);
+    let (_, trailers) = raw_http::frames(&chunk(&mut streams[0]).await);
     assert_eq!(trailers.expect("trailers")["grpc-status"], "14");
 }

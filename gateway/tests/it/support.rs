@@ -1,4 +1,4 @@
-//! A gateway in front of fake services, and a real Envoy in front of the gateway.
+//! Test support: a gateway in front of fake services, and a real Envoy in front of the gateway.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use onsale_kit::{
     contract::Contract,
     server::{Chassis, RunningServer},
 };
-use onsale_testkit::{service::environment, tokens::Mint, wait_until};
+use onsale_testkit::{service::environment, tokens::TestIssuer, wait_until};
 use onsale_types::SystemClock;
 use tokio::process::{Child, Command};
 use tonic::{
@@ -23,32 +23,32 @@ use tonic::{
 };
 use tonic_types::StatusExt;
 
-use crate::fake::Fake;
+use crate::fake_services::FakeServices;
 
-/// Long enough for a slow machine; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+/// Timeout of every wait in these tests; generous for slow machines.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(crate) const AREAS: [&str; 6] = ["QUEUE", "INVENTORY", "CLAIM", "PAYMENT", "TICKETING", "NOTIFICATION"];
 
-/// The way from the gateway to the services.
-pub(crate) struct Door {
-    pub(crate) mint: Mint,
-    pub(crate) services: Fake,
-    pub(crate) gateway: RunningServer,
-    /// The gateway's HTTP port.
+/// A running gateway with its fake services.
+pub(crate) struct TestGateway {
+    pub(crate) issuer: TestIssuer,
+    pub(crate) services: FakeServices,
+    pub(crate) server: RunningServer,
+    /// Address of the HTTP port.
     pub(crate) http: SocketAddr,
     fake_server: RunningServer,
 }
 
-impl Door {
+impl TestGateway {
     pub(crate) async fn open() -> Self {
         Self::open_with(&[]).await
     }
 
-    /// With settings of the gateway's besides (`SERVER__DEADLINE_DEFAULT`, `1s`).
+    /// Starts with additional settings, for example (`SERVER__DEADLINE_DEFAULT`, `1s`).
     pub(crate) async fn open_with(settings: &[(&str, &str)]) -> Self {
-        let mint = Mint::new();
-        let (services, fake_server) = Fake::start(&mint).await;
+        let issuer = TestIssuer::new();
+        let (services, fake_server) = FakeServices::start(&issuer).await;
         let target = format!("http://{}", fake_server.address());
         let targets: Vec<_> =
             AREAS.iter().map(|area| (format!("NEIGHBOURS__{area}__TARGET"), target.clone())).collect();
@@ -56,30 +56,30 @@ impl Door {
         all.extend(targets.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         all.extend(settings);
         let (mut chassis_config, config) =
-            config::load::<Config>(SERVICE, DEFAULTS, &environment(&mint, &all)).expect("good settings");
-        chassis_config.auth = mint.auth_config();
+            config::load::<Config>(SERVICE, DEFAULTS, &environment(&issuer, &all)).expect("good settings");
+        chassis_config.auth = issuer.auth_config();
         let mut chassis =
             Chassis::new(SERVICE, chassis_config, Arc::new(SystemClock)).expect("good settings");
         let http = onsale_gateway::assemble(config, &mut chassis).await.expect("the gateway is built");
-        let gateway = chassis.start().await.expect("the gateway starts");
-        Self { mint, services, gateway, http, fake_server }
+        let server = chassis.start().await.expect("the gateway starts");
+        Self { issuer, services, server, http, fake_server }
     }
 
-    /// A gRPC connection to the gateway itself.
+    /// Connects to the gRPC port, without Envoy.
     pub(crate) async fn channel(&self) -> Channel {
-        channel(self.gateway.address()).await
+        channel(self.server.address()).await
     }
 
     pub(crate) async fn close(self) {
-        let drained = self.gateway.shutdown().await;
+        let drained = self.server.shutdown().await;
         assert!(drained.is_clean(), "{drained:?}");
         self.fake_server.shutdown().await;
     }
 
-    /// Stops the services and leaves the gateway without them.
+    /// Stops the fake services and returns the server of the gateway, which keeps running.
     pub(crate) async fn stop_services(self) -> RunningServer {
         self.fake_server.shutdown().await;
-        self.gateway
+        self.server
     }
 }
 
@@ -88,11 +88,11 @@ pub(crate) async fn channel(address: SocketAddr) -> Channel {
     endpoint.connect().await.expect("connections are accepted")
 }
 
-/// The chassis' settings for a server that trusts `mint`.
-pub(crate) fn chassis_config(mint: &Mint, settings: &[(&str, &str)]) -> ChassisConfig {
+/// Returns the chassis settings for a server that trusts `issuer`.
+pub(crate) fn chassis_config(issuer: &TestIssuer, settings: &[(&str, &str)]) -> ChassisConfig {
     let (mut config, NoConfig {}) =
-        config::load("fake", "", &environment(mint, settings)).expect("the settings of the test are good");
-    config.auth = mint.auth_config();
+        config::load("fake", "", &environment(issuer, settings)).expect("the settings of the test are good");
+    config.auth = issuer.auth_config();
     config
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn public_methods() -> PublicMethods {
     PublicMethods::of(&contract())
 }
 
-/// Paths that must not lead anywhere.
+/// Returns the paths of all methods that are not public.
 pub(crate) fn internal_paths() -> Vec<String> {
     let public = public_methods();
     let paths = contract().methods().map(|method| method.path.clone()).collect::<Vec<_>>();
@@ -121,30 +121,30 @@ pub(crate) fn assert_status(status: &Status, code: Code, reason: &str) {
 
 pub(crate) fn http_client() -> reqwest::Client {
     onsale_kit::tls::install_provider();
-    reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().expect("a client")
+    reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build().expect("a client")
 }
 
 /// A running Envoy; killed when dropped.
 pub(crate) struct Envoy {
-    /// Where clients arrive.
+    /// Address for clients.
     pub(crate) address: SocketAddr,
     _process: Child,
     folder: tempfile::TempDir,
 }
 
 impl Envoy {
-    /// In front of `door`.
-    pub(crate) async fn start(door: &Door) -> Self {
-        Self::start_with(door, |_settings| {}).await
+    /// Starts Envoy in front of `gateway`.
+    pub(crate) async fn start(gateway: &TestGateway) -> Self {
+        Self::start_with(gateway, |_settings| {}).await
     }
 
-    pub(crate) async fn start_with(door: &Door, change: impl FnOnce(&mut EnvoySettings)) -> Self {
+    pub(crate) async fn start_with(gateway: &TestGateway, change: impl FnOnce(&mut EnvoySettings)) -> Self {
         let folder = tempfile::tempdir().expect("a folder for Envoy");
         let mut settings = EnvoySettings {
             listen: ([127, 0, 0, 1], 0).into(),
             admin: ([127, 0, 0, 1], 0).into(),
-            gateway_grpc: door.gateway.address().into(),
-            gateway_http: door.http.into(),
+            gateway_grpc: gateway.server.address().into(),
+            gateway_http: gateway.http.into(),
             descriptor_path: folder.path().join("onsale.pb"),
             ..EnvoySettings::default()
         };
@@ -163,12 +163,12 @@ impl Envoy {
             .spawn()
             .expect("Envoy starts");
         let mut envoy = Self { address: settings.listen, _process: process, folder };
-        wait_until("Envoy is ready", PATIENCE, || async { envoy.listening().await.is_some() }).await;
+        wait_until("Envoy is ready", TIMEOUT, || async { envoy.listening().await.is_some() }).await;
         envoy.address = envoy.listening().await.expect("Envoy listens");
         envoy
     }
 
-    /// Where it listens, once it is ready.
+    /// Returns the address for clients, or `None` until Envoy is ready.
     async fn listening(&self) -> Option<SocketAddr> {
         let admin = std::fs::read_to_string(self.folder.path().join("admin")).ok()?;
         let client = http_client();
@@ -191,7 +191,7 @@ impl Envoy {
     }
 }
 
-/// Writes the configuration and the contracts; the configuration's path.
+/// Writes the configuration and the public contract, and returns the path of the configuration.
 pub(crate) fn write_config(settings: &EnvoySettings, folder: &std::path::Path) -> PathBuf {
     std::fs::write(&settings.descriptor_path, descriptors::public().expect("public contracts"))
         .expect("the contracts are written");
@@ -200,7 +200,7 @@ pub(crate) fn write_config(settings: &EnvoySettings, folder: &std::path::Path) -
     path
 }
 
-/// The one `scripts/setup.sh` installs, or one of this machine.
+/// Returns the Envoy installed by `scripts/setup.sh`, else the one in the search path.
 pub(crate) fn envoy_program() -> PathBuf {
     let installed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.tools/venv/bin/envoy");
     if installed.is_file() { installed } else { PathBuf::from("envoy") }

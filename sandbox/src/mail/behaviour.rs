@@ -1,49 +1,46 @@
-//! How the catcher misbehaves when told to.
+//! Fault injection for the mail catcher.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// What goes wrong next. Nothing, by default.
+/// Faults to inject. The default injects none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Behaviour {
-    /// So many mails are refused with 451, before their text is read.
+    /// Number of further mails that are refused with 451 at MAIL FROM.
     pub reject_next: u32,
-    /// So many mails are kept and never answered: the connection closes, and the sender cannot know that they arrived.
+    /// Number of further mails that are stored but not acknowledged: the connection closes, so the sender cannot know that
+    /// they arrived.
     pub close_after_data_next: u32,
 }
 
-/// The behaviour that counts now. Clones share it.
+/// Holds the current [`Behaviour`] and counts it down. Clones share their state.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Switchboard(Arc<Mutex<Behaviour>>);
+pub(super) struct FaultInjector(Arc<Mutex<Behaviour>>);
 
-impl Switchboard {
+impl FaultInjector {
     pub(super) fn get(&self) -> Behaviour {
-        *self.lock()
+        *self.0.lock()
     }
 
     pub(super) fn set(&self, behaviour: Behaviour) {
-        *self.lock() = behaviour;
+        *self.0.lock() = behaviour;
     }
 
-    /// Whether the mail that begins now is refused.
-    pub(super) fn takes_reject(&self) -> bool {
-        take(&mut self.lock().reject_next)
+    /// Returns true if the new mail must be refused, and counts the fault down.
+    pub(super) fn consume_rejection(&self) -> bool {
+        take_one(&mut self.0.lock().reject_next)
     }
 
-    /// Whether the mail that has arrived goes unanswered.
-    pub(super) fn takes_close_after_data(&self) -> bool {
-        take(&mut self.lock().close_after_data_next)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Behaviour> {
-        // Nothing panics while holding it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns true if the stored mail must not be acknowledged, and counts the fault down.
+    pub(super) fn consume_close_after_data(&self) -> bool {
+        take_one(&mut self.0.lock().close_after_data_next)
     }
 }
 
-fn take(left: &mut u32) -> bool {
+fn take_one(left: &mut u32) -> bool {
     let Some(fewer) = left.checked_sub(1) else { return false };
     *left = fewer;
     true

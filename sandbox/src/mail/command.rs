@@ -1,41 +1,45 @@
-//! The commands of SMTP, as far as a catcher needs them (RFC 5321). Pure.
+//! Parser for the SMTP commands that the catcher supports (RFC 5321).
 
-/// The longest address: 64 for the name, 255 for the domain, and the sign between them.
+/// Longest address: 64 bytes of local part, `@` and 255 bytes of domain.
 const ADDRESS_BYTES_MAX: usize = 320;
 
-/// What a client asks for.
+/// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// HELO or EHLO; only the latter wants to hear what we can.
-    Hello { is_extended: bool },
-    /// MAIL FROM: who sends, and how large it says the mail will be.
-    Mail { from: String, size: Option<usize> },
-    /// RCPT TO: one who gets it.
-    Recipient { to: String },
-    /// The mail follows.
+    /// HELO, or EHLO (`is_extended`), whose reply lists the extensions.
+    Hello {
+        is_extended: bool,
+    },
+    /// MAIL FROM. `from` is empty for a bounce; `size` is the declared size in bytes.
+    Mail {
+        from: String,
+        size: Option<usize>,
+    },
+    /// RCPT TO, one recipient.
+    Recipient {
+        to: String,
+    },
+    /// DATA: the text of the mail follows.
     Data,
-    /// Forget the mail begun.
+    /// RSET: discards the current envelope.
     Reset,
-    /// Nothing.
     Noop,
-    /// Whether an address exists.
+    /// VRFY: asks if an address exists.
     Verify,
-    /// Goodbye.
     Quit,
-    /// A command we know, in a form we do not.
+    /// A supported command with invalid arguments; the text describes the problem.
     Malformed(&'static str),
-    /// Something else.
     Unknown,
 }
 
 impl Command {
-    /// Reads one line, its end included or not.
+    /// Parses one line, with or without its line end.
     pub(super) fn parse(line: &[u8]) -> Self {
         let Ok(line) = std::str::from_utf8(line) else { return Self::Unknown };
         let line = line.trim_end_matches(['\r', '\n']);
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match verb.to_ascii_uppercase().as_str() {
-            "HELO" | "EHLO" if rest.trim().is_empty() => Self::Malformed("say who you are"),
+            "HELO" | "EHLO" if rest.trim().is_empty() => Self::Malformed("expected a host name"),
             "HELO" => Self::Hello { is_extended: false },
             "EHLO" => Self::Hello { is_extended: true },
             "MAIL" => mail(rest),
@@ -59,11 +63,11 @@ fn mail(rest: &str) -> Command {
         match name.to_ascii_uppercase().as_str() {
             "SIZE" => match value.parse() {
                 Ok(bytes) => size = Some(bytes),
-                Err(_) => return Command::Malformed("SIZE is a number of bytes"),
+                Err(_) => return Command::Malformed("SIZE must be a number of bytes"),
             },
-            // We take every byte as it is.
+            // Nothing to do: mails are stored byte for byte.
             "BODY" | "SMTPUTF8" => {}
-            _ => return Command::Malformed("a parameter we did not offer"),
+            _ => return Command::Malformed("unsupported parameter"),
         }
     }
     Command::Mail { from, size }
@@ -76,7 +80,7 @@ fn recipient(rest: &str) -> Command {
     }
 }
 
-/// The address after `keyword` and what follows it. Empty: the sender of a bounce.
+/// Splits `rest` into the address after `keyword` and the parameters. The address may be empty (sender of a bounce).
 fn path<'a>(rest: &'a str, keyword: &str) -> Option<(String, &'a str)> {
     let rest = rest.trim_start();
     let (head, tail) = rest.split_at_checked(keyword.len())?;
@@ -97,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_read_in_any_case_and_with_their_parameters() {
+    fn commands_are_parsed_in_any_case_with_their_parameters() {
         let line = b"mail from:<ana@example.com> SIZE=12 BODY=8BITMIME SMTPUTF8\r\n";
         assert_eq!(Command::parse(line), mail("ana@example.com", Some(12)));
         assert_eq!(Command::parse(b"MAIL FROM:<>\r\n"), mail("", None));
@@ -107,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_said_to_be() {
+    fn invalid_arguments_are_malformed_and_other_commands_unknown() {
         for line in [
             &b"MAIL FROM:ana@example.com"[..],
             b"MAIL FROM:<ana@example.com",

@@ -1,5 +1,4 @@
-//! The HTTP side: the list, one mail, and the pages a person opens. Everything from a mail is escaped; its HTML is shown
-//! in a frame without any rights.
+//! HTTP API and pages of the mail catcher. Pages escape all content of a mail and show its HTML in a sandboxed frame.
 
 use std::sync::Arc;
 
@@ -16,21 +15,20 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    behaviour::{Behaviour, Switchboard},
+    behaviour::{Behaviour, FaultInjector},
     mailbox::{Mailbox, MailboxError, Query},
     message::Mail,
 };
 
-/// Pages run nothing and load nothing: a mail is a stranger's text.
+/// Content security policy of all pages: no scripts and no external content, because a mail is untrusted input.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 #[derive(Clone)]
 struct Shared {
     mailbox: Arc<Mailbox>,
-    switchboard: Switchboard,
+    faults: FaultInjector,
 }
 
-/// The page that lists mails.
 #[derive(Template)]
 #[template(path = "mails.html")]
 struct ListPage {
@@ -38,7 +36,6 @@ struct ListPage {
     count: usize,
 }
 
-/// The page that shows one.
 #[derive(Template)]
 #[template(path = "mail.html")]
 struct MailPage {
@@ -46,26 +43,26 @@ struct MailPage {
     mail: Mail,
 }
 
-/// Why there is no answer.
-enum Failure {
+/// Reasons for an error response.
+enum PageError {
     NotFound,
     Mailbox(MailboxError),
     Page(askama::Error),
 }
 
-impl From<MailboxError> for Failure {
+impl From<MailboxError> for PageError {
     fn from(error: MailboxError) -> Self {
         Self::Mailbox(error)
     }
 }
 
-impl From<askama::Error> for Failure {
+impl From<askama::Error> for PageError {
     fn from(error: askama::Error) -> Self {
         Self::Page(error)
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let status = match self {
             Self::NotFound => StatusCode::NOT_FOUND,
@@ -74,7 +71,7 @@ impl IntoResponse for Failure {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
             Self::Page(error) => {
-                tracing::error!(error = %Chain(&error), "failed to make a page");
+                tracing::error!(error = %Chain(&error), "failed to render a page");
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         };
@@ -83,23 +80,23 @@ impl IntoResponse for Failure {
     }
 }
 
-pub(super) fn router(mailbox: Arc<Mailbox>, switchboard: Switchboard) -> Router {
+pub(super) fn router(mailbox: Arc<Mailbox>, faults: FaultInjector) -> Router {
     Router::new()
         .route("/", get(list_page))
         .route("/mails/{id}", get(mail_page))
         .route("/api/mails", get(list).delete(clear))
         .route("/api/mails/{id}", get(one))
         .route("/sandbox/behaviour", get(behaviour).post(set_behaviour))
-        .with_state(Shared { mailbox, switchboard })
+        .with_state(Shared { mailbox, faults })
 }
 
-async fn list(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Query>) -> Result<Response, Failure> {
+async fn list(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Query>) -> Result<Response, PageError> {
     let mails = shared.mailbox.list(&query).await?;
     Ok(Json(json!({ "mails": mails })).into_response())
 }
 
-async fn one(State(shared): State<Shared>, Path(id): Path<Uuid>) -> Result<Json<Mail>, Failure> {
-    shared.mailbox.get(id).await?.map(Json).ok_or(Failure::NotFound)
+async fn one(State(shared): State<Shared>, Path(id): Path<Uuid>) -> Result<Json<Mail>, PageError> {
+    shared.mailbox.get(id).await?.map(Json).ok_or(PageError::NotFound)
 }
 
 async fn clear(State(shared): State<Shared>) -> StatusCode {
@@ -108,27 +105,27 @@ async fn clear(State(shared): State<Shared>) -> StatusCode {
 }
 
 async fn behaviour(State(shared): State<Shared>) -> Json<Behaviour> {
-    Json(shared.switchboard.get())
+    Json(shared.faults.get())
 }
 
 async fn set_behaviour(State(shared): State<Shared>, Json(behaviour): Json<Behaviour>) -> Json<Behaviour> {
-    shared.switchboard.set(behaviour);
+    shared.faults.set(behaviour);
     Json(behaviour)
 }
 
 async fn list_page(
     State(shared): State<Shared>,
     UrlQuery(query): UrlQuery<Query>,
-) -> Result<Response, Failure> {
+) -> Result<Response, PageError> {
     let mails = shared.mailbox.list(&query).await?;
     page(&ListPage { mails, count: shared.mailbox.count() })
 }
 
-async fn mail_page(State(shared): State<Shared>, Path(id): Path<Uuid>) -> Result<Response, Failure> {
-    let mail = shared.mailbox.get(id).await?.ok_or(Failure::NotFound)?;
-    page(&MailPage { html: mail.whole_html(), mail })
+async fn mail_page(State(shared): State<Shared>, Path(id): Path<Uuid>) -> Result<Response, PageError> {
+    let mail = shared.mailbox.get(id).await?.ok_or(PageError::NotFound)?;
+    page(&MailPage { html: mail.html_with_pictures(), mail })
 }
 
-fn page(template: &impl Template) -> Result<Response, Failure> {
+fn page(template: &impl Template) -> Result<Response, PageError> {
     Ok(([(header::CONTENT_SECURITY_POLICY, POLICY)], Html(template.render()?)).into_response())
 }

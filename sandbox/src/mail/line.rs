@@ -1,21 +1,21 @@
-//! Lines of a connection, each within a bound.
+//! Reads lines of bounded length.
 
 use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
-/// What was read.
+/// Outcome of reading one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// A line, with its end.
+    /// A line, its line feed included.
     Read(Vec<u8>),
-    /// A line beyond the bound; it was read to its end and thrown away.
+    /// A line over the limit; it was read to its end and discarded.
     TooLong,
-    /// The other side has nothing more to say; a begun line is dropped.
-    End,
+    /// The peer closed its side. A partial line is discarded.
+    Eof,
 }
 
-/// Reads up to the next LF, keeping at most `bytes_max` of it. How long that may take is the caller's to bound.
+/// Reads up to the next LF and buffers at most `bytes_max`. Has no timeout; the caller must set one.
 pub(super) async fn read_line(
     reader: &mut (impl AsyncBufRead + Unpin),
     bytes_max: usize,
@@ -25,7 +25,7 @@ pub(super) async fn read_line(
     loop {
         let available = reader.fill_buf().await?;
         if available.is_empty() {
-            return Ok(Line::End);
+            return Ok(Line::Eof);
         }
         let end = available.iter().position(|byte| *byte == b'\n');
         let part = available.split_at(end.map_or(available.len(), |end| end + 1)).0;
@@ -46,10 +46,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_line_beyond_the_bound_is_thrown_away_and_the_next_is_whole() {
+    async fn line_over_the_limit_is_discarded_and_the_next_is_read() {
         let mut input: &[u8] = b"abcdef\r\nabc\nrest";
         assert_eq!(read_line(&mut input, 5).await.unwrap(), Line::TooLong);
         assert_eq!(read_line(&mut input, 5).await.unwrap(), Line::Read(b"abc\n".to_vec()));
-        assert_eq!(read_line(&mut input, 5).await.unwrap(), Line::End);
+        assert_eq!(read_line(&mut input, 5).await.unwrap(), Line::Eof);
     }
 }

@@ -1,27 +1,31 @@
-//! The kept mails: one file each, the newest so many. A file appears whole or not at all.
+//! Mail storage: one file per mail, up to a maximum number. A mail is written to a temporary file and then renamed, so a
+//! `.eml` file is always complete.
 
 use std::{
     collections::VecDeque,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use onsale_types::{Clock, Timestamp};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::fs;
 use uuid::Uuid;
 
 use super::message::Mail;
 
-const LIMIT_DEFAULT: usize = 50;
-const LIMIT_MAX: usize = 500;
-/// Before the mail itself: who sent it to whom, which the mail does not say.
+/// Number of mails in a list if the query has no limit.
+const LISTED_DEFAULT: usize = 50;
+/// Largest number of mails in a list.
+const LISTED_MAX: usize = 500;
+/// Header in front of the stored mail with the SMTP envelope as JSON; the mail itself does not contain it.
 const ENVELOPE_HEADER: &str = "X-Catcher-Envelope: ";
-/// How the name of a file ends that is not whole yet.
-const BEGUN: &str = "tmp";
+/// Extension of a file that is still being written.
+const PARTIAL_EXTENSION: &str = "tmp";
 
-/// What went wrong with the folder.
+/// A failed operation on the mail folder.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to {attempt} {}", path.display())]
 pub struct MailboxError {
@@ -31,34 +35,34 @@ pub struct MailboxError {
     source: io::Error,
 }
 
-/// Which mails are asked for.
+/// Filter of a list of mails.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Query {
-    /// Only mails to this address, in either case.
+    /// Only mails with this recipient, case-insensitive. `None`: all mails.
     pub to: Option<String>,
-    /// At most so many; 50 unless said, 500 at most.
+    /// Maximum number of mails. `None`: 50. Values over 500 are treated as 500.
     pub limit: Option<usize>,
 }
 
-/// Who sends a mail to whom.
+/// Sender and recipients as given in the SMTP session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Envelope {
     pub(super) from: String,
     pub(super) to: Vec<String>,
 }
 
-/// An envelope and when it came: what stands in the file before the mail.
+/// Envelope and arrival time, stored as JSON in the first line of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Postmark {
+pub(super) struct StoredEnvelope {
     pub(super) from: String,
     pub(super) to: Vec<String>,
     pub(super) time: Timestamp,
 }
 
-/// What is known without opening the file.
+/// Properties of a mail that are kept in memory, to list mails without reading their files.
 #[derive(Debug)]
-struct Entry {
+struct IndexEntry {
     id: Uuid,
     to: Vec<String>,
 }
@@ -68,53 +72,53 @@ pub(super) struct Mailbox {
     folder: PathBuf,
     mails_max: usize,
     clock: Arc<dyn Clock>,
-    /// Oldest first.
-    entries: Mutex<VecDeque<Entry>>,
+    /// Sorted by age, oldest first.
+    index: Mutex<VecDeque<IndexEntry>>,
 }
 
 impl Mailbox {
-    /// Reads what an earlier catcher left in `folder`.
+    /// Creates the folder if needed, deletes partial files and indexes the existing mails.
     pub(super) async fn open(
         folder: PathBuf,
         mails_max: usize,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, MailboxError> {
-        fs::create_dir_all(&folder).await.map_err(failed("make", &folder))?;
-        let mailbox = Self { folder, mails_max, clock, entries: Mutex::default() };
+        fs::create_dir_all(&folder).await.map_err(failed("create", &folder))?;
+        let mailbox = Self { folder, mails_max, clock, index: Mutex::default() };
         for id in mailbox.ids_on_disk().await? {
-            // A file that is not ours has no postmark; it stays and is not shown.
-            if let Some((postmark, _)) = mailbox.read(id).await? {
-                mailbox.enter(Entry { id, to: postmark.to }).await;
+            // Files without the envelope header are not ours: leave them and do not list them.
+            if let Some((stored, _)) = mailbox.read(id).await? {
+                mailbox.add_to_index(IndexEntry { id, to: stored.to }).await;
             }
         }
         Ok(mailbox)
     }
 
-    /// Keeps a mail and names it. Later names sort after earlier ones.
-    pub(super) async fn keep(&self, envelope: Envelope, mail: &[u8]) -> Result<Uuid, MailboxError> {
+    /// Stores a mail and returns its id. Later ids sort after earlier ones.
+    pub(super) async fn store(&self, envelope: Envelope, mail: &[u8]) -> Result<Uuid, MailboxError> {
         let id = Uuid::now_v7();
-        let postmark = Postmark { from: envelope.from, to: envelope.to, time: self.clock.now() };
+        let stored = StoredEnvelope { from: envelope.from, to: envelope.to, time: self.clock.now() };
         let path = self.path(id);
-        let json = serde_json::to_string(&postmark)
-            .map_err(|source| failed("describe", &path)(io::Error::other(source)))?;
+        let json = serde_json::to_string(&stored)
+            .map_err(|source| failed("encode the envelope of", &path)(io::Error::other(source)))?;
         let mut file = format!("{ENVELOPE_HEADER}{json}\r\n").into_bytes();
         file.extend_from_slice(mail);
-        let begun = self.begun_path(id);
-        fs::write(&begun, file).await.map_err(failed("write", &begun))?;
-        fs::rename(&begun, &path).await.map_err(failed("name", &path))?;
-        self.enter(Entry { id, to: postmark.to }).await;
+        let partial = self.partial_path(id);
+        fs::write(&partial, file).await.map_err(failed("write", &partial))?;
+        fs::rename(&partial, &path).await.map_err(failed("rename a mail to", &path))?;
+        self.add_to_index(IndexEntry { id, to: stored.to }).await;
         Ok(id)
     }
 
-    /// The mails that fit `query`, newest first.
+    /// Returns the mails that match `query`, newest first.
     pub(super) async fn list(&self, query: &Query) -> Result<Vec<Mail>, MailboxError> {
-        let limit = query.limit.unwrap_or(LIMIT_DEFAULT).min(LIMIT_MAX);
-        let fits = |entry: &&Entry| match &query.to {
+        let limit = query.limit.unwrap_or(LISTED_DEFAULT).min(LISTED_MAX);
+        let matches = |entry: &&IndexEntry| match &query.to {
             Some(wanted) => entry.to.iter().any(|to| to.eq_ignore_ascii_case(wanted)),
             None => true,
         };
         let ids: Vec<Uuid> =
-            self.lock().iter().rev().filter(fits).take(limit).map(|entry| entry.id).collect();
+            self.index.lock().iter().rev().filter(matches).take(limit).map(|entry| entry.id).collect();
         let mut mails = Vec::with_capacity(ids.len());
         for id in ids {
             mails.extend(self.get(id).await?);
@@ -122,31 +126,31 @@ impl Mailbox {
         Ok(mails)
     }
 
-    /// One mail; none when it is unknown or has given way.
+    /// Returns one mail, or `None` if it is unknown or was deleted.
     pub(super) async fn get(&self, id: Uuid) -> Result<Option<Mail>, MailboxError> {
-        Ok(self.read(id).await?.map(|(postmark, mail)| Mail::read(id, postmark, &mail)))
+        Ok(self.read(id).await?.map(|(stored, mail)| Mail::parse(id, stored, &mail)))
     }
 
-    /// Forgets all mails.
+    /// Deletes all mails.
     pub(super) async fn clear(&self) {
-        let entries = std::mem::take(&mut *self.lock());
+        let entries = std::mem::take(&mut *self.index.lock());
         for entry in entries {
             self.remove(entry.id).await;
         }
     }
 
     pub(super) fn count(&self) -> usize {
-        self.lock().len()
+        self.index.lock().len()
     }
 
-    /// Notes a mail that has its file; the oldest beyond the bound give way.
-    async fn enter(&self, entry: Entry) {
+    /// Adds a stored mail to the index and deletes the oldest mails beyond `mails_max`.
+    async fn add_to_index(&self, entry: IndexEntry) {
         let mut old = Vec::new();
         {
-            let mut entries = self.lock();
-            entries.push_back(entry);
-            while entries.len() > self.mails_max {
-                old.extend(entries.pop_front());
+            let mut index = self.index.lock();
+            index.push_back(entry);
+            while index.len() > self.mails_max {
+                old.extend(index.pop_front());
             }
         }
         for entry in old {
@@ -168,8 +172,8 @@ impl Mailbox {
             let Ok(id) = Uuid::parse_str(stem) else { continue };
             match end {
                 "eml" => ids.push(id),
-                // A catcher died while it wrote this; its client heard no 250 and will send it again.
-                BEGUN => remove_file(&self.begun_path(id)).await,
+                // An earlier process died while it wrote this file. The client received no 250 and sends the mail again.
+                PARTIAL_EXTENSION => remove_file(&self.partial_path(id)).await,
                 _ => {}
             }
         }
@@ -177,8 +181,8 @@ impl Mailbox {
         Ok(ids)
     }
 
-    /// The postmark and the mail of a file; none when there is no such file of ours.
-    async fn read(&self, id: Uuid) -> Result<Option<(Postmark, Vec<u8>)>, MailboxError> {
+    /// Returns the envelope and the mail, or `None` if the file is missing or was not written by a catcher.
+    async fn read(&self, id: Uuid) -> Result<Option<(StoredEnvelope, Vec<u8>)>, MailboxError> {
         let path = self.path(id);
         let file = match fs::read(&path).await {
             Ok(file) => file,
@@ -192,24 +196,19 @@ impl Mailbox {
         self.folder.join(format!("{}.eml", id.hyphenated()))
     }
 
-    /// Where a mail is written until it is whole.
-    fn begun_path(&self, id: Uuid) -> PathBuf {
-        self.path(id).with_extension(BEGUN)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Entry>> {
-        // Nothing panics while holding it.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the temporary path of a mail that is still being written.
+    fn partial_path(&self, id: Uuid) -> PathBuf {
+        self.path(id).with_extension(PARTIAL_EXTENSION)
     }
 }
 
 async fn remove_file(path: &Path) {
     if let Err(error) = fs::remove_file(path).await {
-        tracing::warn!(%error, path = %path.display(), "failed to remove a mail");
+        tracing::warn!(%error, path = %path.display(), "failed to delete a mail file");
     }
 }
 
-fn parse_file(file: &[u8]) -> Option<(Postmark, Vec<u8>)> {
+fn parse_file(file: &[u8]) -> Option<(StoredEnvelope, Vec<u8>)> {
     let rest = file.strip_prefix(ENVELOPE_HEADER.as_bytes())?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     let (line, mail) = rest.split_at_checked(end + 1)?;

@@ -1,59 +1,59 @@
-//! A mail as people and tests want to see it: decoded.
+//! A decoded mail, for the HTTP API, the pages and tests.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mail_parser::{Message, MessageParser, MimeHeaders, PartType};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::mailbox::Postmark;
+use super::mailbox::StoredEnvelope;
 
-/// A mail that arrived.
+/// A received mail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
-    /// Its name here.
+    /// Id in this catcher. Later ids sort after earlier ones.
     pub id: Uuid,
-    /// The sender, as SMTP was told.
+    /// Envelope sender (MAIL FROM). Empty for a bounce.
     pub from: String,
-    /// Who got it, as SMTP was told.
+    /// Envelope recipients (RCPT TO).
     pub to: Vec<String>,
-    /// When it arrived, RFC 3339 in UTC.
+    /// Arrival time, RFC 3339 in UTC.
     pub time: String,
-    /// Its subject, decoded; empty if it has none.
+    /// Decoded subject; empty if the mail has none.
     pub subject: String,
-    /// Its `Message-ID`, without the brackets.
+    /// Header `Message-ID` without the angle brackets.
     pub message_id: Option<String>,
-    /// Its plain text, decoded.
+    /// Decoded plain-text body.
     pub text: Option<String>,
-    /// Its HTML, decoded.
+    /// Decoded HTML body.
     pub html: Option<String>,
-    /// The pictures that came inside of it.
+    /// Embedded pictures that have a `Content-ID`.
     pub pictures: Vec<Picture>,
-    /// All its headers, in order, as they came.
+    /// All headers in their original order.
     pub headers: Vec<Header>,
 }
 
-/// A picture inside of a mail, which its HTML shows as `cid:…`.
+/// An embedded picture, which the HTML refers to as `cid:<content_id>`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
-    /// What the HTML calls it.
+    /// `Content-ID` without the angle brackets.
     pub content_id: String,
-    /// Its media type, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// The file, in base64.
+    /// Content of the file in base64.
     pub content: String,
 }
 
 /// One header of a mail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Its name.
+    /// Header name, as sent.
     pub name: String,
-    /// Its value, not decoded.
+    /// Raw value, trimmed but not decoded.
     pub value: String,
 }
 
 impl Mail {
-    pub(super) fn read(id: Uuid, postmark: Postmark, mail: &[u8]) -> Self {
+    pub(super) fn parse(id: Uuid, stored: StoredEnvelope, mail: &[u8]) -> Self {
         let message = MessageParser::default().parse(mail).unwrap_or_default();
         let text = message.text_bodies().find_map(|part| match &part.body {
             PartType::Text(text) => Some(text.to_string()),
@@ -67,9 +67,9 @@ impl Mail {
             |(name, value): (&str, &str)| Header { name: name.to_owned(), value: value.trim().to_owned() };
         Self {
             id,
-            from: postmark.from,
-            to: postmark.to,
-            time: postmark.time.to_string(),
+            from: stored.from,
+            to: stored.to,
+            time: stored.time.to_string(),
             subject: message.subject().unwrap_or_default().to_owned(),
             message_id: message.message_id().map(str::to_owned),
             text,
@@ -79,11 +79,11 @@ impl Mail {
         }
     }
 
-    /// Its HTML with the pictures in it, for who cannot follow a `cid:`.
-    pub(super) fn whole_html(&self) -> Option<String> {
+    /// Returns the HTML with pictures as data URLs, because a browser cannot resolve `cid:`.
+    pub(super) fn html_with_pictures(&self) -> Option<String> {
         let mut html = self.html.clone()?;
         for Picture { content_id, media_type, content } in &self.pictures {
-            // With the quote, as one name may begin like another.
+            // Match the quotes too: one content id may be a prefix of another.
             let shown = format!("\"data:{media_type};base64,{content}\"");
             html = html.replace(&format!("\"cid:{content_id}\""), &shown);
         }

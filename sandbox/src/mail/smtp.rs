@@ -1,4 +1,4 @@
-//! The SMTP side: connections, and the conversation on each. Every wait and every line has a bound.
+//! SMTP server: accepts connections and runs one session on each. Every wait has a timeout and every line a maximum length.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -11,23 +11,23 @@ use tokio::{
 };
 
 use super::{
-    behaviour::Switchboard,
+    behaviour::FaultInjector,
     command::Command,
     data::{Data, read_data},
     line::{Line, read_line},
     mailbox::{Envelope, Mailbox},
 };
 
-/// A command line may be so long, its end included: the standard's 512 and room for extensions.
+/// Longest command line with its line end: 512 bytes by RFC 5321 plus room for extensions.
 const COMMAND_BYTES_MAX: usize = 2_048;
-/// So many mistakes and the conversation is over.
-const MISTAKES_MAX: u32 = 20;
-/// One mail goes to so many at most.
+/// Number of client errors after which the session is closed.
+const ERRORS_MAX: u32 = 20;
+/// Maximum number of recipients per mail.
 const RECIPIENTS_MAX: usize = 100;
-/// Between two tries to accept, when the system has no more connections to give.
+/// Pause after a failed accept, for example when the process has no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The bounds of every connection.
+/// Limits of the server; [`Config`](super::Config) describes each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) mail_bytes_max: usize,
@@ -36,22 +36,22 @@ pub(super) struct Limits {
     pub(super) data_timeout: Duration,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 #[derive(Clone)]
 pub(super) struct Server {
     mailbox: Arc<Mailbox>,
-    switchboard: Switchboard,
+    faults: FaultInjector,
     limits: Limits,
 }
 
 impl Server {
-    pub(super) fn new(mailbox: Arc<Mailbox>, switchboard: Switchboard, limits: Limits) -> Self {
-        Self { mailbox, switchboard, limits }
+    pub(super) fn new(mailbox: Arc<Mailbox>, faults: FaultInjector, limits: Limits) -> Self {
+        Self { mailbox, faults, limits }
     }
 
-    /// Takes connections until `tasks` are asked to end.
+    /// Accepts connections until `tasks` shut down. Connections over the limit receive a 421.
     pub(super) async fn run(self, listener: TcpListener, tasks: Tasks) {
-        let places = Arc::new(Semaphore::new(self.limits.connections_max));
+        let permits = Arc::new(Semaphore::new(self.limits.connections_max));
         loop {
             let accepted = tokio::select! {
                 () = tasks.cancelled() => return,
@@ -61,175 +61,176 @@ impl Server {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
                 let _ = stream.try_write(b"421 too many connections\r\n");
                 let _ = stream.shutdown().await;
                 continue;
             };
             let (server, token) = (self.clone(), tasks.token());
             tasks.spawn("smtp connection", async move {
-                let _place = place;
+                let _permit = permit;
                 tokio::select! {
                     () = token.cancelled() => {}
-                    ended = server.converse(stream) => if let Err(error) = ended {
-                        tracing::debug!(error = %Chain(&error), "smtp connection broke");
+                    ended = server.run_session(stream) => if let Err(error) = ended {
+                        tracing::debug!(error = %Chain(&error), "smtp connection failed");
                     },
                 }
             });
         }
     }
 
-    async fn converse(&self, stream: TcpStream) -> io::Result<()> {
-        let mut conversation =
-            Conversation { server: self, stream: BufStream::new(stream), begun: None, mistakes: 0 };
-        conversation.say("220 onsale mail catcher").await?;
-        while conversation.turn().await? == Next::Go {}
-        conversation.stream.shutdown().await
+    async fn run_session(&self, stream: TcpStream) -> io::Result<()> {
+        let mut session = Session { server: self, stream: BufStream::new(stream), envelope: None, errors: 0 };
+        session.reply("220 onsale mail catcher").await?;
+        while session.handle_command().await? == Next::Command {}
+        session.stream.shutdown().await
     }
 }
 
-/// Whether the conversation goes on.
+/// Action after a command: read the next one, or close the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    Go,
-    Stop,
+    Command,
+    Close,
 }
 
-/// One client.
-struct Conversation<'a> {
+/// The session of one client.
+struct Session<'a> {
     server: &'a Server,
     stream: BufStream<TcpStream>,
-    /// The mail begun with MAIL FROM.
-    begun: Option<Envelope>,
-    mistakes: u32,
+    /// Envelope of the current mail. `None` before MAIL FROM.
+    envelope: Option<Envelope>,
+    errors: u32,
 }
 
-impl Conversation<'_> {
-    /// Hears one command and answers it.
-    async fn turn(&mut self) -> io::Result<Next> {
+impl Session<'_> {
+    /// Reads one command and sends its reply.
+    async fn handle_command(&mut self) -> io::Result<Next> {
         let limits = self.server.limits;
-        let heard = timeout(limits.command_timeout, read_line(&mut self.stream, COMMAND_BYTES_MAX)).await;
-        let line = match heard {
+        let received = timeout(limits.command_timeout, read_line(&mut self.stream, COMMAND_BYTES_MAX)).await;
+        let line = match received {
             Ok(line) => line?,
             Err(_) => {
-                self.say("421 you are too slow").await?;
-                return Ok(Next::Stop);
+                self.reply("421 timed out waiting for the client").await?;
+                return Ok(Next::Close);
             }
         };
         let command = match line {
             Line::Read(line) => Command::parse(&line),
-            Line::TooLong => return self.mistake("500 the line is too long").await,
-            Line::End => return Ok(Next::Stop),
+            Line::TooLong => return self.reply_error("500 line too long").await,
+            Line::Eof => return Ok(Next::Close),
         };
         match command {
             Command::Hello { is_extended } => self.hello(is_extended).await,
-            Command::Mail { from, size } => self.begin(from, size).await,
-            Command::Recipient { to } => self.address(to).await,
-            Command::Data => self.take_mail().await,
+            Command::Mail { from, size } => self.start_mail(from, size).await,
+            Command::Recipient { to } => self.add_recipient(to).await,
+            Command::Data => self.receive_mail().await,
             Command::Reset => {
-                self.begun = None;
-                self.good("250 forgotten").await
+                self.envelope = None;
+                self.reply_and_continue("250 reset").await
             }
-            Command::Noop => self.good("250 fine").await,
-            Command::Verify => self.good("252 send it and see").await,
+            Command::Noop => self.reply_and_continue("250 OK").await,
+            Command::Verify => self.reply_and_continue("252 cannot verify, will accept mail").await,
             Command::Quit => {
-                self.say("221 goodbye").await?;
-                Ok(Next::Stop)
+                self.reply("221 closing connection").await?;
+                Ok(Next::Close)
             }
-            Command::Malformed(why) => self.mistake(&format!("501 {why}")).await,
-            Command::Unknown => self.mistake("500 no such command").await,
+            Command::Malformed(why) => self.reply_error(&format!("501 {why}")).await,
+            Command::Unknown => self.reply_error("500 unknown command").await,
         }
     }
 
     async fn hello(&mut self, is_extended: bool) -> io::Result<Next> {
-        self.begun = None;
+        self.envelope = None;
         if !is_extended {
-            return self.good("250 hello").await;
+            return self.reply_and_continue("250 hello").await;
         }
         let size = self.server.limits.mail_bytes_max;
-        self.good(&format!("250-hello\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 SIZE {size}"))
-            .await
+        self.reply_and_continue(&format!(
+            "250-hello\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 SIZE {size}"
+        ))
+        .await
     }
 
-    async fn begin(&mut self, from: String, size: Option<usize>) -> io::Result<Next> {
-        if self.begun.is_some() {
-            return self.mistake("503 one mail at a time").await;
+    async fn start_mail(&mut self, from: String, size: Option<usize>) -> io::Result<Next> {
+        if self.envelope.is_some() {
+            return self.reply_error("503 a mail is already in progress").await;
         }
         if size.is_some_and(|size| size > self.server.limits.mail_bytes_max) {
-            return self.good("552 the mail is too large").await;
+            return self.reply_and_continue("552 mail exceeds the size limit").await;
         }
-        if self.server.switchboard.takes_reject() {
-            return self.good("451 told to refuse this mail").await;
+        if self.server.faults.consume_rejection() {
+            return self.reply_and_continue("451 injected fault: mail rejected").await;
         }
-        self.begun = Some(Envelope { from, to: Vec::new() });
-        self.good("250 go on").await
+        self.envelope = Some(Envelope { from, to: Vec::new() });
+        self.reply_and_continue("250 OK").await
     }
 
-    async fn address(&mut self, to: String) -> io::Result<Next> {
-        let answer = match &mut self.begun {
-            None => return self.mistake("503 first say who sends").await,
+    async fn add_recipient(&mut self, to: String) -> io::Result<Next> {
+        let text = match &mut self.envelope {
+            None => return self.reply_error("503 expected MAIL FROM first").await,
             Some(envelope) if envelope.to.len() >= RECIPIENTS_MAX => "452 too many recipients",
             Some(envelope) => {
                 envelope.to.push(to);
-                "250 go on"
+                "250 OK"
             }
         };
-        self.good(answer).await
+        self.reply_and_continue(text).await
     }
 
-    async fn take_mail(&mut self) -> io::Result<Next> {
-        let Some(envelope) = self.begun.take_if(|envelope| !envelope.to.is_empty()) else {
-            return self.mistake("503 first say who gets it").await;
+    async fn receive_mail(&mut self) -> io::Result<Next> {
+        let Some(envelope) = self.envelope.take_if(|envelope| !envelope.to.is_empty()) else {
+            return self.reply_error("503 expected RCPT TO first").await;
         };
-        self.say("354 end with a lone dot").await?;
+        self.reply("354 end the mail with a line that contains only a dot").await?;
         let limits = self.server.limits;
         let data = timeout(limits.data_timeout, read_data(&mut self.stream, limits.mail_bytes_max)).await;
         let mail = match data {
             Ok(data) => match data? {
                 Data::Whole(mail) => mail,
-                Data::TooLarge => return self.good("552 the mail is too large").await,
-                Data::Cut => return Ok(Next::Stop),
+                Data::TooLarge => return self.reply_and_continue("552 mail exceeds the size limit").await,
+                Data::Incomplete => return Ok(Next::Close),
             },
             Err(_) => {
-                self.say("421 you are too slow").await?;
-                return Ok(Next::Stop);
+                self.reply("421 timed out waiting for the client").await?;
+                return Ok(Next::Close);
             }
         };
-        let kept = self.server.mailbox.keep(envelope, &mail).await;
-        if self.server.switchboard.takes_close_after_data() {
-            return Ok(Next::Stop);
+        let stored = self.server.mailbox.store(envelope, &mail).await;
+        if self.server.faults.consume_close_after_data() {
+            return Ok(Next::Close);
         }
-        match kept {
-            Ok(id) => self.good(&format!("250 kept as {id}")).await,
+        match stored {
+            Ok(id) => self.reply_and_continue(&format!("250 kept as {id}")).await,
             Err(error) => {
-                tracing::error!(error = %Chain(&error), "failed to keep a mail");
-                self.good("451 the mail could not be kept").await
+                tracing::error!(error = %Chain(&error), "failed to store a mail, replying 451");
+                self.reply_and_continue("451 failed to store the mail").await
             }
         }
     }
 
-    async fn good(&mut self, answer: &str) -> io::Result<Next> {
-        self.say(answer).await?;
-        Ok(Next::Go)
+    async fn reply_and_continue(&mut self, text: &str) -> io::Result<Next> {
+        self.reply(text).await?;
+        Ok(Next::Command)
     }
 
-    async fn mistake(&mut self, answer: &str) -> io::Result<Next> {
-        self.mistakes += 1;
-        if self.mistakes >= MISTAKES_MAX {
-            self.say("421 too many mistakes").await?;
-            return Ok(Next::Stop);
+    async fn reply_error(&mut self, text: &str) -> io::Result<Next> {
+        self.errors += 1;
+        if self.errors >= ERRORS_MAX {
+            self.reply("421 too many errors").await?;
+            return Ok(Next::Close);
         }
-        self.good(answer).await
+        self.reply_and_continue(text).await
     }
 
-    /// Sends an answer; a client that does not read it is as slow as one that does not speak.
-    async fn say(&mut self, answer: &str) -> io::Result<()> {
-        let said = async {
-            self.stream.write_all(answer.as_bytes()).await?;
+    /// Sends one reply. Fails with `TimedOut` if the client does not read it within the command timeout.
+    async fn reply(&mut self, text: &str) -> io::Result<()> {
+        let sent = async {
+            self.stream.write_all(text.as_bytes()).await?;
             self.stream.write_all(b"\r\n").await?;
             self.stream.flush().await
         };
-        let bounded = timeout(self.server.limits.command_timeout, said).await;
+        let bounded = timeout(self.server.limits.command_timeout, sent).await;
         bounded.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -1,4 +1,4 @@
-//! What merchants call: the part of Stripe's API that a checkout needs, and the switchboard for testers.
+//! HTTP API for merchants (the part of Stripe's API that a checkout needs) and the fault controls for testers.
 
 mod create;
 
@@ -16,19 +16,19 @@ use serde_json::Value;
 
 use super::{
     Behaviour, Shared,
-    behaviour::Fault,
-    book::Known,
-    model::{Answer, Change, Event, Refund},
-    reply::{self, ApiError},
-    session::{Step, event, new_id},
+    behaviour::CallFault,
+    provider_state::ProviderData,
+    records::{Change, Event, IdempotentResponse, Refund},
+    session::{SessionAction, new_event, new_id},
+    stripe_json::{self, ApiError},
 };
 
 type Parameters = BTreeMap<String, String>;
 
-/// What a call decides: what changes, what is answered, and what is told.
+/// Outcome of a call: changes to record, response body and events for webhooks.
 struct Decision {
     changes: Vec<Change>,
-    answer: Value,
+    body: Value,
     events: Vec<Event>,
 }
 
@@ -47,8 +47,8 @@ pub(super) fn router(shared: Shared) -> Router {
 
 async fn authenticate(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let expected = format!("Bearer {}", shared.secret_key);
-    let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
-    if shown != Some(expected.as_bytes()) {
+    let presented = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    if presented != Some(expected.as_bytes()) {
         let message = "Invalid API Key provided";
         return ApiError::new(StatusCode::UNAUTHORIZED, "invalid_request_error", message).into_response();
     }
@@ -56,17 +56,17 @@ async fn authenticate(State(shared): State<Shared>, request: Request, next: Next
 }
 
 async fn misbehave(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let (fault, delay) = shared.switchboard.next_call();
+    let (fault, delay) = shared.faults.consume_call_fault();
     tokio::time::sleep(delay).await;
     match fault {
-        Fault::None => next.run(request).await,
-        Fault::Failed => {
-            let message = "told to fail";
+        CallFault::None => next.run(request).await,
+        CallFault::Reject => {
+            let message = "injected fault: call rejected";
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "api_error", message).into_response()
         }
-        Fault::Lost => {
+        CallFault::LoseResponse => {
             next.run(request).await;
-            ApiError::fault("told to lose the answer").into_response()
+            ApiError::fault("injected fault: response lost").into_response()
         }
     }
 }
@@ -77,10 +77,10 @@ async fn create_session(
     Form(parameters): Form<Parameters>,
 ) -> Result<Response, ApiError> {
     let now = shared.now_seconds();
-    shared.answer_once("/v1/checkout/sessions", &headers, parameters, |_known, parameters| {
+    shared.respond_once("/v1/checkout/sessions", &headers, parameters, |_data, parameters| {
         let session = create::session(parameters, now)?;
-        let answer = reply::session(&session, Some(&shared.public_url));
-        Ok(Decision { changes: vec![Change::Session(session)], answer, events: Vec::new() })
+        let body = stripe_json::session(&session, Some(&shared.public_url));
+        Ok(Decision { changes: vec![Change::Session(session)], body, events: Vec::new() })
     })
 }
 
@@ -90,23 +90,23 @@ async fn get_session(
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Json<Value>, ApiError> {
     shared.expire_due();
-    let session = shared.book.read(|known| known.sessions.get(&id).cloned());
+    let session = shared.state.read(|data| data.sessions.get(&id).cloned());
     let session = session.ok_or_else(|| ApiError::missing("checkout.session", &id))?;
-    let mut answer = reply::session(&session, Some(&shared.public_url));
+    let mut body = stripe_json::session(&session, Some(&shared.public_url));
     let expands = query.iter().any(|(name, value)| name == "expand[]" && value == "payment_intent");
-    let has_intent = answer.get("payment_intent").is_some_and(Value::is_string);
-    if let Some(fields) = answer.as_object_mut().filter(|_| expands && has_intent) {
-        fields.insert("payment_intent".to_owned(), reply::intent(&session));
+    let has_intent = body.get("payment_intent").is_some_and(Value::is_string);
+    if let Some(fields) = body.as_object_mut().filter(|_| expands && has_intent) {
+        fields.insert("payment_intent".to_owned(), stripe_json::intent(&session));
     }
-    Ok(Json(answer))
+    Ok(Json(body))
 }
 
 async fn expire_session(
     State(shared): State<Shared>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
-    let session = shared.step(&id, Step::Expire)?;
-    Ok(Json(reply::session(&session, Some(&shared.public_url))))
+    let session = shared.act(&id, SessionAction::Expire)?;
+    Ok(Json(stripe_json::session(&session, Some(&shared.public_url))))
 }
 
 async fn create_refund(
@@ -115,15 +115,15 @@ async fn create_refund(
     Form(parameters): Form<Parameters>,
 ) -> Result<Response, ApiError> {
     let now = shared.now_seconds();
-    shared.answer_once("/v1/refunds", &headers, parameters, |known, parameters| {
+    shared.respond_once("/v1/refunds", &headers, parameters, |data, parameters| {
         let intent = parameters.get("payment_intent").map(String::as_str).unwrap_or_default();
-        let session = known.session_of_intent(intent);
+        let session = data.session_of_intent(intent);
         let session = session.ok_or_else(|| ApiError::missing("payment_intent", intent))?;
         if !session.is_paid() {
             let message = "This PaymentIntent does not have a successful charge to refund.";
             return Err(ApiError::invalid(message));
         }
-        if known.refunds.contains_key(intent) {
+        if data.refunds.contains_key(intent) {
             let message = "The charge has already been refunded.";
             return Err(ApiError::invalid(message).with_code("charge_already_refunded"));
         }
@@ -135,75 +135,84 @@ async fn create_refund(
             metadata: create::fields(parameters, "metadata"),
             created: now,
         };
-        let answer = reply::refund(&refund);
-        let events = vec![event("refund.created", &answer, now)];
-        Ok(Decision { changes: vec![Change::Refund(refund)], answer, events })
+        let body = stripe_json::refund(&refund);
+        let events = vec![new_event("refund.created", &body, now)];
+        Ok(Decision { changes: vec![Change::Refund(refund)], body, events })
     })
 }
 
 async fn get_refund(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    let refund =
-        shared.book.read(|known| known.refunds.values().find(|refund| refund.id == id).map(reply::refund));
+    let refund = shared
+        .state
+        .read(|data| data.refunds.values().find(|refund| refund.id == id).map(stripe_json::refund));
     refund.map(Json).ok_or_else(|| ApiError::missing("refund", &id))
 }
 
 async fn get_intent(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    let intent = shared.book.read(|known| known.session_of_intent(&id).map(reply::intent));
+    let intent = shared.state.read(|data| data.session_of_intent(&id).map(stripe_json::intent));
     intent.map(Json).ok_or_else(|| ApiError::missing("payment_intent", &id))
 }
 
 async fn get_behaviour(State(shared): State<Shared>) -> Json<Behaviour> {
-    Json(shared.switchboard.get())
+    Json(shared.faults.get())
 }
 
 async fn set_behaviour(State(shared): State<Shared>, Json(behaviour): Json<Behaviour>) -> Json<Behaviour> {
-    shared.switchboard.set(behaviour);
-    Json(shared.switchboard.get())
+    shared.faults.set(behaviour);
+    Json(shared.faults.get())
 }
 
 impl Shared {
-    /// Does what `decide` says, once per idempotency key: the same call again gets the first answer, another call with
-    /// the same key is refused. Refusals are not remembered.
-    fn answer_once(
+    /// Runs `decide` at most once per idempotency key. A repeated call receives the stored response; a different call
+    /// with the same key is refused. Error responses are not stored.
+    fn respond_once(
         &self,
         path: &'static str,
         headers: &HeaderMap,
         parameters: Parameters,
-        decide: impl FnOnce(&Known, &Parameters) -> Result<Decision, ApiError>,
+        decide: impl FnOnce(&ProviderData, &Parameters) -> Result<Decision, ApiError>,
     ) -> Result<Response, ApiError> {
         let key = headers
             .get("idempotency-key")
             .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        // Looking and doing under one lock: two of the same call at once are still one.
-        let answered = self.book.change(|known| {
-            if let Some(answer) = key.as_ref().and_then(|key| known.answers.get(key)) {
-                return (Vec::new(), replay(answer, path, &parameters).map(|answer| (answer, Vec::new())));
+        // One lock around the lookup and the change: concurrent calls with one key must not both be executed.
+        let decided = self.state.change(|data| {
+            if let Some(stored) = key.as_ref().and_then(|key| data.responses.get(key)) {
+                return (
+                    Vec::new(),
+                    replay(stored, path, &parameters).map(|replayed| (replayed, Vec::new())),
+                );
             }
-            let Decision { mut changes, answer, events } = match decide(known, &parameters) {
+            let Decision { mut changes, body, events } = match decide(data, &parameters) {
                 Ok(decision) => decision,
                 Err(error) => return (Vec::new(), Err(error)),
             };
-            let body = answer.to_string();
+            let body = body.to_string();
             if let Some(key) = key {
                 let path = path.to_owned();
-                changes.push(Change::Answer(Answer { key, path, parameters, body: body.clone() }));
+                changes.push(Change::Response(IdempotentResponse {
+                    key,
+                    path,
+                    parameters,
+                    body: body.clone(),
+                }));
             }
             changes.extend(events.iter().cloned().map(Change::Event));
             (changes, Ok((json_text(body), events)))
         })?;
-        let (response, events) = answered?;
+        let (response, events) = decided?;
         self.webhooks.send_all(events);
         Ok(response)
     }
 }
 
-fn replay(answer: &Answer, path: &str, parameters: &Parameters) -> Result<Response, ApiError> {
-    if answer.path != path || answer.parameters != *parameters {
+fn replay(stored: &IdempotentResponse, path: &str, parameters: &Parameters) -> Result<Response, ApiError> {
+    if stored.path != path || stored.parameters != *parameters {
         let message = "Keys for idempotent requests can only be used with the same parameters they were first \
                        used with.";
         return Err(ApiError::new(StatusCode::BAD_REQUEST, "idempotency_error", message));
     }
-    let mut response = json_text(answer.body.clone());
+    let mut response = json_text(stored.body.clone());
     response.headers_mut().insert("idempotent-replayed", header::HeaderValue::from_static("true"));
     Ok(response)
 }

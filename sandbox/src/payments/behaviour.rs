@@ -1,95 +1,89 @@
-//! How a provider misbehaves when it is told to: the faults that a merchant has to survive.
+//! Fault injection: the failures of real providers that a merchant must handle.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// What goes wrong from now on. The default: nothing.
+/// Faults to inject. The default injects none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Behaviour {
-    /// So many of the next calls answer 503 and do nothing.
+    /// Number of further API calls that return 503 without any effect.
     pub fail_calls: u32,
-    /// So many of the next calls are done, and answer 500 nevertheless.
+    /// Number of further API calls that are executed but return 500.
     pub lose_answers: u32,
-    /// Every call is answered this much later.
+    /// Delay of every API call, in milliseconds.
     pub delay_calls_ms: u64,
-    /// Webhooks wait until this is false again.
+    /// Holds back all webhooks while true.
     pub hold_webhooks: bool,
-    /// Every webhook is sent this much later.
+    /// Delay of every webhook, in milliseconds.
     pub delay_webhooks_ms: u64,
-    /// Every webhook is sent so many times more, also after it was taken.
+    /// Number of additional deliveries of each webhook after the first successful one.
     pub duplicate_webhooks: u32,
-    /// Of the webhooks that come about together, later ones are sent first.
+    /// Sends the webhooks of one change in reverse order.
     pub reorder_webhooks: bool,
-    /// So many of the next webhooks are never sent.
+    /// Number of further webhooks that are never sent.
     pub drop_webhooks: u32,
 }
 
-/// What happens to one call.
+/// The fault injected into one API call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum CallFault {
     None,
-    /// Nothing is done.
-    Failed,
-    /// It is done, and the answer lost.
-    Lost,
+    /// The call returns 503 and has no effect.
+    Reject,
+    /// The call takes effect but returns 500.
+    LoseResponse,
 }
 
-/// Where the behaviour is set and read. Clones share it.
+/// Holds the current [`Behaviour`] and counts down its limited faults. Clones share their state.
 #[derive(Clone, Debug)]
-pub(super) struct Switchboard {
+pub(super) struct FaultInjector {
     behaviour: Arc<Mutex<Behaviour>>,
-    /// Tells those that wait for held webhooks.
+    /// Copy of `hold_webhooks` that deliveries can wait on.
     hold: watch::Sender<bool>,
 }
 
-impl Default for Switchboard {
+impl Default for FaultInjector {
     fn default() -> Self {
         Self { behaviour: Arc::default(), hold: watch::Sender::new(false) }
     }
 }
 
-impl Switchboard {
+impl FaultInjector {
     pub(super) fn set(&self, behaviour: Behaviour) {
         self.hold.send_replace(behaviour.hold_webhooks);
-        *self.lock() = behaviour;
+        *self.behaviour.lock() = behaviour;
     }
 
     pub(super) fn get(&self) -> Behaviour {
-        self.lock().clone()
+        self.behaviour.lock().clone()
     }
 
-    /// Counts one call.
-    pub(super) fn next_call(&self) -> (Fault, Duration) {
-        let mut behaviour = self.lock();
+    /// Returns the fault and the delay of the next call and counts the fault down.
+    pub(super) fn consume_call_fault(&self) -> (CallFault, Duration) {
+        let mut behaviour = self.behaviour.lock();
         let delay = Duration::from_millis(behaviour.delay_calls_ms);
         if take_one(&mut behaviour.fail_calls) {
-            (Fault::Failed, delay)
+            (CallFault::Reject, delay)
         } else if take_one(&mut behaviour.lose_answers) {
-            (Fault::Lost, delay)
+            (CallFault::LoseResponse, delay)
         } else {
-            (Fault::None, delay)
+            (CallFault::None, delay)
         }
     }
 
-    /// Counts one webhook; answers whether it is never to be sent.
-    pub(super) fn drops_webhook(&self) -> bool {
-        take_one(&mut self.lock().drop_webhooks)
+    /// Returns true if the next webhook must be dropped, and counts it down.
+    pub(super) fn consume_webhook_drop(&self) -> bool {
+        take_one(&mut self.behaviour.lock().drop_webhooks)
     }
 
-    /// Done as soon as webhooks are not held.
-    pub(super) async fn released(&self) {
-        // Fails only when the sender is gone, and we hold it.
+    /// Waits until `hold_webhooks` is false.
+    pub(super) async fn webhooks_released(&self) {
+        // Fails only if the sender was dropped, and `self` owns it.
         let _ = self.hold.subscribe().wait_for(|hold| !hold).await;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Behaviour> {
-        self.behaviour.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The page where a person pays, and its buttons.
+//! The checkout page and its buttons.
 
 use askama::Template;
 use axum::{
@@ -11,56 +11,58 @@ use axum::{
 
 use super::{
     Shared,
-    model::{IntentStatus, Session, SessionStatus},
-    reply::{self, ApiError},
-    session::{Step, StepError},
+    records::{IntentStatus, Session, SessionStatus},
+    session::{ActionError, SessionAction},
+    stripe_json::{self, ApiError},
 };
 
 pub(super) fn router(shared: Shared) -> Router {
     Router::new()
         .route("/checkout/{session}", get(page))
-        .route("/checkout/{session}/{step}", post(press))
+        .route("/checkout/{session}/{button}", post(press_button))
         .with_state(shared)
 }
 
 async fn page(State(shared): State<Shared>, Path(id): Path<String>) -> Response {
     shared.expire_due();
-    let session = shared.book.read(|known| known.sessions.get(&id).cloned());
+    let session = shared.state.read(|data| data.sessions.get(&id).cloned());
     let status = if session.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
     render(status, session.as_ref())
 }
 
-async fn press(
+async fn press_button(
     State(shared): State<Shared>,
-    Path((id, step)): Path<(String, String)>,
+    Path((id, button)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    let step = match step.as_str() {
-        "pay" => Step::Pay,
-        "decline" => Step::Decline,
-        "cancel" => Step::Cancel,
-        _ => return ApiError::missing("button", &step).into_response(),
+    let action = match button.as_str() {
+        "pay" => SessionAction::Pay,
+        "decline" => SessionAction::Decline,
+        "cancel" => SessionAction::Cancel,
+        _ => return ApiError::missing("button", &button).into_response(),
     };
-    let taken = shared.step(&id, step);
+    let session = shared.act(&id, action);
     let accepts = headers.get(header::ACCEPT).map(|value| value.as_bytes()).unwrap_or_default();
     if String::from_utf8_lossy(accepts).contains("application/json") {
-        return match taken {
-            Ok(session) => Json(reply::session(&session, None)).into_response(),
-            Err(error @ StepError::NotOpen(_)) => {
+        return match session {
+            Ok(session) => Json(stripe_json::session(&session, None)).into_response(),
+            Err(error @ ActionError::NotOpen(_)) => {
                 ApiError::from(error).with_status(StatusCode::CONFLICT).into_response()
             }
             Err(error) => ApiError::from(error).into_response(),
         };
     }
-    match taken {
-        Ok(session) => leave(&session).unwrap_or_else(|| render(StatusCode::OK, Some(&session))),
-        Err(StepError::NotOpen(session)) => render(StatusCode::CONFLICT, Some(&session)),
+    match session {
+        Ok(session) => {
+            redirect_to_merchant(&session).unwrap_or_else(|| render(StatusCode::OK, Some(&session)))
+        }
+        Err(ActionError::NotOpen(session)) => render(StatusCode::CONFLICT, Some(&session)),
         Err(error) => ApiError::from(error).into_response(),
     }
 }
 
-/// Back to the merchant, where it said to.
-fn leave(session: &Session) -> Option<Response> {
+/// Redirects to the session's success or cancel URL. Returns `None` if it has none or the scheme is not http(s).
+fn redirect_to_merchant(session: &Session) -> Option<Response> {
     let url = if session.is_paid() { Some(&session.success_url) } else { session.cancel_url.as_ref() };
     let url = url?.replace("{CHECKOUT_SESSION_ID}", &session.id);
     let is_target = url.starts_with("http://") || url.starts_with("https://");
@@ -75,9 +77,9 @@ struct Page<'a> {
     session: Option<&'a Session>,
 }
 
-/// The page of a session; of none when there is no such one.
+/// Renders the page of a session. `None`: says that the session does not exist.
 fn render(status: StatusCode, session: Option<&Session>) -> Response {
-    let heading = session.map_or("There is no such checkout.", heading);
+    let heading = session.map_or("This checkout does not exist.", heading);
     let amount = session.map(amount).unwrap_or_default();
     match (Page { heading, amount, session }).render() {
         Ok(page) => (status, Html(page)).into_response(),
@@ -95,7 +97,7 @@ fn heading(session: &Session) -> &'static str {
     }
 }
 
-/// As people write most currencies. Those without a hundredth look a hundred times smaller here, and only here.
+/// Formats the amount with two decimals. Currencies without minor units appear 100 times too small, on this page only.
 fn amount(session: &Session) -> String {
     let (whole, rest) = (session.amount_total / 100, session.amount_total % 100);
     format!("{} {whole}.{rest:02}", session.currency.to_uppercase())

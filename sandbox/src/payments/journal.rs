@@ -1,4 +1,5 @@
-//! The file that survives: one line per commit, each a JSON list of changes, appended and never rewritten.
+//! Append-only journal file. Each line is one commit: a JSON list of changes. Lines are never rewritten; only an incomplete
+//! last line is cut off.
 
 use std::{
     fs::{File, OpenOptions},
@@ -6,52 +7,52 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::model::Change;
+use super::records::Change;
 
-/// Why a journal cannot be used.
+/// Reasons for a failed use of the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file cannot be opened, read or written.
     #[error("failed to use {}", path.display())]
     File {
-        /// Which.
+        /// Path of the journal.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// A line that is not the last is no commit: the file is not ours, or was changed.
-    #[error("line {line} of {} is no commit", path.display())]
+    /// A complete line is not a commit: the file is not a journal, or was changed.
+    #[error("line {line} of {} is not a journal commit", path.display())]
     Line {
-        /// Which file.
+        /// Path of the journal.
         path: PathBuf,
-        /// Which line, from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// Why.
+        /// Error of the JSON parser.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// An open journal.
+/// A journal open for appending.
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
-    /// Where the last whole commit ends.
+    /// File offset behind the last complete commit.
     end: u64,
-    /// A write failed, and may have left a part of a line behind.
+    /// Set while a write is incomplete; the file may then end with a partial line.
     is_torn: bool,
 }
 
 impl Journal {
-    /// Opens the journal at `path`, or begins it, and answers everything that was committed to it.
+    /// Opens or creates the journal at `path` and returns the changes of all its commits.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Change>), JournalError> {
         let failed = |source| JournalError::File { path: path.to_owned(), source };
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
-        // Bytes, not text: a torn line may end within a letter.
+        // Bytes instead of text: an incomplete line may end within a UTF-8 character.
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(failed)?;
-        // A process that died while it wrote left a line without its end: that commit did not happen.
+        // A line without a line feed was cut off by a crash: the commit did not happen.
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end.saturating_add(1));
         let end = u64::try_from(whole).unwrap_or(u64::MAX);
         file.set_len(end).map_err(failed)?;
@@ -67,7 +68,7 @@ impl Journal {
         Ok((Self { path: path.to_owned(), file, end, is_torn: false }, changes))
     }
 
-    /// Adds one commit. Written, not synced: it has to survive the process, not the machine.
+    /// Appends one commit without fsync: the journal must survive a crash of the process, not of the machine.
     pub(super) fn append(&mut self, commit: &[Change]) -> Result<(), JournalError> {
         self.write(commit).map_err(|source| JournalError::File { path: self.path.clone(), source })
     }
@@ -75,7 +76,7 @@ impl Journal {
     fn write(&mut self, commit: &[Change]) -> io::Result<()> {
         let mut line = serde_json::to_vec(commit)?;
         line.push(b'\n');
-        // What a full disk left of a commit that did not happen must not become the head of the next.
+        // Cut off the rest of a failed write, else the next commit would be appended to it.
         if self.is_torn {
             self.file.set_len(self.end)?;
         }
@@ -96,26 +97,26 @@ mod tests {
     use super::*;
 
     fn done(id: &str) -> Vec<Change> {
-        vec![Change::Done(id.to_owned())]
+        vec![Change::EventClosed(id.to_owned())]
     }
 
     fn ids(changes: &[Change]) -> Vec<&str> {
         changes
             .iter()
-            .filter_map(|change| if let Change::Done(id) = change { Some(id.as_str()) } else { None })
+            .filter_map(|change| if let Change::EventClosed(id) = change { Some(id.as_str()) } else { None })
             .collect()
     }
 
     #[test]
-    fn a_commit_torn_within_a_letter_did_not_happen() {
+    fn commit_cut_off_within_a_character_is_discarded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let (mut journal, _) = Journal::open(&path).unwrap();
         journal.append(&done("č")).unwrap();
         journal.append(&done("č")).unwrap();
         let bytes = std::fs::read(&path).unwrap();
-        let within = bytes.len() - "\"}]\n".len() - 1;
-        std::fs::write(&path, &bytes[..within]).unwrap();
+        let length = bytes.len() - "\"}]\n".len() - 1;
+        std::fs::write(&path, &bytes[..length]).unwrap();
         let (mut journal, changes) = Journal::open(&path).unwrap();
         assert_eq!(ids(&changes), ["č"]);
         journal.append(&done("next")).unwrap();
@@ -123,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_failed_halfway_does_not_spoil_the_next() {
+    fn commit_after_a_partial_write_is_readable() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let (mut journal, _) = Journal::open(&path).unwrap();
         journal.append(&done("first")).unwrap();
-        // As a full disk leaves it.
+        // A full disk can leave such a partial line.
         journal.file.write_all(b"[{\"do").unwrap();
         journal.is_torn = true;
         journal.append(&done("second")).unwrap();

@@ -1,4 +1,5 @@
-//! How a session lives: it is open, then paid, declined, left by the customer, or expired; and what a merchant hears of it.
+//! Lifecycle of a session: it is open, then paid, declined, canceled by the customer or expired. Each transition creates
+//! the webhook events that a merchant receives at Stripe.
 
 use onsale_types::Timestamp;
 use uuid::Uuid;
@@ -6,29 +7,28 @@ use uuid::Uuid;
 use super::{
     Shared,
     journal::JournalError,
-    model::{Change, Event, IntentStatus, Session, SessionStatus},
-    reply,
+    records::{Change, Event, IntentStatus, Session, SessionStatus},
+    stripe_json,
 };
 
-/// What can happen to an open session.
+/// Actions that end an open session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// The customer pays.
+pub(super) enum SessionAction {
     Pay,
-    /// The customer's bank refuses, for good.
+    /// The customer's bank declines the payment finally.
     Decline,
-    /// The customer turns back.
+    /// The customer cancels on the checkout page.
     Cancel,
-    /// The time is over, or the merchant ends it.
+    /// The session expires, or the merchant ends it.
     Expire,
 }
 
-/// Why a step was not taken.
+/// Reasons for a refused action.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StepError {
-    #[error("there is no such checkout session")]
+pub(super) enum ActionError {
+    #[error("the checkout session does not exist")]
     NotFound,
-    #[error("the checkout session is not open any more")]
+    #[error("the checkout session is no longer open")]
     NotOpen(Box<Session>),
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -39,54 +39,56 @@ impl Session {
         self.intent.status == IntentStatus::Succeeded
     }
 
-    /// The session after `step`.
-    fn after(&self, step: Step) -> Self {
+    /// Returns the session after `action`, without any check.
+    fn after(&self, action: SessionAction) -> Self {
         let mut next = self.clone();
-        (next.status, next.intent.status) = match step {
-            Step::Pay => (SessionStatus::Complete, IntentStatus::Succeeded),
-            Step::Decline => (SessionStatus::Complete, IntentStatus::RequiresPaymentMethod),
-            Step::Cancel | Step::Expire => (SessionStatus::Expired, IntentStatus::Canceled),
+        (next.status, next.intent.status) = match action {
+            SessionAction::Pay => (SessionStatus::Complete, IntentStatus::Succeeded),
+            SessionAction::Decline => (SessionStatus::Complete, IntentStatus::RequiresPaymentMethod),
+            SessionAction::Cancel | SessionAction::Expire => (SessionStatus::Expired, IntentStatus::Canceled),
         };
-        next.intent.by_customer = step == Step::Cancel;
+        next.intent.by_customer = action == SessionAction::Cancel;
         next
     }
 
-    /// The session after `step`, with the events that tell of it; none of them when the step was taken before.
-    fn take(&self, step: Step, now_seconds: i64) -> Result<(Self, Vec<Event>), StepError> {
-        let next = self.after(step);
+    /// Returns the session after `action` and the new events. A repeated action succeeds without events; any other action
+    /// on an ended session fails.
+    fn transition(&self, action: SessionAction, now_seconds: i64) -> Result<(Self, Vec<Event>), ActionError> {
+        let next = self.after(action);
         if *self == next {
             return Ok((next, Vec::new()));
         }
         if self.status != SessionStatus::Open {
-            return Err(StepError::NotOpen(Box::new(self.clone())));
+            return Err(ActionError::NotOpen(Box::new(self.clone())));
         }
-        let session = || reply::session(&next, None);
-        let intent = || reply::intent(&next);
-        let told = match step {
-            Step::Pay => {
+        let session = || stripe_json::session(&next, None);
+        let intent = || stripe_json::intent(&next);
+        let payloads = match action {
+            SessionAction::Pay => {
                 vec![("payment_intent.succeeded", intent()), ("checkout.session.completed", session())]
             }
-            // Complete and yet unpaid: as with payment methods that take their time, a merchant must look twice.
-            Step::Decline => vec![
+            // The first event is complete but unpaid, as for delayed payment methods: merchants must check both fields.
+            SessionAction::Decline => vec![
                 ("checkout.session.completed", session()),
                 ("checkout.session.async_payment_failed", session()),
             ],
-            Step::Cancel => vec![("payment_intent.canceled", intent())],
-            Step::Expire => vec![("checkout.session.expired", session())],
+            SessionAction::Cancel => vec![("payment_intent.canceled", intent())],
+            SessionAction::Expire => vec![("checkout.session.expired", session())],
         };
-        let events = told.into_iter().map(|(kind, object)| event(kind, &object, now_seconds)).collect();
+        let events =
+            payloads.into_iter().map(|(kind, object)| new_event(kind, &object, now_seconds)).collect();
         Ok((next, events))
     }
 }
 
 impl Shared {
-    /// Takes a step of a session; taking it again changes nothing.
-    pub(super) fn step(&self, session_id: &str, step: Step) -> Result<Session, StepError> {
+    /// Applies an action to a session, records it and sends its events. Idempotent.
+    pub(super) fn act(&self, session_id: &str, action: SessionAction) -> Result<Session, ActionError> {
         self.expire_due();
         let now = self.now_seconds();
-        let taken = self.book.change(|known| {
-            let taken = known.sessions.get(session_id).ok_or(StepError::NotFound);
-            match taken.and_then(|session| session.take(step, now)) {
+        let changed = self.state.change(|data| {
+            let session = data.sessions.get(session_id).ok_or(ActionError::NotFound);
+            match session.and_then(|session| session.transition(action, now)) {
                 Ok((session, events)) => {
                     let mut changes = vec![Change::Session(session.clone())];
                     changes.extend(events.iter().cloned().map(Change::Event));
@@ -95,26 +97,28 @@ impl Shared {
                 Err(error) => (Vec::new(), Err(error)),
             }
         })?;
-        let (session, events) = taken?;
+        let (session, events) = changed?;
         self.webhooks.send_all(events);
         Ok(session)
     }
 
-    /// Ends the sessions whose time is over.
+    /// Expires all due sessions.
     pub(super) fn expire_due(&self) {
         let now = self.now_seconds();
-        let ended = self.book.change(|known| {
-            let (mut changes, mut told) = (Vec::new(), Vec::new());
-            for (session, events) in known.due(now).filter_map(|due| due.take(Step::Expire, now).ok()) {
+        let ended = self.state.change(|data| {
+            let (mut changes, mut created) = (Vec::new(), Vec::new());
+            for (session, events) in
+                data.due(now).filter_map(|due| due.transition(SessionAction::Expire, now).ok())
+            {
                 changes.push(Change::Session(session));
                 changes.extend(events.iter().cloned().map(Change::Event));
-                told.extend(events);
+                created.extend(events);
             }
-            (changes, told)
+            (changes, created)
         });
         match ended {
             Ok(events) => self.webhooks.send_all(events),
-            Err(error) => tracing::error!(%error, "failed to expire sessions"),
+            Err(error) => tracing::error!(%error, "failed to expire sessions, retrying in 1 s"),
         }
     }
 
@@ -123,8 +127,8 @@ impl Shared {
     }
 }
 
-/// A new event of `kind` about `object`.
-pub(super) fn event(kind: &str, object: &serde_json::Value, now_seconds: i64) -> Event {
+/// Creates an event of type `kind` about `object`.
+pub(super) fn new_event(kind: &str, object: &serde_json::Value, now_seconds: i64) -> Event {
     let id = new_id("evt");
     let body = serde_json::json!({
         "id": id, "object": "event", "type": kind, "created": now_seconds, "livemode": false,
@@ -133,7 +137,7 @@ pub(super) fn event(kind: &str, object: &serde_json::Value, now_seconds: i64) ->
     Event { id, body: body.to_string() }
 }
 
-/// A name as Stripe makes them. Later ones sort after earlier ones.
+/// Creates an id in Stripe's format. Later ids sort after earlier ones.
 pub(super) fn new_id(prefix: &str) -> String {
     format!("{prefix}_test_{}", Uuid::now_v7().simple())
 }

@@ -1,4 +1,4 @@
-//! The neighbours Claim calls: Queue about turns, Inventory about holds.
+//! The neighbors Claim calls: Queue about turns, Inventory about holds.
 
 pub mod inventory;
 pub mod queue;
@@ -8,33 +8,33 @@ use onsale_proto::r#type::v1::ErrorReason;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// Why a neighbour did not do what it was asked.
+/// Why a neighbor did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It refused for a reason that is for Claim's own caller to know. Nothing was done.
-    #[error("{neighbour} refused: {reason}")]
+    #[error("{neighbor} refused: {reason}")]
     Refused {
         /// Who.
-        neighbour: &'static str,
+        neighbor: &'static str,
         /// Why.
         reason: Reason,
         /// The refusal with its details, to be passed on.
         status: Box<Status>,
     },
     /// It could not answer, or answered what it should not. It may have done what was asked.
-    #[error("{neighbour} failed")]
+    #[error("{neighbor} failed")]
     Failed {
         /// Who.
-        neighbour: &'static str,
+        neighbor: &'static str,
         /// What it said.
         #[source]
         status: Box<Status>,
     },
     /// It answered, and the answer makes no sense.
-    #[error("the answer of {neighbour} makes no sense: {what}")]
+    #[error("the answer of {neighbor} makes no sense: {what}")]
     Answer {
         /// Who.
-        neighbour: &'static str,
+        neighbor: &'static str,
         /// What is wrong with it.
         what: &'static str,
     },
@@ -43,22 +43,22 @@ pub enum Error {
 impl Error {
     /// The answer makes no sense in `what`.
     #[must_use]
-    pub fn answer(neighbour: &'static str, what: &'static str) -> Self {
-        Self::Answer { neighbour, what }
+    pub fn answer(neighbor: &'static str, what: &'static str) -> Self {
+        Self::Answer { neighbor, what }
     }
 
-    /// Sorts what `neighbour` answered; `passed_on` are the reasons that Claim's own callers may hear.
-    fn of(neighbour: &'static str, status: Status, passed_on: &[Reason]) -> Self {
+    /// Sorts what `neighbor` answered; `passed_on` are the reasons that Claim's own callers may hear.
+    fn of(neighbor: &'static str, status: Status, passed_on: &[Reason]) -> Self {
         let said = reason_of(&status);
         let reason = passed_on.iter().find(|reason| said.as_deref() == Some(reason.as_str()));
         match reason {
             Some(reason) => {
-                // Without its headers, which are about the call to the neighbour.
+                // Without its headers, which are about the call to the neighbor.
                 let details = status.details().to_vec();
                 let status = Status::with_details(status.code(), status.message(), details.into());
-                Self::Refused { neighbour, reason: *reason, status: Box::new(status) }
+                Self::Refused { neighbor, reason: *reason, status: Box::new(status) }
             }
-            None => Self::Failed { neighbour, status: Box::new(status) },
+            None => Self::Failed { neighbor, status: Box::new(status) },
         }
     }
 }

@@ -22,8 +22,9 @@ const RELEASE_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Config {
     /// Postgres, Redis and events.
     pub stores: StoresConfig,
-    /// Where the neighbours are.
-    pub neighbours: NeighboursConfig,
+    /// Where the neighbors are.
+    #[serde(rename = "neighbours")]
+    pub neighbors: NeighborsConfig,
     /// Turn tokens.
     pub turns: TurnsConfig,
     /// How claims that come together are made.
@@ -41,7 +42,7 @@ pub struct Config {
 /// Section `neighbours`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NeighboursConfig {
+pub struct NeighborsConfig {
     /// Who knows turns.
     pub queue: ClientConfig,
     /// Who keeps units.

@@ -87,9 +87,9 @@ pub enum Error {
         /// At what.
         what: &'static str,
     },
-    /// A neighbour refused, or could not answer.
+    /// A neighbor refused, or could not answer.
     #[error(transparent)]
-    Neighbour(#[from] clients::Error),
+    Neighbor(#[from] clients::Error),
     /// The request cannot be told apart from another.
     #[error(transparent)]
     Idempotency(#[from] idempotency::Error),
@@ -113,7 +113,7 @@ impl Error {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Idempotency(error) => matches!(error, idempotency::Error::RequestIdReused { .. }),
-            Self::Neighbour(_) | Self::Postgres(_) | Self::Batch(_) => false,
+            Self::Neighbor(_) | Self::Postgres(_) | Self::Batch(_) => false,
             Self::ClaimNotFound { .. }
             | Self::ClaimOpenExists { .. }
             | Self::LimitExceeded { .. }
@@ -169,7 +169,7 @@ impl ServiceError for Error {
             Self::Cooldown { .. } => Kind::Limited,
             Self::Batch(error) => error.kind(),
             Self::Contended { .. } => Kind::Contended,
-            Self::Neighbour(error) => error.kind(),
+            Self::Neighbor(error) => error.kind(),
             Self::Idempotency(error) => error.kind(),
             Self::Postgres(error) => error.kind(),
             Self::Stored { .. } => Kind::Internal,
@@ -190,7 +190,7 @@ impl ServiceError for Error {
             Self::Cooldown { .. } => ErrorReason::ClaimCooldown,
             Self::Batch(error) => return error.reason(),
             Self::Contended { .. } => return CommonReason::Contended.into(),
-            Self::Neighbour(error) => return error.reason(),
+            Self::Neighbor(error) => return error.reason(),
             Self::Idempotency(error) => return error.reason(),
             Self::Postgres(error) => return error.reason(),
             Self::Stored { .. } => return CommonReason::Internal.into(),
@@ -217,7 +217,7 @@ impl ServiceError for Error {
             Self::EmailNotVerified
             | Self::TurnTokenInvalid
             | Self::Contended { .. }
-            | Self::Neighbour(_)
+            | Self::Neighbor(_)
             | Self::Idempotency(_)
             | Self::Postgres(_)
             | Self::Stored { .. } => Vec::new(),
@@ -245,8 +245,8 @@ impl ServiceError for Error {
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
         match error {
-            // With all its details: the contract names the neighbour's reasons as Claim's own.
-            Error::Neighbour(clients::Error::Refused { status, .. }) => *status,
+            // With all its details: the contract names the neighbor's reasons as Claim's own.
+            Error::Neighbor(clients::Error::Refused { status, .. }) => *status,
             error => to_status(&error),
         }
     }

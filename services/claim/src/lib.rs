@@ -43,7 +43,7 @@ const TURN_AUDIENCE: &str = "onsale-turn";
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
-    let neighbours = chassis.neighbours()?;
+    let neighbors = chassis.neighbors()?;
     let (postgres, cooldown) = (stores.postgres.clone(), config.cooldown.rule());
     let enter = Enter { postgres: postgres.clone(), cooldown };
     let insert = Insert { postgres, claims: config.claims.clone(), cooldown };
@@ -52,8 +52,8 @@ pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildErr
         stores,
         entering: Batcher::new("enter", batcher, enter, tasks),
         inserting: Batcher::new("create_claim", batcher, insert, tasks),
-        queue: Queue::new(neighbours.channel("queue", &config.neighbours.queue)?),
-        inventory: Inventory::new(neighbours.channel("inventory", &config.neighbours.inventory)?),
+        queue: Queue::new(neighbors.channel("queue", &config.neighbors.queue)?),
+        inventory: Inventory::new(neighbors.channel("inventory", &config.neighbors.inventory)?),
         turns: TokenReader::new(config.turns.keys()?, TURN_ISSUER, TURN_AUDIENCE),
         clock: chassis.clock(),
         claims: config.claims,

@@ -1,13 +1,13 @@
-//! Whom Payment asks: its neighbours in the mesh, and the providers outside.
+//! Whom Payment asks: its neighbors in the mesh, and the providers outside.
 
 mod claims;
 mod events;
-mod neighbour;
+mod neighbor;
 pub mod providers;
 mod tickets;
 
 pub use claims::Claims;
 pub use events::Events;
-pub use neighbour::NeighbourError;
+pub use neighbor::NeighborError;
 pub use providers::{PaymentProvider, ProviderError, Providers};
 pub use tickets::{Tickets, VoidError};

@@ -23,7 +23,8 @@ pub struct Config {
     pub environment: Environment,
     pub default_provider: ProviderName,
     pub stores: StoresConfig,
-    pub neighbours: NeighboursConfig,
+    #[serde(rename = "neighbours")]
+    pub neighbors: NeighborsConfig,
     pub providers: ProvidersConfig,
     pub web: WebConfig,
     pub payments: PaymentsConfig,
@@ -66,7 +67,7 @@ impl From<ProviderName> for Provider {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct NeighboursConfig {
+pub struct NeighborsConfig {
     pub claim: ClientConfig,
     pub inventory: ClientConfig,
     pub ticketing: ClientConfig,
@@ -161,8 +162,8 @@ impl ProviderConfig {
 impl Config {
     /// The longest that the calls of one step take: looking, closing and looking again is the most asked of a provider.
     fn step_time_max(&self) -> Duration {
-        let neighbours = self.neighbours.claim.deadline.saturating_add(self.neighbours.ticketing.deadline);
-        self.providers.http.timeout.saturating_mul(3).saturating_add(neighbours)
+        let neighbors = self.neighbors.claim.deadline.saturating_add(self.neighbors.ticketing.deadline);
+        self.providers.http.timeout.saturating_mul(3).saturating_add(neighbors)
     }
 }
 

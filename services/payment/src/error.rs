@@ -10,7 +10,7 @@ use onsale_types::{ClaimId, PaymentId};
 use tonic::Status;
 
 use crate::{
-    clients::{NeighbourError, ProviderError, VoidError, providers::WebhookError},
+    clients::{NeighborError, ProviderError, VoidError, providers::WebhookError},
     domain::{ClaimState, Provider, State},
 };
 
@@ -46,8 +46,8 @@ pub enum Error {
     /// A provider failed where its outcome cannot be left to a worker.
     #[error("failed to ask the provider")]
     Provider(#[from] ProviderError),
-    #[error("failed to ask a neighbour")]
-    Neighbour(#[from] NeighbourError),
+    #[error("failed to ask a neighbor")]
+    Neighbor(#[from] NeighborError),
     #[error("failed to keep a payment")]
     Store(#[from] postgres::Error),
     #[error("failed to tell watchers")]
@@ -61,7 +61,7 @@ impl Error {
     pub fn of_void(claim_id: ClaimId) -> impl Fn(VoidError) -> Self {
         move |error| match error {
             VoidError::CheckedIn => Self::TicketCheckedIn { claim_id },
-            VoidError::Neighbour(error) => Self::Neighbour(error),
+            VoidError::Neighbor(error) => Self::Neighbor(error),
         }
     }
 }
@@ -82,7 +82,7 @@ impl ServiceError for Error {
             Self::Webhook(WebhookError::Malformed(_)) => Kind::Invalid,
             Self::Provider(_) | Self::Hint(_) => Kind::Unavailable,
             Self::Fields(error) => error.kind(),
-            Self::Neighbour(error) => error.kind(),
+            Self::Neighbor(error) => error.kind(),
             Self::Store(error) => error.kind(),
             Self::Request(error) => error.kind(),
         }
@@ -108,7 +108,7 @@ impl ServiceError for Error {
             Self::Webhook(WebhookError::Malformed(_)) => own(ErrorReason::WebhookMalformed),
             Self::Provider(_) | Self::Hint(_) => CommonReason::DependencyUnavailable.into(),
             Self::Fields(error) => error.reason(),
-            Self::Neighbour(error) => error.reason(),
+            Self::Neighbor(error) => error.reason(),
             Self::Store(error) => error.reason(),
             Self::Request(error) => error.reason(),
         }
@@ -134,7 +134,7 @@ impl ServiceError for Error {
             Self::Webhook(_)
             | Self::Fields(_)
             | Self::Provider(_)
-            | Self::Neighbour(_)
+            | Self::Neighbor(_)
             | Self::Store(_)
             | Self::Hint(_)
             | Self::Request(_) => Vec::new(),

@@ -40,14 +40,14 @@ pub const DEFAULTS: &str = include_str!("../config.default.toml");
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
-    let neighbours = chassis.neighbours()?;
+    let neighbors = chassis.neighbors()?;
     let app = Arc::new(App {
         hints: Hints::start(&stores.redis, chassis.tasks()),
         keys: stores.redis.keyspace(SERVICE)?,
         stores,
-        claims: Claims::new(neighbours.channel("claim", &config.neighbours.claim)?),
-        events: Events::new(neighbours.channel("inventory", &config.neighbours.inventory)?),
-        tickets: Tickets::new(neighbours.channel("ticketing", &config.neighbours.ticketing)?),
+        claims: Claims::new(neighbors.channel("claim", &config.neighbors.claim)?),
+        events: Events::new(neighbors.channel("inventory", &config.neighbors.inventory)?),
+        tickets: Tickets::new(neighbors.channel("ticketing", &config.neighbors.ticketing)?),
         providers: providers(&config.providers)?,
         default_provider: config.default_provider.into(),
         provider_timeout: config.providers.http.timeout,

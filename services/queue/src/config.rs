@@ -22,7 +22,8 @@ pub struct Config {
     /// Postgres, Redis and events.
     pub stores: StoresConfig,
     /// Other services.
-    pub neighbours: NeighboursConfig,
+    #[serde(rename = "neighbours")]
+    pub neighbors: NeighborsConfig,
     /// Turns and their tokens.
     pub turns: TurnsConfig,
     /// The web shop.
@@ -44,7 +45,7 @@ pub struct Config {
 /// Other services.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NeighboursConfig {
+pub struct NeighborsConfig {
     /// What is free.
     pub inventory: ClientConfig,
 }

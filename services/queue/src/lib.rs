@@ -39,7 +39,7 @@ pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildErr
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
     let keys = Keys::new(stores.redis.keyspace(SERVICE)?);
-    let inventory = chassis.neighbours()?.channel("inventory", &config.neighbours.inventory)?;
+    let inventory = chassis.neighbors()?.channel("inventory", &config.neighbors.inventory)?;
     let turns = &config.turns;
     let app = App::new(Parts {
         ranks: Ranks::new(stores.redis.clone(), keys.clone()),

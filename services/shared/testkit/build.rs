@@ -1,4 +1,4 @@
-//! Compiles the test contract with protox. Nothing generated is committed.
+//! Build script: compiles the test contract with protox. Generated code is never committed.
 
 use std::{env, error::Error, fs, path::Path};
 
@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(INCLUDES)?;
     compiler.include_source_info(false).include_imports(true).open_file(CONTRACT)?;
 
-    // Encoded by protox itself: a typed descriptor set would drop our method options, which are extensions.
+    // protox encodes the set itself, because a typed descriptor set would drop our method options, which are extensions.
     #[expect(clippy::disallowed_methods, reason = "Cargo tells a build script in no other way")]
     let out_dir = env::var("OUT_DIR")?;
     fs::write(Path::new(&out_dir).join("echo_descriptors.bin"), compiler.encode_file_descriptor_set())?;

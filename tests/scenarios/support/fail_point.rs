@@ -1,5 +1,5 @@
-//! Stops a process in the middle of its work, exactly: a trigger in the test's database makes whoever writes to a table wait
-//! for a lock that the test has, before the row is there or at the commit. No service knows of it.
+//! Blocks a process at an exact point of its work: a trigger in the test's database makes inserts into a table wait for a lock
+//! that the test holds, either before the row is written or at the commit. The services need no change for this.
 
 use std::time::Duration;
 
@@ -8,45 +8,45 @@ use tokio_postgres::{Client, NoTls};
 
 use super::mesh::Mesh;
 
-/// How long it may take until somebody comes by.
-const REACHED: Duration = Duration::from_secs(20);
-/// How long a second one is waited for. Services wait 3 s for a lock, so whoever was first still stands there then.
-const ANOTHER: Duration = Duration::from_millis(700);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Longest time until a session is blocked, or until ended sessions are gone.
+const REACHED_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest wait for a second session. Services wait 3 s for a lock, so the first session is still blocked after this time.
+const SECOND_TIMEOUT: Duration = Duration::from_millis(700);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// When a writer is stopped.
+/// Point at which a writing session is blocked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Moment {
-    /// Before its first row is written.
-    Before,
-    /// When it commits: nothing is left to do but to hear that it is done.
-    AtCommit,
+pub(crate) enum StopAt {
+    /// Before it writes its first row.
+    Insert,
+    /// At its commit, when all rows are written.
+    Commit,
 }
 
-/// A point that nobody passes.
+/// A trigger that blocks all sessions that insert into a table.
 pub(crate) struct FailPoint {
     client: Client,
     table: &'static str,
 }
 
-/// A session of the test's own in the mesh's database.
+/// Opens a session in the database of the mesh.
 pub(crate) async fn session(mesh: &Mesh) -> Client {
     let (client, connection) = tokio_postgres::connect(mesh.postgres_url(), NoTls).await.unwrap();
     #[expect(
         clippy::disallowed_methods,
-        reason = "the connection ends with its client, which nobody drains"
+        reason = "the task ends when the client is dropped, so no shutdown has to wait for it"
     )]
     drop(tokio::task::spawn(connection));
     client
 }
 
 impl FailPoint {
-    /// Whoever inserts into `table` is stopped at `moment`, until this is lifted.
-    pub(crate) async fn set(mesh: &Mesh, table: &'static str, moment: Moment) -> Self {
+    /// Blocks sessions that insert into `table` at `stop_at`, until the release.
+    pub(crate) async fn set(mesh: &Mesh, table: &'static str, stop_at: StopAt) -> Self {
         let client = session(mesh).await;
-        let trigger = match moment {
-            Moment::Before => format!("TRIGGER fail_point BEFORE INSERT ON {table}"),
-            Moment::AtCommit => {
+        let trigger = match stop_at {
+            StopAt::Insert => format!("TRIGGER fail_point BEFORE INSERT ON {table}"),
+            StopAt::Commit => {
                 format!("CONSTRAINT TRIGGER fail_point AFTER INSERT ON {table} DEFERRABLE INITIALLY DEFERRED")
             }
         };
@@ -62,48 +62,54 @@ impl FailPoint {
         Self { client, table }
     }
 
-    /// Waits until somebody stands here.
-    pub(crate) async fn reached(&self) {
-        wait_until("the fail point is reached", REACHED, || async { !self.standing().await.is_empty() })
-            .await;
+    /// Waits until at least one session is blocked.
+    pub(crate) async fn wait_until_reached(&self) {
+        wait_until("the fail point is reached", REACHED_TIMEOUT, || async {
+            !self.blocked_sessions().await.is_empty()
+        })
+        .await;
     }
 
-    /// Gives a second one a moment to come here too; says how many stand here. One, when the service serves both together.
-    pub(crate) async fn reached_by_another(&self) -> usize {
+    /// Waits up to 700 ms for a second blocked session and returns the number of blocked sessions. It is 1 if the service
+    /// handles both calls in one batch.
+    pub(crate) async fn blocked_after_second(&self) -> usize {
         let second = async {
-            while self.standing().await.len() < 2 {
-                tokio::time::sleep(LOOK_AGAIN).await;
+            while self.blocked_sessions().await.len() < 2 {
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        let _ = tokio::time::timeout(ANOTHER, second).await;
-        self.standing().await.len()
+        let _ = tokio::time::timeout(SECOND_TIMEOUT, second).await;
+        self.blocked_sessions().await.len()
     }
 
-    /// The sessions that are stopped here.
-    async fn standing(&self) -> Vec<i32> {
+    /// Returns the process ids of the blocked sessions.
+    async fn blocked_sessions(&self) -> Vec<i32> {
         let sql = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
             AND objid = (hashtext('fail_point')::bigint & x'ffffffff'::bigint)::oid";
         let rows = self.client.query(sql, &[]).await.unwrap();
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Whoever stands here goes on.
-    pub(crate) async fn open(&self) {
-        let open = "SELECT pg_advisory_unlock(hashtext('fail_point'))";
-        self.client.batch_execute(open).await.unwrap();
+    /// Lets the blocked sessions continue.
+    pub(crate) async fn release(&self) {
+        let release = "SELECT pg_advisory_unlock(hashtext('fail_point'))";
+        self.client.batch_execute(release).await.unwrap();
     }
 
-    /// Whoever stands here goes no further, as if the network had gone with the process: nothing of it is committed.
-    pub(crate) async fn discard(&self) {
-        for session in self.standing().await {
+    /// Terminates the blocked sessions, as if their connections had broken with the process. Their transactions roll back.
+    pub(crate) async fn end_sessions(&self) {
+        for session in self.blocked_sessions().await {
             self.client.execute("SELECT pg_terminate_backend($1)", &[&session]).await.unwrap();
         }
-        wait_until("they are gone", REACHED, || async { self.standing().await.is_empty() }).await;
+        wait_until("the sessions have ended", REACHED_TIMEOUT, || async {
+            self.blocked_sessions().await.is_empty()
+        })
+        .await;
     }
 
-    /// Takes it away; waits for who is in the middle of writing there.
+    /// Removes the trigger. Waits for transactions that are writing to the table.
     pub(crate) async fn remove(self) {
-        self.open().await;
+        self.release().await;
         let remove = format!("DROP TRIGGER fail_point ON {}", self.table);
         self.client.batch_execute(&remove).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The whole mesh as `onsale up` starts it, on free ports in a folder of its own, and what a scenario does to it.
+//! The whole mesh as `onsale up` starts it, on free ports in a temporary directory, with the operations of the scenarios.
 
 use std::{
     fs::File,
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use onsale::{front_door::FrontDoor, up::manifest::Manifest};
+use onsale::{front_door::FrontDoor, mesh::manifest::Manifest};
 use onsale_kit::{
     auth::{MeshConfig, ServiceTokens, SigningKey},
     config::{Secret, Text},
@@ -17,38 +17,38 @@ use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
 use tokio::sync::Mutex;
 
-use super::{PATIENCE, redis};
+use super::{TIMEOUT, redis};
 
-/// How long a mesh may take to be ready when several start at once on two cores.
-const START_PATIENCE: Duration = Duration::from_secs(120);
+/// Longest time until a mesh is ready while others start too on two cores.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A running mesh. It ends with this process, however that ends: the kernel sees to it.
+/// A running mesh. The kernel ends it together with this process.
 pub(crate) struct Mesh {
     directory: PathBuf,
     manifest: Manifest,
     _supervisor: Child,
 }
 
-/// The one that all peaceful scenarios share: each has events and people of its own.
+/// Returns the mesh that all scenarios without faults share. Each scenario has its own events and customers.
 pub(crate) fn shared() -> &'static Mesh {
     static MESH: LazyLock<Mesh> = LazyLock::new(|| Mesh::start(&[]));
     &MESH
 }
 
-/// One in which claims do not live long.
-pub(crate) fn impatient() -> &'static Mesh {
+/// Returns a mesh in which claims expire after 8 s.
+pub(crate) fn with_short_claims() -> &'static Mesh {
     static MESH: LazyLock<Mesh> =
         LazyLock::new(|| Mesh::start(&["claim.claims.window=8s", "payment.payments.claim_margin=1s"]));
     &MESH
 }
 
-/// One that is treated roughly, by one scenario at a time.
-pub(crate) fn rough() -> &'static Mutex<Mesh> {
+/// Returns the mesh for scenarios with faults; the lock admits one scenario at a time.
+pub(crate) fn exclusive() -> &'static Mutex<Mesh> {
     static MESH: LazyLock<Mutex<Mesh>> = LazyLock::new(|| Mutex::new(Mesh::start(&[])));
     &MESH
 }
 
-/// The binary, built beside this test.
+/// Returns the path of the `onsale` binary, which is built beside this test.
 fn binary() -> PathBuf {
     beside("onsale")
 }
@@ -61,7 +61,7 @@ fn beside(program: &str) -> PathBuf {
 impl Mesh {
     fn start(settings: &[&str]) -> Self {
         onsale_kit::tls::install_provider();
-        // Not removed by us, as statics are never dropped: the mesh itself removes it when it has stopped.
+        // Keep the directory: statics are never dropped, and a stopped mesh removes it by itself (`--temporary`).
         let directory = tempfile::Builder::new().prefix("onsale-mesh-").tempdir().unwrap().keep();
         let log = directory.join("up.log");
         let output = File::create(&log).unwrap();
@@ -79,16 +79,16 @@ impl Mesh {
             if let Ok(manifest) = Manifest::read(&directory) {
                 return Self { directory, manifest, _supervisor: supervisor };
             }
-            let said = || std::fs::read_to_string(&log).unwrap_or_default();
+            let log_text = || std::fs::read_to_string(&log).unwrap_or_default();
             if let Some(status) = supervisor.try_wait().unwrap() {
-                panic!("onsale up ended with {status}:\n{}", said());
+                panic!("onsale up ended with {status}:\n{}", log_text());
             }
-            assert!(begun.elapsed() < START_PATIENCE, "onsale up is not ready in time:\n{}", said());
+            assert!(begun.elapsed() < START_TIMEOUT, "onsale up is not ready in time:\n{}", log_text());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// A new connection to the front door.
+    /// Opens a new connection to the front door.
     pub(crate) fn front_door(&self) -> FrontDoor {
         FrontDoor::at(&self.manifest.endpoints.front_door).unwrap()
     }
@@ -97,7 +97,7 @@ impl Mesh {
         &self.manifest.endpoints.mail
     }
 
-    /// How many mails somebody got.
+    /// Returns the number of mails sent to `email`.
     pub(crate) async fn mails_to(&self, email: &str) -> usize {
         let request = self.front_door().http().get(format!("{}/api/mails", self.mail_url()));
         let answer = request.query(&[("to", email)]).send().await.unwrap();
@@ -105,7 +105,7 @@ impl Mesh {
         answer["mails"].as_array().unwrap().len()
     }
 
-    /// What the command line says, when it succeeds.
+    /// Runs an `onsale` command on this mesh, asserts that it succeeds, and returns its output.
     pub(crate) async fn onsale(&self, arguments: &[&str]) -> String {
         let mut command = tokio::process::Command::new(binary());
         let output = command
@@ -114,24 +114,24 @@ impl Mesh {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
-        let output = tokio::time::timeout(PATIENCE * 4, output).await.unwrap().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
+        let output = tokio::time::timeout(TIMEOUT * 4, output).await.unwrap().unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
         assert!(
             output.status.success(),
-            "onsale {}:\n{said}\n{}",
+            "onsale {}:\n{stdout}\n{}",
             arguments.join(" "),
             String::from_utf8_lossy(&output.stderr)
         );
-        said
+        stdout
     }
 
-    /// The books balance, once what is under way has ended.
+    /// Asserts that `onsale audit` finds no violation. The audit waits up to 90 s for unfinished work.
     pub(crate) async fn audit(&self) {
-        let said = self.onsale(&["audit", "--wait", "90"]).await;
-        assert!(said.contains("rules hold"), "{said}");
+        let stdout = self.onsale(&["audit", "--wait", "90"]).await;
+        assert!(stdout.contains("rules hold"), "{stdout}");
     }
 
-    /// A token such as services show each other.
+    /// Returns a token with which services authenticate to each other.
     pub(crate) fn service_token(&self) -> String {
         let read = |name: &str| std::fs::read_to_string(self.directory.join("secrets").join(name)).unwrap();
         let key = read("mesh.key");
@@ -146,27 +146,27 @@ impl Mesh {
         tokens.bearer().to_str().unwrap().trim_start_matches("Bearer ").to_owned()
     }
 
-    fn process(&self, name: &str) -> onsale::up::manifest::ProcessFacts {
+    fn process(&self, name: &str) -> onsale::mesh::manifest::ProcessInfo {
         let manifest = Manifest::read(&self.directory).unwrap();
         manifest.processes.into_iter().find(|process| process.name == name).unwrap()
     }
 
-    /// Its folder.
+    /// Returns the directory of the mesh.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// A program of the mesh.
+    /// Returns the path of a program of the mesh.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         beside(name)
     }
 
-    /// Kills a process with no warning.
-    pub(crate) fn kill_only(&self, name: &str) {
+    /// Kills a process without warning and does not wait.
+    pub(crate) fn kill(&self, name: &str) {
         self.signal(name, "KILL");
     }
 
-    /// Freezes a process: it keeps its connections and does nothing any more. Only killing it helps.
+    /// Freezes a process: it keeps its connections but makes no progress until it is killed.
     pub(crate) fn freeze(&self, name: &str) {
         self.signal(name, "STOP");
     }
@@ -176,34 +176,34 @@ impl Mesh {
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
     }
 
-    /// How often a process died.
-    pub(crate) fn deaths(&self, name: &str) -> u32 {
+    /// Returns the number of restarts of a process.
+    pub(crate) fn restarts(&self, name: &str) -> u32 {
         self.process(name).restarts
     }
 
-    /// Where the database is.
+    /// Returns the connection string of the database.
     pub(crate) fn postgres_url(&self) -> &str {
         &self.manifest.endpoints.postgres
     }
 
-    /// The nodes of the Redis Cluster.
+    /// Returns the addresses of the Redis nodes.
     pub(crate) fn redis_nodes(&self) -> &[String] {
         &self.manifest.endpoints.redis
     }
 
     /// Waits until a process is ready.
     pub(crate) async fn wait_for(&self, name: &str) {
-        wait_until("the process is ready", PATIENCE, || async {
-            self.process(name).state == onsale::up::manifest::ProcessState::Ready
+        wait_until("the process is ready", TIMEOUT, || async {
+            self.process(name).state == onsale::mesh::manifest::ProcessState::Ready
         })
         .await;
     }
 
-    /// Kills a process with no warning, and waits until another does its work.
-    pub(crate) async fn kill(&self, name: &str) {
+    /// Kills a process without warning and waits until the supervisor has started a new one.
+    pub(crate) async fn kill_and_await_restart(&self, name: &str) {
         let before = self.process(name);
-        self.kill_only(name);
-        wait_until("the supervisor starts it again", PATIENCE, || async {
+        self.kill(name);
+        wait_until("the supervisor restarts the process", TIMEOUT, || async {
             let now = self.process(name);
             now.restarts > before.restarts && now.pid.is_some() && now.pid != before.pid
         })
@@ -213,14 +213,14 @@ impl Mesh {
     /// Empties every master of the Redis Cluster.
     pub(crate) async fn flush_redis(&self) {
         for node in self.redis_nodes() {
-            let said = redis::ask(node, &["FLUSHALL"]).await;
-            assert!(said.contains("OK") || said.contains("READONLY"), "{said}");
+            let answer = redis::ask(node, &["FLUSHALL"]).await;
+            assert!(answer.contains("OK") || answer.contains("READONLY"), "{answer}");
         }
     }
 }
 
-/// Spawns from a thread that lives as long as the process: the kernel tells a child of the death of the *thread* that
-/// made it, and a test's thread ends with the test.
+/// Spawns a child from a thread that lives as long as this process. The kernel sends the parent-death signal when the
+/// *thread* that forked ends, and the thread of a test ends with the test.
 fn spawn_for_good(mut command: Command) -> Child {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! A second queue beside the mesh's own, with the same settings on other ports. The front door does not know it: it is
-//! reached directly, as the gateway would reach it in a cluster.
+//! A second Queue pod beside the mesh's own, with the same settings on other ports. The front door does not route to it, so
+//! tests call it directly.
 
 use onsale::front_door::Person;
 use onsale_proto::queue::v1::{
@@ -12,9 +12,9 @@ use onsale_testkit::{
 };
 use tonic::{Request, Streaming, transport::Channel};
 
-use super::{PATIENCE, mesh::Mesh};
+use super::{TIMEOUT, mesh::Mesh};
 
-/// A queue of the mesh that its supervisor does not know.
+/// A Queue pod that the supervisor of the mesh does not manage.
 pub(crate) struct Pod {
     process: Process,
     channel: Channel,
@@ -22,7 +22,7 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    /// Starts it and waits until it is ready.
+    /// Starts the pod and waits until it is ready.
     pub(crate) async fn start(mesh: &Mesh) -> Self {
         let (port, admin_port) = (free_port().unwrap(), free_port().unwrap());
         let log = mesh.directory().join("logs").join(format!("queue-{port}.log"));
@@ -45,7 +45,7 @@ impl Pod {
         let process = Process::start(&launch).unwrap();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let ready = format!("http://127.0.0.1:{admin_port}/readyz");
-        wait_until("the second queue is ready", PATIENCE, || async {
+        wait_until("the second pod is ready", TIMEOUT, || async {
             http.get(&ready).send().await.is_ok_and(|answer| answer.status().is_success())
         })
         .await;
@@ -53,13 +53,13 @@ impl Pod {
         Self { process, channel: endpoint.connect_lazy(), log }
     }
 
-    /// Whether it keeps the lines, as it says itself.
-    pub(crate) fn leads(&self) -> bool {
-        let said = std::fs::read_to_string(&self.log).unwrap();
-        said.lines().rfind(|line| line.contains("line-keeper")).is_some_and(|line| line.contains("taken"))
+    /// Returns true if the pod holds a leader lease, according to the last message about one in its log.
+    pub(crate) fn is_leader(&self) -> bool {
+        let output = std::fs::read_to_string(&self.log).unwrap();
+        output.lines().rfind(|line| line.contains("line-keeper")).is_some_and(|line| line.contains("taken"))
     }
 
-    /// Ends it with no warning.
+    /// Kills the pod without warning.
     pub(crate) fn kill(self) {
         self.process.signal(Signal::Kill).unwrap();
     }
@@ -72,34 +72,34 @@ impl Pod {
         QueueAdminServiceClient::new(self.channel.clone())
     }
 
-    /// A stream of somebody's, from here.
+    /// Opens a `WatchQueue` stream of `person` on this pod.
     pub(crate) async fn watch(&self, person: &Person, event_id: &str) -> Watcher {
         let request = WatchQueueRequest { event_id: event_id.to_owned(), ..WatchQueueRequest::default() };
-        Watcher(self.queue().watch_queue(of(person, request)).await.unwrap().into_inner())
+        Watcher(self.queue().watch_queue(authorized(person, request)).await.unwrap().into_inner())
     }
 }
 
-/// A request of somebody's.
-pub(crate) fn of<T>(person: &Person, message: T) -> Request<T> {
+/// Creates a request with the token of `person`.
+pub(crate) fn authorized<T>(person: &Person, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("authorization", format!("Bearer {}", person.token).parse().unwrap());
     request
 }
 
-/// An open stream.
+/// An open `WatchQueue` stream.
 pub(crate) struct Watcher(Streaming<WatchQueueResponse>);
 
 impl Watcher {
     async fn until(&mut self, wanted: impl Fn(&Update) -> bool) {
         let reading = async {
             loop {
-                let message = self.0.message().await.unwrap().expect("the stream goes on");
+                let message = self.0.message().await.unwrap().expect("the stream is still open");
                 if message.update.and_then(|update| update.update).is_some_and(|update| wanted(&update)) {
                     return;
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, reading).await.expect("it is told in time");
+        tokio::time::timeout(TIMEOUT, reading).await.expect("the expected update arrives in time");
     }
 
     pub(crate) async fn until_position(&mut self, position: u64) {

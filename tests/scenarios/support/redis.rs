@@ -1,4 +1,4 @@
-//! What a scenario does to the Redis Cluster of a mesh: ask it, overwrite it, take a master away.
+//! Operations on the Redis Cluster of a mesh: commands on one node, corrupted pools, and the failover of a master.
 
 use std::{process::Stdio, time::Duration};
 
@@ -7,12 +7,12 @@ use onsale_proto::inventory::v1::Event;
 use onsale_storage::redis::{Command, Key, Redis, RedisConfig};
 use onsale_testkit::wait_until;
 
-use super::{PATIENCE, mesh::Mesh};
+use super::{TIMEOUT, mesh::Mesh};
 
-/// A node that needs longer is frozen.
+/// Timeout of one command. A node that needs longer is considered frozen.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What one node says; nothing when it does not answer.
+/// Runs a command on one node and returns its output, which is empty if the node does not respond.
 pub(crate) async fn ask(node: &str, command: &[&str]) -> String {
     let (host, port) = node.trim_start_matches("redis://").rsplit_once(':').unwrap();
     let mut client = tokio::process::Command::new("redis-cli");
@@ -21,7 +21,7 @@ pub(crate) async fn ask(node: &str, command: &[&str]) -> String {
     output.map(|output| String::from_utf8_lossy(&output.unwrap().stdout).into_owned()).unwrap_or_default()
 }
 
-/// The pools of free units of an event, as somebody who lies about them has them.
+/// Pools of free units of an event, for tests that corrupt them.
 pub(crate) struct Pools {
     redis: Redis,
     keys: Vec<(Key, usize)>,
@@ -39,32 +39,31 @@ impl Pools {
         Self { redis, keys }
     }
 
-    /// Says of every unit that it is free, or that it is taken.
-    pub(crate) async fn lie(&self, are_free: bool) {
+    /// Overwrites the pools, so that all units look free or all look taken.
+    pub(crate) async fn overwrite(&self, are_free: bool) {
         for (key, bytes) in &self.keys {
             let pool = vec![if are_free { 0xff_u8 } else { 0 }; *bytes];
             self.redis.run::<()>(Command::new("SET").key(key).arg(&pool[..])).await.unwrap();
         }
     }
 
-    /// Takes away the master of the first pool: it answers nobody, another takes over, and then it dies and comes back as a
-    /// replica.
-    pub(crate) async fn lose_master(&self, mesh: &Mesh) {
+    /// Freezes the master of the first pool until its replica has taken over, then kills it and waits for its restart.
+    pub(crate) async fn fail_over_master(&self, mesh: &Mesh) {
         let (key, _) = &self.keys[0];
         let nodes = mesh.redis_nodes();
         let slot: u16 = ask(&nodes[0], &["CLUSTER", "KEYSLOT", key.as_str()]).await.trim().parse().unwrap();
         let lost = master_of(nodes, slot, None).await.unwrap();
         let name = format!("redis-{}", lost + 1);
         mesh.freeze(&name);
-        wait_until("another is master", PATIENCE, || async {
+        wait_until("the replica is master", TIMEOUT, || async {
             master_of(nodes, slot, Some(lost)).await.is_some_and(|master| master != lost)
         })
         .await;
-        mesh.kill(&name).await;
+        mesh.kill_and_await_restart(&name).await;
     }
 }
 
-/// The place of the node that is master of `slot`, as the first says that is not `frozen`.
+/// Returns the index of the master of `slot`, from the view of the first node that is not `frozen`.
 async fn master_of(nodes: &[String], slot: u16, frozen: Option<usize>) -> Option<usize> {
     let witness = (0..nodes.len()).find(|place| Some(*place) != frozen)?;
     let view = ask(&nodes[witness], &["CLUSTER", "NODES"]).await;
@@ -73,7 +72,7 @@ async fn master_of(nodes: &[String], slot: u16, frozen: Option<usize>) -> Option
     nodes.iter().position(|node| node.ends_with(address))
 }
 
-/// Whether a line of `CLUSTER NODES` is that of the master of `slot`, and it is well.
+/// Returns true if a line of `CLUSTER NODES` describes a healthy master of `slot`.
 fn is_master_of(line: &str, slot: u16) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     let flags: Vec<&str> = words[2].split(',').collect();

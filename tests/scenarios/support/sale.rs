@@ -1,4 +1,4 @@
-//! People and events: an organizer puts something on sale, customers come.
+//! Customers, organizers and events: helpers that put an event on sale and buy from it.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use onsale_proto::{
 use onsale_testkit::wait_until;
 use onsale_types::RequestId;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
-/// A name nobody else has.
-pub(crate) fn somebody(who: &str) -> String {
+/// Returns a unique email address that starts with `who`.
+pub(crate) fn unique_email(who: &str) -> String {
     format!("{who}-{}@example.test", RequestId::generate())
 }
 
@@ -33,34 +33,34 @@ pub(crate) fn new_id() -> String {
 }
 
 pub(crate) async fn customer(door: &FrontDoor) -> Person {
-    door.sign_in(&somebody("customer"), "customer").await.unwrap()
+    door.sign_in(&unique_email("customer"), "customer").await.unwrap()
 }
 
 pub(crate) async fn organizer(door: &FrontDoor) -> Person {
-    door.sign_in(&somebody("organizer"), "organizer").await.unwrap()
+    door.sign_in(&unique_email("organizer"), "organizer").await.unwrap()
 }
 
 pub(crate) fn buyer(door: &FrontDoor, person: &Person, event_id: &str) -> Buyer {
-    Buyer::new(door, person, event_id, Deadline::after(PATIENCE * 2))
+    Buyer::new(door, person, event_id, Deadline::after(TIMEOUT * 2))
 }
 
 fn euros(amount_minor: i64) -> Option<Money> {
     Some(Money { amount_minor, currency_code: "EUR".to_owned() })
 }
 
-/// A general sector.
+/// Returns a general sector of 49 EUR per unit.
 pub(crate) fn general(capacity: u32) -> Sector {
     Sector { name: "Standing".to_owned(), capacity, price: euros(4_900), ..Sector::default() }
 }
 
-/// A seated sector of rows with as many seats each.
+/// Returns a seated sector of 89 EUR per unit, with `seats` seats in each of its `rows`.
 pub(crate) fn seated(rows: u32, seats: u32) -> Sector {
     let row = |row: u32| SeatRow { label: row.to_string(), seat_count: seats, seat_labels: vec![] };
     let layout = SeatLayout { rows: (1..=rows).map(row).collect() };
     Sector { name: "Stand".to_owned(), price: euros(8_900), layout: Some(layout), ..Sector::default() }
 }
 
-/// A draft of `organizer`'s.
+/// Creates a draft event of `organizer`.
 pub(crate) async fn draft(organizer: &Person, sectors: Vec<Sector>) -> Event {
     let event = Event {
         name: "Scenario".to_owned(),
@@ -89,7 +89,7 @@ pub(crate) async fn activate(organizer: &Person, event: &Event) {
     organizer.events().activate_event(request).await.unwrap();
 }
 
-/// An event whose queue is open.
+/// Creates and activates an event and waits until its queue is open.
 pub(crate) async fn on_sale(door: &FrontDoor, sectors: Vec<Sector>) -> (Person, Event) {
     let organizer = organizer(door).await;
     let event = draft(&organizer, sectors).await;
@@ -99,7 +99,7 @@ pub(crate) async fn on_sale(door: &FrontDoor, sectors: Vec<Sector>) -> (Person, 
 }
 
 pub(crate) async fn wait_for_open_queue(door: &FrontDoor, event_id: &str) {
-    wait_until("the queue is open", PATIENCE, || async {
+    wait_until("the queue is open", TIMEOUT, || async {
         let request = GetQueueSnapshotRequest { event_id: event_id.to_owned() };
         let answer = QueueServiceClient::new(door.channel()).get_queue_snapshot(request).await;
         answer
@@ -108,28 +108,28 @@ pub(crate) async fn wait_for_open_queue(door: &FrontDoor, event_id: &str) {
     .await;
 }
 
-/// `count` units of a sector, whichever.
-pub(crate) fn any(sector: &Sector, count: u32) -> UnitSelection {
+/// Selects any `count` units of a sector.
+pub(crate) fn any_units(sector: &Sector, count: u32) -> UnitSelection {
     UnitSelection { sector_id: sector.sector_id.clone(), count, units: vec![] }
 }
 
-/// Joins, waits for the turn and claims.
+/// Joins the queue, waits for the turn and creates a claim.
 pub(crate) async fn claim(buyer: &Buyer, sector: &Sector, count: u32) -> Claim {
     buyer.join().await.unwrap();
-    let turn = buyer.turn(|_| ()).await.unwrap();
-    buyer.claim(&turn.token, any(sector, count)).await.unwrap()
+    let turn = buyer.wait_for_turn(|_| ()).await.unwrap();
+    buyer.claim(&turn.token, any_units(sector, count)).await.unwrap()
 }
 
-/// Pays a claim and waits until the money is there.
+/// Pays for a claim and waits until the payment is confirmed.
 pub(crate) async fn pay(buyer: &Buyer, claim: &Claim) -> Payment {
     let payment = buyer.open_payment(&claim.claim_id).await.unwrap();
-    buyer.at_provider(&payment, "pay").await.unwrap();
-    let payment = buyer.outcome(payment).await.unwrap();
+    buyer.act_at_provider(&payment, "pay").await.unwrap();
+    let payment = buyer.payment_outcome(payment).await.unwrap();
     assert_eq!(payment.state(), PaymentState::Confirmed);
     payment
 }
 
-/// All of it: the claim, the payment and the tickets.
+/// Makes a whole purchase: claim, payment and tickets.
 pub(crate) async fn purchase(buyer: &Buyer, sector: &Sector, count: u32) -> (Claim, Payment, Vec<Ticket>) {
     let claim = claim(buyer, sector, count).await;
     let payment = pay(buyer, &claim).await;
@@ -137,7 +137,7 @@ pub(crate) async fn purchase(buyer: &Buyer, sector: &Sector, count: u32) -> (Cla
     (claim, payment, tickets)
 }
 
-/// What is free in an event, sector by sector.
+/// Returns the availability of an event by sector.
 pub(crate) async fn availability(person: &Person, event: &Event) -> Vec<SectorAvailability> {
     let request = GetAvailabilityRequest { event_id: event.event_id.clone(), ..Default::default() };
     let answer = person.inventory().get_availability(request).await.unwrap().into_inner();

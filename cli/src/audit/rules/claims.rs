@@ -1,13 +1,12 @@
-//! What must hold for claims and for the holds they stand on: their own history, and what Claim and Inventory say of one hold.
+//! Invariants of claims: their items, history and allowance, and the agreement of Claim and Inventory on their holds.
 
 use super::{Rule, always, settled};
 
-/// The rules about claims.
 pub(in crate::audit) const CLAIMS: &[Rule] = &[
     always(
         3,
-        "a claim costs what its units cost, and has as many as it counts",
-        "SELECT format('claim %s of %s units for %s has %s for %s', c.claim_id, c.unit_count, c.total_minor, i.units,
+        "a claim's total and unit count match its items",
+        "SELECT format('claim %s says %s units for %s, its items %s for %s', c.claim_id, c.unit_count, c.total_minor, i.units,
                        i.amount)
          FROM claim.claim c
          CROSS JOIN LATERAL (SELECT coalesce(sum(cardinality(units)), 0) AS units,
@@ -15,10 +14,10 @@ pub(in crate::audit) const CLAIMS: &[Rule] = &[
                              FROM claim.claim_item WHERE claim_id = c.claim_id) i
          WHERE i.units <> c.unit_count OR i.amount <> c.total_minor",
     ),
-    // A claim's own row says that it began CLAIMED, so its history counts from 2.
+    // The claim's row stands for the first transition, to CLAIMED, so the history begins with number 2.
     always(
         3,
-        "a claim's history has no gap, and ends where the claim is",
+        "a claim's history has no gap and ends in the claim's state",
         "SELECT format('claim %s is %s, its history of %s steps ends with %s', c.claim_id, c.state, t.count,
                        coalesce(last.state, 'CLAIMED'))
          FROM claim.claim c
@@ -31,15 +30,15 @@ pub(in crate::audit) const CLAIMS: &[Rule] = &[
     ),
     always(
         3,
-        "a claim has an allowance and a hold, and no other has that hold",
-        "SELECT format('claim %s of hold %s', c.claim_id, c.hold_id)
+        "every claim has an allowance and a hold of its own",
+        "SELECT format('claim %s names hold %s', c.claim_id, c.hold_id)
          FROM claim.claim c LEFT JOIN claim.hold h USING (hold_id) LEFT JOIN claim.allowance a USING (event_id, customer_id)
          WHERE h.hold_id IS NULL OR a.event_id IS NULL OR EXISTS
              (SELECT FROM claim.claim other WHERE other.hold_id = c.hold_id AND other.claim_id <> c.claim_id)",
     ),
     always(
         3,
-        "what is claimed and every step of a history belong to a claim, each sector once",
+        "every item and transition belongs to a claim, and no claim has two items of one sector",
         "SELECT format('item %s of claim %s', i.place, i.claim_id) FROM claim.claim_item i
          LEFT JOIN claim.claim c USING (claim_id)
          WHERE c.claim_id IS NULL OR EXISTS (SELECT FROM claim.claim_item other
@@ -50,7 +49,7 @@ pub(in crate::audit) const CLAIMS: &[Rule] = &[
     ),
     always(
         3,
-        "a claim's hold is what the claim is: kept while it is open, sold with it, given back with it",
+        "a claim's hold names the claim and is in the state that matches the claim's",
         "SELECT format('claim %s is %s, its hold %s is %s', c.claim_id, c.state, c.hold_id, h.state)
          FROM claim.claim c JOIN claim.hold h USING (hold_id)
          WHERE h.claim_id IS DISTINCT FROM c.claim_id
@@ -59,14 +58,14 @@ pub(in crate::audit) const CLAIMS: &[Rule] = &[
     ),
     always(
         3,
-        "a claim was extended while it ran",
+        "every extension of a claim was made between its creation and its expiry",
         "SELECT format('claim %s from %s to %s was extended at %s', claim_id, created_at, expires_at, extended_at)
          FROM claim.claim WHERE extended_at < created_at OR extended_at >= expires_at",
     ),
     always(
         3,
-        "a customer let go of as many claims as are counted, at least",
-        "SELECT format('customer %s of event %s: %s counted, the last at %s, %s let go', a.customer_id, a.event_id,
+        "a customer's count of abandoned claims is at most that of their released claims",
+        "SELECT format('customer %s of event %s: %s abandoned claims counted, the last at %s; %s released', a.customer_id, a.event_id,
                        a.abandoned_count, coalesce(a.abandoned_at::text, 'no time'), released.count)
          FROM claim.allowance a
          CROSS JOIN LATERAL (SELECT count(*) AS count FROM claim.claim c
@@ -76,19 +75,19 @@ pub(in crate::audit) const CLAIMS: &[Rule] = &[
     ),
     settled(
         3,
-        "an attempt that became no claim is given up",
-        "SELECT format('hold %s, asked for at %s', hold_id, attempted_at) FROM claim.hold
+        "no attempt to obtain a hold is older than 30 s",
+        "SELECT format('hold %s, attempted at %s', hold_id, attempted_at) FROM claim.hold
          WHERE state = 'RESERVING' AND attempted_at < now() - interval '30 seconds'",
     ),
     settled(
         3,
-        "a hold that is to be given back is",
-        "SELECT format('hold %s of claim %s', hold_id, coalesce(claim_id::text, 'nobody')) FROM claim.hold
+        "no hold waits for its release",
+        "SELECT format('hold %s of claim %s', hold_id, coalesce(claim_id::text, 'none')) FROM claim.hold
          WHERE state = 'RELEASING'",
     ),
     settled(
         3,
-        "Claim and Inventory say the same of a hold",
+        "Claim and Inventory agree on the state of every hold",
         "SELECT format('hold %s is %s for Claim, %s for Inventory', h.hold_id, h.state, coalesce(i.state, 'unknown'))
          FROM claim.hold h LEFT JOIN inventory.hold i USING (hold_id)
          WHERE CASE h.state WHEN 'RELEASED' THEN coalesce(i.state, 'RELEASED') <> 'RELEASED'
@@ -98,7 +97,7 @@ pub(in crate::audit) const CLAIMS: &[Rule] = &[
     ),
     settled(
         3,
-        "a hold was asked for by Claim",
+        "every active hold was requested by Claim",
         "SELECT format('hold %s', i.hold_id) FROM inventory.hold i LEFT JOIN claim.hold h USING (hold_id)
          WHERE i.state <> 'RELEASED' AND h.hold_id IS NULL",
     ),

@@ -1,13 +1,13 @@
-//! What must hold for quotas and invitations: every unit is kept, held or sold for whom it was promised to, or is the public's.
+//! Invariants of quotas and invitations: every unit of a quota is kept, held or sold for its invitees until the quota returns
+//! it to the public.
 
 use super::{Rule, always, settled};
 
-/// The rules about quotas.
 pub(in crate::audit) const QUOTAS: &[Rule] = &[
     always(
         1,
-        "a quota counts what is used and promised of it, and keeps all the rest until it is returned",
-        "SELECT format('quota %s is %s, of %s units %s are used and %s invited; there are %s, %s, and %s kept', q.quota_id,
+        "a quota's counts of used and invited units match its rows, and only an open quota keeps the rest",
+        "SELECT format('quota %s is %s with %s units; counts say %s used, %s invited; rows say %s, %s and %s kept', q.quota_id,
                        q.state, cardinality(q.units), q.used_count, q.invited_count, used.count, promised.count, kept.count)
          FROM inventory.quota q
          CROSS JOIN LATERAL (SELECT count(*) AS count, count(*) FILTER (WHERE h.state = 'HELD') AS held
@@ -24,7 +24,7 @@ pub(in crate::audit) const QUOTAS: &[Rule] = &[
     ),
     always(
         1,
-        "an invitation has the hold of its customer, and is used when that is committed",
+        "an invitation and its hold have the same customer, and it is USED if and only if the hold is COMMITTED",
         "SELECT format('invitation %s is %s with hold %s, which is %s', i.invitation_id, i.state, i.hold_id,
                        coalesce(h.state, 'missing'))
          FROM inventory.invitation i FULL JOIN (SELECT * FROM inventory.hold
@@ -35,7 +35,7 @@ pub(in crate::audit) const QUOTAS: &[Rule] = &[
     ),
     always(
         1,
-        "who was invited has units of their quota",
+        "every hold of an invitee has only units of the quota",
         "SELECT format('hold %s: unit %s of sector %s', h.hold_id, u.unit, u.sector_id)
          FROM inventory.hold h JOIN inventory.hold_unit u USING (hold_id) JOIN inventory.quota q USING (quota_id)
          LEFT JOIN LATERAL unnest(q.units) AS own (unit) ON own.unit = u.unit
@@ -43,13 +43,13 @@ pub(in crate::audit) const QUOTAS: &[Rule] = &[
     ),
     settled(
         1,
-        "no quota outlives its time",
-        "SELECT format('quota %s ended at %s', quota_id, return_time) FROM inventory.quota
+        "no quota stays open after its return time",
+        "SELECT format('quota %s was due for return at %s', quota_id, return_time) FROM inventory.quota
          WHERE state = 'OPEN' AND return_time < now()",
     ),
     settled(
         6,
-        "every invitation is told by one mail",
+        "every invitation has a notification job for its mail",
         "SELECT format('invitation %s', i.invitation_id) FROM inventory.invitation i
          LEFT JOIN notification.job j ON j.template = 'QUOTA_INVITATION' AND j.subject_key = i.invitation_id::text
          WHERE j.job_id IS NULL",

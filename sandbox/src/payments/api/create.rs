@@ -1,25 +1,27 @@
-//! Reads the parameters of a new session.
+//! Parses and validates the parameters of a new checkout session.
 
 use super::{ApiError, Parameters};
 use crate::payments::{
-    model::{Intent, IntentStatus, Metadata, Session, SessionStatus},
+    records::{Intent, IntentStatus, Metadata, Session, SessionStatus},
     session::new_id,
 };
 
-/// As at Stripe: a session lives at least half an hour and at most a day.
+/// Shortest lifetime of a session; the same as Stripe's.
 const LIFETIME_SECONDS_MIN: i64 = 30 * 60;
+/// Longest lifetime of a session, and the default.
 const LIFETIME_SECONDS_MAX: i64 = 24 * 60 * 60;
-/// A minute for clocks and ways.
+/// Tolerance at both bounds for clock differences and network delay.
 const LIFETIME_SECONDS_GRACE: i64 = 60;
-/// More line items than a checkout shows.
+/// Line items that are read; further ones are ignored.
 const LINE_ITEMS_MAX: usize = 100;
-/// ISO 4217's codes for tests and for nothing: refused, as a currency is that an account does not take.
+/// Currency codes that are refused, so that tests can simulate an unsupported currency. ISO 4217 reserves both (XTS for
+/// tests, XXX for no currency).
 const CURRENCIES_REFUSED: [&str; 2] = ["xts", "xxx"];
 
-/// The session that `parameters` ask for.
+/// Builds the session that `parameters` request, or returns the first violation.
 pub(super) fn session(parameters: &Parameters, now: i64) -> Result<Session, ApiError> {
     if parameters.get("mode").map(String::as_str) != Some("payment") {
-        return Err(ApiError::invalid("Only mode=payment is served."));
+        return Err(ApiError::invalid("Only mode=payment is supported."));
     }
     let (amount_total, currency, names) = line_items(parameters)?;
     let expires_at = match parameters.get("expires_at") {
@@ -53,7 +55,7 @@ pub(super) fn session(parameters: &Parameters, now: i64) -> Result<Session, ApiE
     })
 }
 
-/// The parameters `prefix[…]`, without the prefix.
+/// Returns the parameters named `prefix[…]`, keyed by the part in brackets.
 pub(super) fn fields(parameters: &Parameters, prefix: &str) -> Metadata {
     let inner = |name: &str| {
         let rest = name.strip_prefix(prefix)?;
@@ -62,7 +64,7 @@ pub(super) fn fields(parameters: &Parameters, prefix: &str) -> Metadata {
     parameters.iter().filter_map(|(name, value)| Some((inner(name)?, value.clone()))).collect()
 }
 
-/// Total, currency and names of the line items.
+/// Returns the total in minor units, the currency and the names of the line items.
 fn line_items(parameters: &Parameters) -> Result<(i64, String, Vec<String>), ApiError> {
     let mut total: i64 = 0;
     let mut currency: Option<&str> = None;

@@ -130,7 +130,7 @@ impl Inventory {
         let answer = self.client.clone().reserve_units(request).await;
         let answer = answer.map_err(|status| Error::of(NAME, status, &*PASSED_ON))?;
         self.reservation(reserve.event, known, answer.into_inner())
-            .map_err(|what| Error::Answer { neighbour: NAME, what })
+            .map_err(|what| Error::Answer { neighbor: NAME, what })
     }
 
     /// What an answer says of `event`, of which `known` was known before.
@@ -187,7 +187,7 @@ impl Inventory {
 /// Whether Inventory refused what it can never have done, so that there is nothing to give back.
 #[must_use]
 pub fn is_refused_for_good(error: &Error) -> bool {
-    matches!(error, Error::Refused { neighbour, reason, .. } if *neighbour == NAME && FOR_GOOD.contains(reason))
+    matches!(error, Error::Refused { neighbor, reason, .. } if *neighbor == NAME && FOR_GOOD.contains(reason))
 }
 
 /// The request of one step of a hold's life: the same in every process and after every crash.

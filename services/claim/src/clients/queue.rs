@@ -63,6 +63,6 @@ impl Queue {
         };
         convert::timestamp(answer.expire_time)
             .map(Validity::Until)
-            .ok_or(Error::Answer { neighbour: NAME, what: "expire_time" })
+            .ok_or(Error::Answer { neighbor: NAME, what: "expire_time" })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onsale_kit::auth::{SigningKey, TokenFacts, TokenSigner};
+use onsale_kit::auth::{SigningKey, TokenFields, TokenSigner};
 use onsale_proto::{
     claim::v1::{self as pb, create_claim_request::Right},
     inventory::v1::HoldState,
@@ -37,7 +37,7 @@ async fn a_token_that_is_not_queues_own_for_this_customer_and_event_buys_nothing
     let end = SystemClock.now().checked_add(Duration::from_secs(60)).unwrap();
     let stranger = TokenSigner::new(SigningKey::parse(&SigningKey::generate().unwrap()).unwrap(), "queue");
     let claims = serde_json::json!({ "event_id": world.event, "fencing_number": 1 });
-    let facts = TokenFacts { audience: "onsale-turn", subject: &customer.id, expiry: end };
+    let facts = TokenFields { audience: "onsale-turn", subject: &customer.id, expiry: end };
     for token in [
         "nonsense".to_owned(),
         world.turn_token(&other.id, &world.event, 1, end),

@@ -1,7 +1,7 @@
 //! The service stands: it opens its stores, says that it is ready, and stops when asked to.
 
 use onsale_kit::config::{self, ConfigError, Environment};
-use onsale_testkit::{service, tokens::Mint, wait_until};
+use onsale_testkit::{service, tokens::TestIssuer, wait_until};
 
 use crate::world::{SOON, World};
 
@@ -21,7 +21,7 @@ fn it_does_not_start_without_the_keys_of_turn_tokens_or_with_holds_shorter_than_
     let problems = |settings: &[(&str, &str)]| {
         let stores = [("STORES__POSTGRES__URL", "postgres://nobody@localhost/none")];
         let settings: Vec<_> = stores.iter().chain(settings).copied().collect();
-        let environment: Environment = service::environment(&Mint::new(), &settings);
+        let environment: Environment = service::environment(&TestIssuer::new(), &settings);
         let loaded =
             config::load::<onsale_claim::config::Config>("claim", onsale_claim::DEFAULTS, &environment);
         match loaded.expect_err("the settings are bad") {

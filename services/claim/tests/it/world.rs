@@ -1,9 +1,9 @@
-//! What the tests share: the service with its neighbours, customers with turns, and what can be read behind its back.
+//! What the tests share: the service with its neighbors, customers with turns, and what can be read behind its back.
 
 use std::time::Duration;
 
 use onsale_kit::{
-    auth::{SigningKey, TokenFacts, TokenSigner},
+    auth::{SigningKey, TokenFields, TokenSigner},
     error::DOMAIN,
     tasks::Tasks,
 };
@@ -54,7 +54,7 @@ pub(crate) struct World {
     signer: TokenSigner,
     channel: Channel,
     settings: Vec<(String, String)>,
-    /// The neighbours' servers.
+    /// The neighbors' servers.
     _tasks: Tasks,
 }
 
@@ -136,19 +136,19 @@ impl World {
 
     fn customer_named(&self, subject: String) -> Customer {
         let email = format!("{subject}@example.test");
-        let mut claims = self.service.mint.claims(&subject, &[Role::Customer]);
+        let mut claims = self.service.issuer.claims(&subject, &[Role::Customer]);
         claims["email"] = json!(email);
         claims["email_verified"] = json!(true);
         claims["locale"] = json!("hr");
-        Customer { id: customer_id(&subject), email, token: self.service.mint.sign(&claims), subject }
+        Customer { id: customer_id(&subject), email, token: self.service.issuer.sign(&claims), subject }
     }
 
     /// Somebody whose address nobody has verified.
     pub(crate) fn customer_without_email(&self) -> Customer {
         let subject = Uuid::now_v7().to_string();
-        let mut claims = self.service.mint.claims(&subject, &[Role::Customer]);
+        let mut claims = self.service.issuer.claims(&subject, &[Role::Customer]);
         claims["email"] = json!("x@example.test");
-        let token = self.service.mint.sign(&claims);
+        let token = self.service.issuer.sign(&claims);
         Customer { id: customer_id(&subject), email: String::new(), token, subject }
     }
 
@@ -170,7 +170,7 @@ impl World {
         let claims = json!({
             "event_id": event, "entry_id": Uuid::now_v7().to_string(), "fencing_number": fencing_number,
         });
-        let facts = TokenFacts { audience: "onsale-turn", subject: customer, expiry };
+        let facts = TokenFields { audience: "onsale-turn", subject: customer, expiry };
         self.signer.sign(&facts, &claims).unwrap()
     }
 
@@ -242,7 +242,7 @@ impl World {
     }
 
     pub(crate) async fn confirm(&self, request: pb::ConfirmClaimRequest) -> Result<pb::Claim, Status> {
-        let token = self.service.mint.token_for("payment", &[Role::Service]);
+        let token = self.service.issuer.token_for("payment", &[Role::Service]);
         let mut client = ClaimInternalServiceClient::new(self.channel.clone());
         let answer = client.confirm_claim(with_token(request, &token)).await?;
         Ok(answer.into_inner().claim.unwrap())
@@ -261,7 +261,7 @@ impl World {
     }
 
     pub(crate) fn service_request<T>(&self, message: T) -> Request<T> {
-        with_token(message, &self.service.mint.token_for("payment", &[Role::Service]))
+        with_token(message, &self.service.issuer.token_for("payment", &[Role::Service]))
     }
 
     /// The events of `P` that were written, oldest first.
@@ -397,7 +397,7 @@ async fn run(stores: TestStores, settings: &[(String, String)]) -> TestService {
     TestService::start_on(name, defaults, stores, &settings, onsale_claim::build).await.unwrap()
 }
 
-/// Serves a neighbour on a free port; answers where.
+/// Serves a neighbor on a free port; answers where.
 async fn serve<S>(tasks: &Tasks, service: S) -> String
 where
     S: tonic::codegen::Service<

@@ -1,6 +1,6 @@
 //! Invitation tokens: signed tokens that invitees get by mail and show instead of a turn. Never logged.
 
-use onsale_kit::auth::{KeyError, KeySet, SigningKey, TokenFacts, TokenReader, TokenSigner};
+use onsale_kit::auth::{KeyError, KeySet, SigningKey, TokenFields, TokenReader, TokenSigner};
 use onsale_types::{EventId, InvitationId, QuotaId};
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ impl InvitationTokens {
         let claims =
             InvitationClaims { invitation_id: invitation.id, quota_id: quota.id, event_id: quota.event_id };
         let subject = invitation.id.to_string();
-        let facts = TokenFacts { audience: AUDIENCE, subject: &subject, expiry: quota.return_time };
+        let facts = TokenFields { audience: AUDIENCE, subject: &subject, expiry: quota.return_time };
         Ok(format!("{}#token={}", self.accept_page, self.signer.sign(&facts, &claims)?))
     }
 

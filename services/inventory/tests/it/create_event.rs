@@ -60,13 +60,13 @@ async fn a_draft_is_seen_by_its_organizer_and_the_mesh_and_by_nobody_else() {
     let draft = world.create(an_event(vec![general("A", 5)])).await.unwrap();
     let message = pb::GetEventRequest { event_id: draft.event_id.clone() };
     let get = |request| async { world.events.clone().get_event(request).await.map(|it| it.into_inner()) };
-    let mint = |world: &World, role| {
-        let TestService { mint, .. } = &world.service;
-        mint.token(role)
+    let token = |world: &World, role| {
+        let TestService { issuer, .. } = &world.service;
+        issuer.token(role)
     };
     let customer = {
         let mut request = tonic::Request::new(message.clone());
-        let token = format!("Bearer {}", mint(&world, Role::Customer));
+        let token = format!("Bearer {}", token(&world, Role::Customer));
         request.metadata_mut().insert("authorization", token.parse().unwrap());
         request
     };

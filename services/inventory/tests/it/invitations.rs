@@ -1,6 +1,6 @@
 //! `InviteToQuota`, `AcceptInvitation` and reserving with a token: promises are kept, to the one person they were made to.
 
-use onsale_kit::auth::{SigningKey, TokenFacts, TokenSigner};
+use onsale_kit::auth::{SigningKey, TokenFields, TokenSigner};
 use onsale_proto::{
     auth::v1::Role,
     events::v1::QuotaInvitation,
@@ -138,7 +138,7 @@ async fn an_invitation_is_accepted_by_one_customer() {
     assert_eq!(metadata["invitation_id"], invitation.invitation_id);
 
     let message = pb::AcceptInvitationRequest::default();
-    let request = with_token(message, &world.service.mint.token_for("ana", &[Role::Customer]));
+    let request = with_token(message, &world.service.issuer.token_for("ana", &[Role::Customer]));
     let empty = world.quotas().await.accept_invitation(request).await;
     assert_eq!(fields(empty), ["request_id", "invitation_token"]);
 }
@@ -155,14 +155,14 @@ async fn no_other_token_passes_for_an_invitation() {
         "invitation_id": named, "quota_id": quota.quota_id, "event_id": event.event_id,
     });
     let facts =
-        |audience| TokenFacts { audience, subject: &named, expiry: Timestamp::from_secs(RETURN_SECONDS) };
+        |audience| TokenFields { audience, subject: &named, expiry: Timestamp::from_secs(RETURN_SECONDS) };
     let (head, signature) = token.rsplit_once('.').unwrap();
     let strange = SigningKey::parse(&SigningKey::generate().unwrap()).unwrap();
     let forgeries = [
         TokenSigner::new(strange, "inventory").sign(&facts("onsale-invitation"), &claims).unwrap(),
         TokenSigner::new(own_key(), "inventory").sign(&facts("onsale-turn"), &claims).unwrap(),
         TokenSigner::new(own_key(), "queue").sign(&facts("onsale-invitation"), &claims).unwrap(),
-        world.service.mint.token_for("ana", &[Role::Customer]),
+        world.service.issuer.token_for("ana", &[Role::Customer]),
         format!("{head}x.{signature}"),
         "nonsense".to_owned(),
     ];

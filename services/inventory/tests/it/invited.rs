@@ -90,7 +90,7 @@ impl World {
     ) -> Result<pb::AcceptInvitationResponse, Status> {
         let message =
             pb::AcceptInvitationRequest { request_id: request_id(), invitation_token: token.to_owned() };
-        let request = with_token(message, &self.service.mint.token_for(customer, &[Role::Customer]));
+        let request = with_token(message, &self.service.issuer.token_for(customer, &[Role::Customer]));
         Ok(self.quotas().await.accept_invitation(request).await?.into_inner())
     }
 

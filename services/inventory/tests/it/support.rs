@@ -105,12 +105,12 @@ impl World {
 
     /// A request of `organizer`.
     pub(crate) fn as_organizer<T>(&self, organizer: &str, message: T) -> Request<T> {
-        with_token(message, &self.service.mint.token_for(organizer, &[Role::Organizer]))
+        with_token(message, &self.service.issuer.token_for(organizer, &[Role::Organizer]))
     }
 
     /// A request of Claim.
     pub(crate) fn as_claim<T>(&self, message: T) -> Request<T> {
-        with_token(message, &self.service.mint.token_for("claim", &[Role::Service]))
+        with_token(message, &self.service.issuer.token_for("claim", &[Role::Service]))
     }
 
     pub(crate) async fn create(&self, event: pb::Event) -> Result<pb::Event, Status> {

@@ -100,7 +100,7 @@ async fn what_a_worker_had_in_hand_when_it_died_is_sent_by_the_next() {
 async fn enqueue_job(service: &TestService) -> u32 {
     let mut client = NotificationInternalServiceClient::new(service.channel().await.unwrap());
     let mut request = tonic::Request::new(enqueue::request(vec![enqueue::job()]));
-    let token = service.mint.token_for("claim", &[Role::Service]);
+    let token = service.issuer.token_for("claim", &[Role::Service]);
     request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
     client.enqueue_notifications(request).await.unwrap().into_inner().accepted_count
 }

@@ -185,12 +185,12 @@ impl World {
 
     /// A request of the organizer `subject`.
     pub(crate) fn as_organizer<T>(&self, subject: &str, message: T) -> Request<T> {
-        with_token(&self.service.mint.token_for(subject, &[Role::Organizer]), message)
+        with_token(&self.service.issuer.token_for(subject, &[Role::Organizer]), message)
     }
 
     /// A request of a service.
     pub(crate) fn as_service<T>(&self, message: T) -> Request<T> {
-        with_token(&self.service.mint.token_for("claim", &[Role::Service]), message)
+        with_token(&self.service.issuer.token_for("claim", &[Role::Service]), message)
     }
 
     /// Says that `event` belongs to the organizer `subject`, and waits until that is known.

@@ -7,7 +7,7 @@ use onsale_proto::claim::v1::{
 };
 use onsale_types::{ClaimId, RequestId};
 
-use super::neighbour::{NeighbourError, has_reason};
+use super::neighbor::{NeighborError, has_reason};
 use crate::{
     convert,
     domain::{Claim, Payment, RefundReason, Verdict},
@@ -31,30 +31,30 @@ impl Claims {
     }
 
     /// A claim; `None` when there is no such one.
-    pub async fn get(&self, id: ClaimId) -> Result<Option<Claim>, NeighbourError> {
+    pub async fn get(&self, id: ClaimId) -> Result<Option<Claim>, NeighborError> {
         const ATTEMPT: &str = "get the claim";
         let request = GetClaimRequest { claim_id: id.to_string() };
         let answer = match self.claims.clone().get_claim(request).await {
             Ok(answer) => answer.into_inner(),
             Err(status) if has_reason(&status, ErrorReason::ClaimNotFound.as_str_name()) => return Ok(None),
-            Err(status) => return Err(NeighbourError::status(ATTEMPT)(status)),
+            Err(status) => return Err(NeighborError::status(ATTEMPT)(status)),
         };
-        convert::claim(answer.claim).map(Some).map_err(NeighbourError::answer(ATTEMPT))
+        convert::claim(answer.claim).map(Some).map_err(NeighborError::answer(ATTEMPT))
     }
 
     /// Gives the claim of a payment that begins more time, as far as it may have any. Idempotent.
-    pub async fn extend(&self, payment: &Payment) -> Result<(), NeighbourError> {
+    pub async fn extend(&self, payment: &Payment) -> Result<(), NeighborError> {
         let request = ExtendClaimRequest {
             request_id: RequestId::derive(payment.id.as_uuid(), "extend-claim").to_string(),
             claim_id: payment.claim_id.to_string(),
             payment_id: payment.id.to_string(),
         };
         let answer = self.internal.clone().extend_claim(request).await;
-        answer.map(drop).map_err(NeighbourError::status("extend the claim"))
+        answer.map(drop).map_err(NeighborError::status("extend the claim"))
     }
 
     /// Has the claim of a confirmed payment served. Idempotent.
-    pub async fn confirm(&self, payment: &Payment) -> Result<Verdict, NeighbourError> {
+    pub async fn confirm(&self, payment: &Payment) -> Result<Verdict, NeighborError> {
         const ATTEMPT: &str = "confirm the claim";
         let request = ConfirmClaimRequest {
             request_id: RequestId::derive(payment.id.as_uuid(), "confirm-claim").to_string(),
@@ -70,7 +70,7 @@ impl Claims {
                     let verdict = violations.require("claim.state", claim.verdict(payment.id));
                     violations.build(|| verdict)
                 });
-                return verdict.map_err(NeighbourError::answer(ATTEMPT));
+                return verdict.map_err(NeighborError::answer(ATTEMPT));
             }
             Err(status) => status,
         };
@@ -82,6 +82,6 @@ impl Claims {
             tracing::error!(payment_id = %payment.id, %status, "claim cannot be served, the money goes back");
             return Ok(Verdict::Refund(RefundReason::ClaimRejected));
         }
-        Err(NeighbourError::status(ATTEMPT)(status))
+        Err(NeighborError::status(ATTEMPT)(status))
     }
 }

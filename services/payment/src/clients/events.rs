@@ -7,7 +7,7 @@ use onsale_proto::{
 };
 use onsale_types::{EventId, OrganizerId};
 
-use super::neighbour::{NeighbourError, has_reason};
+use super::neighbor::{NeighborError, has_reason};
 use crate::convert;
 
 /// Calls Inventory. Clones share the connections.
@@ -24,15 +24,15 @@ impl Events {
     }
 
     /// The organizer an event belongs to; `None` when there is no such event.
-    pub async fn organizer(&self, id: EventId) -> Result<Option<OrganizerId>, NeighbourError> {
+    pub async fn organizer(&self, id: EventId) -> Result<Option<OrganizerId>, NeighborError> {
         const ATTEMPT: &str = "get the event";
         let request = GetEventRequest { event_id: id.to_string() };
         match self.events.clone().get_event(request).await {
             Ok(answer) => convert::organizer(answer.into_inner().event)
                 .map(Some)
-                .map_err(NeighbourError::answer(ATTEMPT)),
+                .map_err(NeighborError::answer(ATTEMPT)),
             Err(status) if has_reason(&status, ErrorReason::EventNotFound.as_str_name()) => Ok(None),
-            Err(status) => Err(NeighbourError::status(ATTEMPT)(status)),
+            Err(status) => Err(NeighborError::status(ATTEMPT)(status)),
         }
     }
 }

@@ -6,7 +6,7 @@ use onsale_proto::ticketing::v1::{
 };
 use onsale_types::{ClaimId, RequestId};
 
-use super::neighbour::{NeighbourError, has_reason};
+use super::neighbor::{NeighborError, has_reason};
 
 /// Calls Ticketing. Clones share the connections.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub enum VoidError {
     CheckedIn,
     /// Ticketing could not be asked.
     #[error(transparent)]
-    Neighbour(#[from] NeighbourError),
+    Neighbor(#[from] NeighborError),
 }
 
 impl Tickets {
@@ -43,7 +43,7 @@ impl Tickets {
             Err(status) if has_reason(&status, ErrorReason::TicketCheckedIn.as_str_name()) => {
                 Err(VoidError::CheckedIn)
             }
-            Err(status) => Err(NeighbourError::status("void the tickets")(status).into()),
+            Err(status) => Err(NeighborError::status("void the tickets")(status).into()),
         }
     }
 }

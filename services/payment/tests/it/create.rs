@@ -8,7 +8,7 @@ use onsale_proto::{
     auth::v1::Role,
     payment::v1::{GetPaymentRequest, PaymentState, Provider, get_payment_request::Lookup},
 };
-use onsale_testkit::{service::environment, tokens::Mint};
+use onsale_testkit::{service::environment, tokens::TestIssuer};
 use onsale_types::ClaimId;
 use tonic::Code;
 
@@ -128,14 +128,14 @@ async fn malformed_fields_are_told_together() {
 
 #[test]
 fn the_sandbox_is_refused_in_production() {
-    let mint = Mint::new();
+    let issuer = TestIssuer::new();
     let load = |settings: &[(&str, &str)]| {
         let stores = [
             ("STORES__POSTGRES__URL", "postgres://localhost/x"),
             ("STORES__REDIS__NODES", "[\"redis://localhost:1\"]"),
         ];
         let settings: Vec<_> = stores.iter().chain(settings).copied().collect();
-        let environment = environment(&mint, &settings);
+        let environment = environment(&issuer, &settings);
         config::load::<Config>(onsale_payment::SERVICE, onsale_payment::DEFAULTS, &environment)
             .map(|_| ())
             .map_err(|error| error.to_string())

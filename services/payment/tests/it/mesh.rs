@@ -1,4 +1,4 @@
-//! Payment's neighbours, faked: Claim, Inventory and Ticketing on one small gRPC server that does what it is told.
+//! Payment's neighbors, faked: Claim, Inventory and Ticketing on one small gRPC server that does what it is told.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,7 +64,7 @@ pub(crate) struct Facts {
     pub(crate) confirm_takes: Duration,
 }
 
-/// The neighbours. Clones share what they know.
+/// The neighbors. Clones share what they know.
 #[derive(Clone, Debug)]
 pub(crate) struct Mesh {
     facts: Arc<Mutex<Facts>>,

@@ -135,7 +135,7 @@ impl World {
 
     async fn open_door(&self) {
         let channel = self.service.channel().await.unwrap();
-        let token = self.service.mint.token_for("gateway", &[Role::Service]);
+        let token = self.service.issuer.token_for("gateway", &[Role::Service]);
         *self.door.lock().unwrap() = Some(Door { channel, token });
     }
 
@@ -143,7 +143,7 @@ impl World {
     pub(crate) fn person(&self, name: &str, roles: &[Role]) -> Person {
         let identity = tokens::identity(name);
         Person {
-            token: self.service.mint.token_for(name, roles),
+            token: self.service.issuer.token_for(name, roles),
             customer: identity.customer_id(),
             organizer: identity.organizer_id(),
         }

@@ -49,9 +49,9 @@ pub struct Join {
     pub request_id: RequestId,
     /// What the request says.
     pub fingerprint: Uuid,
-    /// What neighbours see as name.
+    /// What neighbors see as name.
     pub display_name: String,
-    /// What neighbours see as picture.
+    /// What neighbors see as picture.
     pub avatar_url: String,
 }
 

@@ -80,7 +80,7 @@ impl App {
     }
 }
 
-/// The customer's entry, if it has neighbours.
+/// The customer's entry, if it has neighbors.
 fn waiting(event_id: EventId, around: &Around) -> Result<Own, Refusal> {
     if !around.is_tracked {
         return Err(Refusal::NeighborsNotTracked);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onsale_kit::auth::{KeyError, KeySet, SigningKey, TokenFacts, TokenReader, TokenSigner};
+use onsale_kit::auth::{KeyError, KeySet, SigningKey, TokenFields, TokenReader, TokenSigner};
 use onsale_types::{CustomerId, EntryId, EventId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +84,7 @@ impl Tokens {
     ) -> Result<GrantedTurn, Error> {
         let claims = TurnClaims { event_id, entry_id, fencing_number: turn.fencing_number };
         let subject = customer_id.to_string();
-        let facts = TokenFacts { audience: TURN, subject: &subject, expiry: turn.expire_time };
+        let facts = TokenFields { audience: TURN, subject: &subject, expiry: turn.expire_time };
         let token = self.signer.sign(&facts, &claims)?;
         Ok(GrantedTurn { turn, token, checkout_url: self.checkout_url(event_id) })
     }
@@ -99,7 +99,7 @@ impl Tokens {
         };
         let subject = entry.customer_id.to_string();
         let expiry = entry.join_time.checked_add(self.place_lifetime).unwrap_or(entry.join_time);
-        Ok(self.signer.sign(&TokenFacts { audience: PLACE, subject: &subject, expiry }, &claims)?)
+        Ok(self.signer.sign(&TokenFields { audience: PLACE, subject: &subject, expiry }, &claims)?)
     }
 
     /// The place that a queue token says. Refuses one that is not this customer's for this event, or too old.

@@ -27,7 +27,7 @@ impl Availability {
     }
 }
 
-/// The neighbour. Clones share the connections.
+/// The neighbor. Clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Inventory {
     client: InventoryServiceClient<Channel>,

@@ -73,9 +73,9 @@ pub struct Entry {
     pub state: EntryState,
     /// When the customer joined.
     pub join_time: Timestamp,
-    /// What neighbours see as name; empty: nothing.
+    /// What neighbors see as name; empty: nothing.
     pub display_name: String,
-    /// What neighbours see as picture; empty: nothing.
+    /// What neighbors see as picture; empty: nothing.
     pub avatar_url: String,
     /// The turn, once there was one.
     pub turn: Option<Turn>,

@@ -121,9 +121,9 @@ pub struct NewEntry {
     pub entry_id: EntryId,
     /// Whose.
     pub customer_id: CustomerId,
-    /// What neighbours see as name.
+    /// What neighbors see as name.
     pub display_name: String,
-    /// What neighbours see as picture.
+    /// What neighbors see as picture.
     pub avatar_url: String,
     /// The request that makes it.
     pub request_id: RequestId,

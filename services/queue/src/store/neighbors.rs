@@ -84,7 +84,7 @@ pub async fn around(
     };
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for row in &rows {
-        // A row without a neighbour stands for a customer who has none.
+        // A row without a neighbor stands for a customer who has none.
         if column::<Option<i64>>(row, "near_seq")?.is_none() {
             continue;
         }

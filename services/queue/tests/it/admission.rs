@@ -146,8 +146,8 @@ async fn a_rate_or_cap_of_zero_admits_nobody() {
     world.inventory.set_free(1_000);
     let other = world.selling_queue().await;
     // Others are admitted meanwhile, so rounds have passed.
-    let neighbour = world.join_all(1, &other).await.remove(0);
-    world.turn(&neighbour, &other).await;
+    let neighbor = world.join_all(1, &other).await.remove(0);
+    world.turn(&neighbor, &other).await;
     let standing = world.position(&person, &event).await.unwrap();
     assert_eq!((standing.position, standing.estimate), (1, None));
     world.retune(&event, pb::QueuePolicy { admissions_per_minute: 600, ..zero.clone() }, &[]).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onsale_kit::auth::{SigningKey, TokenFacts, TokenSigner};
+use onsale_kit::auth::{SigningKey, TokenFields, TokenSigner};
 use onsale_proto::queue::v1 as pb;
 use onsale_types::{Clock, SystemClock};
 use serde::Serialize;
@@ -71,7 +71,7 @@ async fn only_ones_own_genuine_running_token_opens_a_stream() {
         let subject = mine.customer_id();
         let expiry =
             SystemClock.now().checked_sub(age).unwrap().checked_add(Duration::from_secs(60)).unwrap();
-        let facts = TokenFacts { audience: "onsale-place", subject: &subject, expiry };
+        let facts = TokenFields { audience: "onsale-place", subject: &subject, expiry };
         let claims = PlaceClaims { event_id: event.clone(), entry_id: entry_id.clone(), seq: 1 };
         TokenSigner::new(SigningKey::parse(key).unwrap(), "queue").sign(&facts, &claims).unwrap()
     };

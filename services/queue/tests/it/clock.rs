@@ -91,9 +91,9 @@ async fn a_clock_that_is_ahead_opens_nothing_early_and_ends_nothing_early() {
     let left = turn.expire_time.unwrap().seconds - SystemClock.now().as_micros() / 1_000_000;
     assert!((290..=300).contains(&left), "{left}");
     // Rounds of every sweep pass: others come and go.
-    let neighbour = world.join_all(1, &event).await.remove(0);
-    world.turn(&neighbour, &event).await;
-    world.leave(&neighbour, &event).await.unwrap();
+    let neighbor = world.join_all(1, &event).await.remove(0);
+    world.turn(&neighbor, &event).await;
+    world.leave(&neighbor, &event).await.unwrap();
     assert_eq!(world.turn(&person, &event).await, turn);
 }
 

@@ -1,4 +1,4 @@
-//! Queue through gRPC, on a real Postgres and a real Redis Cluster; its one neighbour is played by a small server.
+//! Queue through gRPC, on a real Postgres and a real Redis Cluster; its one neighbor is played by a small server.
 
 #![cfg(test)]
 

@@ -48,7 +48,7 @@ async fn the_first_has_nobody_before_the_last_nobody_after_and_the_middle_both()
 }
 
 #[tokio::test]
-async fn who_left_or_was_admitted_is_nobodys_neighbour() {
+async fn who_left_or_was_admitted_is_nobodys_neighbor() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "2")]).await;
     let event = world.open_queue().await;
     let people = world.join_all(12, &event).await;
@@ -67,7 +67,7 @@ async fn who_left_or_was_admitted_is_nobodys_neighbour() {
 }
 
 #[tokio::test]
-async fn a_neighbour_shows_what_they_chose_to_and_nothing_else() {
+async fn a_neighbor_shows_what_they_chose_to_and_nothing_else() {
     let world = World::start().await;
     let event = world.open_queue().await;
     let named = world.customer();
@@ -91,7 +91,7 @@ async fn a_neighbour_shows_what_they_chose_to_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn who_does_not_wait_has_no_neighbours() {
+async fn who_does_not_wait_has_no_neighbors() {
     let world = World::start_with(&[("POLICY__OPEN_TURNS_MAX", "1")]).await;
     let event = world.selling_queue().await;
     let people = world.join_all(3, &event).await;

@@ -6,7 +6,7 @@ use onsale_proto::{
 };
 use onsale_testkit::{
     service::TestService,
-    tokens::{Mint, identity},
+    tokens::{TestIssuer, identity},
 };
 use tonic::{Request, Status, transport::Channel};
 use uuid::Uuid;
@@ -21,9 +21,9 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    pub(crate) fn new(mint: &Mint, role: Role) -> Self {
+    pub(crate) fn new(issuer: &TestIssuer, role: Role) -> Self {
         let subject = Uuid::now_v7().to_string();
-        let token = mint.token_for(&subject, &[role]);
+        let token = issuer.token_for(&subject, &[role]);
         Self { subject, token }
     }
 
@@ -33,7 +33,7 @@ impl Person {
 
     /// The same person with a token that `service` takes.
     pub(crate) fn known_to(&self, service: &TestService, role: Role) -> Self {
-        Self { subject: self.subject.clone(), token: service.mint.token_for(&self.subject, &[role]) }
+        Self { subject: self.subject.clone(), token: service.issuer.token_for(&self.subject, &[role]) }
     }
 
     /// Joins through this connection.

@@ -8,7 +8,7 @@ use onsale_kit::{
 };
 use onsale_proto::{auth::v1::Role, queue::v1::queue_service_client::QueueServiceClient};
 use onsale_queue::config::Config;
-use onsale_testkit::{service::environment, stack::TestRedis, tokens::Mint};
+use onsale_testkit::{service::environment, stack::TestRedis, tokens::TestIssuer};
 use onsale_types::SystemClock;
 use tokio::{runtime::Runtime, sync::oneshot};
 use tonic::transport::{Channel, Endpoint};
@@ -18,14 +18,14 @@ use crate::world::{Person, SOON};
 /// A running pod. Dropping it kills it: nothing is drained, nothing is given back.
 pub(crate) struct Pod {
     address: SocketAddr,
-    mint: Mint,
+    issuer: TestIssuer,
     runtime: Option<Runtime>,
     _server: RunningServer,
 }
 
 impl Pod {
     pub(crate) async fn start(database_url: &str, redis: &TestRedis, settings: &[(String, String)]) -> Self {
-        let mint = Mint::new();
+        let issuer = TestIssuer::new();
         let nodes = format!("{:?}", redis.urls);
         let mut all = vec![
             ("STORES__POSTGRES__URL", database_url),
@@ -35,8 +35,8 @@ impl Pod {
         all.extend(settings.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         let (service, defaults) = (onsale_queue::SERVICE, onsale_queue::DEFAULTS);
         let (mut chassis_config, config) =
-            config::load::<Config>(service, defaults, &environment(&mint, &all)).unwrap();
-        chassis_config.auth = mint.auth_config();
+            config::load::<Config>(service, defaults, &environment(&issuer, &all)).unwrap();
+        chassis_config.auth = issuer.auth_config();
         let (started, starting) = oneshot::channel();
         std::thread::spawn(move || {
             let runtime = Runtime::new().unwrap();
@@ -48,7 +48,7 @@ impl Pod {
             drop(started.send((runtime, server)));
         });
         let (runtime, server) = starting.await.unwrap();
-        Self { address: server.address(), mint, runtime: Some(runtime), _server: server }
+        Self { address: server.address(), issuer, runtime: Some(runtime), _server: server }
     }
 
     /// Kills it, and comes back when nothing of it runs any more.
@@ -58,7 +58,7 @@ impl Pod {
     }
 
     pub(crate) fn customer(&self) -> Person {
-        Person::new(&self.mint, Role::Customer)
+        Person::new(&self.issuer, Role::Customer)
     }
 
     pub(crate) async fn customers(&self) -> QueueServiceClient<Channel> {

@@ -1,6 +1,6 @@
 //! `GetPosition`, `Heartbeat` and `GetQueueSnapshot`: the same truth for those who ask.
 
-use onsale_kit::auth::{SigningKey, TokenFacts, TokenSigner};
+use onsale_kit::auth::{SigningKey, TokenFields, TokenSigner};
 use onsale_proto::queue::v1::{self as pb, QueueMode, QueueState};
 use onsale_types::Timestamp;
 use serde::Serialize;
@@ -59,7 +59,7 @@ async fn only_ones_own_genuine_token_for_this_event_is_taken() {
         let key = SigningKey::parse(&SigningKey::generate().unwrap()).unwrap();
         let subject = mine.customer_id();
         let expiry = Timestamp::from_secs(4_000_000_000);
-        let facts = TokenFacts { audience: "onsale-place", subject: &subject, expiry };
+        let facts = TokenFields { audience: "onsale-place", subject: &subject, expiry };
         let claims = Claims { event_id: event.clone(), entry_id: Uuid::now_v7().to_string(), seq: 1 };
         TokenSigner::new(key, "queue").sign(&facts, &claims).unwrap()
     };

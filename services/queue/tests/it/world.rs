@@ -1,4 +1,4 @@
-//! What the tests share: the service, what its neighbours say, and people who use it.
+//! What the tests share: the service, what its neighbors say, and people who use it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,12 +51,12 @@ pub(crate) struct World {
     pub(crate) organizer: Person,
     jwks: String,
     settings: Vec<(String, String)>,
-    /// Publish what the neighbours say.
+    /// Publish what the neighbors say.
     voices: Vec<Voice>,
     tasks: Tasks,
 }
 
-/// A neighbour that publishes events.
+/// A neighbor that publishes events.
 struct Voice {
     service: &'static str,
     outbox: Outbox,
@@ -149,7 +149,7 @@ impl World {
             voices.push(Voice { service: name, outbox, postgres });
         }
         let channel = service.channel().await.unwrap();
-        let organizer = Person::new(&service.mint, Role::Organizer);
+        let organizer = Person::new(&service.issuer, Role::Organizer);
         Self { service, inventory, postgres, redis, channel, organizer, jwks, settings, voices, tasks }
     }
 
@@ -190,7 +190,7 @@ impl World {
     }
 
     pub(crate) fn customer(&self) -> Person {
-        Person::new(&self.service.mint, Role::Customer)
+        Person::new(&self.service.issuer, Role::Customer)
     }
 
     /// The same person with a token that this world's service takes.
@@ -200,7 +200,7 @@ impl World {
 
     /// An organizer who has nothing to do with the events.
     pub(crate) fn stranger(&self) -> Person {
-        Person::new(&self.service.mint, Role::Organizer)
+        Person::new(&self.service.issuer, Role::Organizer)
     }
 
     /// Of a draft: an event that its organizer has not made public.
@@ -225,7 +225,7 @@ impl World {
 
     /// A request of Claim.
     pub(crate) fn as_claim<T>(&self, message: T) -> Request<T> {
-        bearer(&self.service.mint.token_for("claim", &[Role::Service]), message)
+        bearer(&self.service.issuer.token_for("claim", &[Role::Service]), message)
     }
 
     /// Says something as the service that the contract names as its source.
@@ -406,7 +406,9 @@ async fn run(stores: TestStores, settings: &[(String, String)], clock: Arc<dyn C
     let settings: Vec<(&str, &str)> =
         settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let (service, defaults) = (onsale_queue::SERVICE, onsale_queue::DEFAULTS);
-    TestService::start_at(service, defaults, stores, &settings, clock, onsale_queue::build).await.unwrap()
+    TestService::start_with_clock(service, defaults, stores, &settings, clock, onsale_queue::build)
+        .await
+        .unwrap()
 }
 
 async fn serve(tasks: &Tasks, inventory: FakeInventory) -> String {

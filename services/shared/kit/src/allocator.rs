@@ -1,5 +1,5 @@
-//! The allocator of every binary that stands on the kit. A call makes dozens of small allocations, in one thread, and frees
-//! them in another: what the C library is slow at.
+//! Global allocator of every binary that links the kit: mimalloc. A call makes dozens of small allocations on one thread
+//! and frees them on another, which is slow with the allocator of the C library.
 
 use mimalloc::MiMalloc;
 

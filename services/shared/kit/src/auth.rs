@@ -1,9 +1,9 @@
-//! Who is calling, and whether they may.
+//! Authentication and access by role.
 //!
-//! A token is a JWT signed by an issuer from the settings. The server verifies it once per call (and
-//! remembers the verdict), compares its roles with those the contract asks for, and leaves the [`Identity`] with the
-//! request, where a handler finds it with [`identity`]. What a caller may reach *within* a method (their own claim,
-//! their own event) is the handler's first line, not decided here.
+//! A token is a JWT that is signed by an issuer from the settings. The server verifies it once per call (and caches the
+//! result), compares its roles with those of the method's access option, and stores the [`Identity`] in the request's
+//! extensions, where a handler reads it with [`identity`]. Access to single resources (a caller's own claim or event) is
+//! checked by the handler's first line, not here.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub use self::{
     jwt::TokenFault,
     keys::{KeyError, KeySet, SigningKey},
     service_tokens::{MESH, ServiceTokens},
-    signed::{SignError, SignedToken, TokenFacts, TokenReader, TokenSigner},
+    signed::{SignError, SignedToken, TokenFields, TokenReader, TokenSigner},
     verifier::Verifier,
 };
 
@@ -33,69 +33,69 @@ mod service_tokens;
 mod signed;
 mod verifier;
 
-/// What a verified token says about its bearer.
+/// Identity of a caller, from its verified token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Who it is, unique within the issuer. For a service: its name.
+    /// The claim `sub`, unique within the issuer. A service's name for a service.
     pub subject: String,
-    /// What they may be, limited to what the issuer may grant.
+    /// Roles of the token, limited to those that its issuer may grant.
     pub roles: RoleSet,
-    /// Who says so.
+    /// The claim `iss`.
     pub issuer: Arc<str>,
-    /// Only when the issuer has verified it.
+    /// `None` unless the issuer has verified the address.
     pub email: Option<String>,
-    /// The language they prefer, e.g. `hr`.
+    /// Preferred language, for example `hr`.
     pub locale: Option<String>,
-    /// How they like to be called.
+    /// Preferred name, from the claim `name`.
     pub display_name: Option<String>,
-    /// When the token ends.
+    /// End of the token's validity, without leeway.
     pub expiry: Timestamp,
 }
 
 impl Identity {
-    /// The caller as a customer. The same for the same issuer and subject, for ever, whatever a subject looks like there.
+    /// Derives the caller's id as a customer, always the same for the same issuer and subject. Any form of subject works.
     #[must_use]
     pub fn customer_id(&self) -> CustomerId {
         CustomerId::from_uuid(self.derive("customer"))
     }
 
-    /// The caller as an organizer.
+    /// Derives the caller's id as an organizer.
     #[must_use]
     pub fn organizer_id(&self) -> OrganizerId {
         OrganizerId::from_uuid(self.derive("organizer"))
     }
 
-    /// An id that no other issuer or subject has. Lengths stand before the parts, so that no two splits look the same.
+    /// Hashes issuer and subject. The length before the issuer keeps different pairs with equal concatenations apart.
     fn derive(&self, kind: &str) -> Uuid {
         let name = format!("{kind}:{}:{}{}", self.issuer.len(), self.issuer, self.subject);
         Uuid::new_v5(&PEOPLE, name.as_bytes())
     }
 }
 
-/// The namespace of ids derived from identities.
+/// Namespace of the UUIDs derived from identities.
 const PEOPLE: Uuid = Uuid::from_u128(0x9d1f_6c3e_5a0b_4b6e_9a57_0c1d_52f3_7e21);
 
-/// The caller of this request. An error when the method is open to anyone and the call had no token.
+/// Returns the caller of this request, or an error if the method is open to anyone and the call carries no token.
 pub fn identity<T>(request: &tonic::Request<T>) -> Result<&Identity, AuthError> {
     request.extensions().get::<Arc<Identity>>().map(Arc::as_ref).ok_or(AuthError::TokenMissing)
 }
 
-/// Why a caller was turned away.
+/// The cause of a refused call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// There is no token.
+    /// The call carries no token, and the method needs one.
     #[error("the call needs a token")]
     TokenMissing,
-    /// There is one, and it is not good.
+    /// The token is malformed, forged or outside its validity.
     #[error("the token is not accepted: {0}")]
     TokenInvalid(TokenFault),
-    /// Its issuer is one of ours, but its keys could not be fetched yet.
+    /// The issuer is known, but its keys could not be fetched yet.
     #[error("the keys of {issuer} are not known yet")]
     KeysUnavailable {
-        /// Whose.
+        /// Name of the issuer in the settings.
         issuer: Arc<str>,
     },
-    /// It is good, but its roles are not enough.
+    /// The token is valid, but none of its roles may call the method.
     #[error("none of the caller's roles may call this method")]
     RoleMissing,
 }

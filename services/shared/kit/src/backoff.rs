@@ -1,41 +1,41 @@
-//! Waiting between attempts: exponential with full jitter, and always with an end.
+//! Waits between attempts: exponential backoff with full jitter and a limited number of attempts.
 //!
-//! Full jitter: before attempt n + 1 the wait is drawn evenly from zero to `initial × multiplier^(n−1)`, capped at
-//! `max`. Callers that failed together come back spread over the whole span instead of in step, which is what lets an
-//! overloaded neighbour recover. It must never decide *whether* an attempt may be repeated: the caller knows that.
+//! Full jitter: the wait before attempt n + 1 is uniformly random between zero and `initial × multiplier^(n−1)`, at most
+//! `max`. Callers that failed together so retry at different times, which lets an overloaded server recover. This module
+//! never decides *whether* an attempt may be repeated: only the caller knows that.
 
 use std::{future::Future, ops::RangeInclusive, time::Duration};
 
-use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use rand::{RngExt, rngs::SmallRng};
 use serde::Deserialize;
 
 use crate::deadline::Deadline;
 
-/// How long to wait between attempts, and how many there are.
+/// Bounds of the waits and the number of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackoffConfig {
-    /// The longest wait after the first failure.
+    /// Longest wait after the first failure.
     #[serde(with = "humantime_serde")]
     pub initial: Duration,
-    /// No wait is longer than this.
+    /// Longest wait after any failure.
     #[serde(with = "humantime_serde")]
     pub max: Duration,
-    /// By how much the longest wait grows from failure to failure; 0 counts as 1.
+    /// Growth of the longest wait from failure to failure; 0 counts as 1.
     pub multiplier: u32,
-    /// Attempts in all, the first included; 0 counts as 1.
+    /// Attempts including the first; 0 counts as 1.
     pub attempts_max: u32,
 }
 
 impl BackoffConfig {
-    /// The longest time that all waits together can take.
-    #[must_use]
-    pub fn total_max(&self) -> Duration {
+    /// Returns the sum of the longest waits.
+    #[cfg(test)]
+    fn total_max(&self) -> Duration {
         let mut total = Duration::ZERO;
         let mut ceiling = self.initial.min(self.max);
         for attempt in 1..self.attempts_max {
             if ceiling == self.max {
-                // From here on every wait is the same; `attempts_max` may be large, so no loop over it.
+                // All further waits have the same bound. `attempts_max` may be huge, so multiply instead of looping.
                 let left = self.attempts_max.saturating_sub(attempt);
                 return total.saturating_add(ceiling.saturating_mul(left));
             }
@@ -46,32 +46,33 @@ impl BackoffConfig {
     }
 
     fn grown(&self, ceiling: Duration) -> Duration {
-        // A first wait of zero could never grow: a microsecond is the smallest step we draw from.
+        // Zero could never grow, so it counts as 1 µs, the smallest wait that is drawn.
         ceiling.max(Duration::from_micros(1)).saturating_mul(self.multiplier.max(1)).min(self.max)
     }
 }
 
-/// The waits of one piece of work. Make a new one for each.
+/// The waits of one piece of work. Create a new one for each.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     config: BackoffConfig,
-    /// The longest the next wait can be.
+    /// Upper bound of the next wait.
     ceiling: Duration,
-    /// How many waits are still to be given out.
+    /// Number of waits that are left.
     waits_left: u32,
     random: SmallRng,
 }
 
 impl Backoff {
-    /// Begins with all attempts still ahead.
+    /// Starts with all attempts left.
     #[must_use]
     pub fn new(config: BackoffConfig) -> Self {
         Self::with_random(config, rand::make_rng())
     }
 
-    /// As [`Backoff::new`], with waits that are the same in every run.
-    #[must_use]
-    pub fn seeded(config: BackoffConfig, seed: u64) -> Self {
+    /// Does the same as [`Backoff::new`], with the same waits in every run.
+    #[cfg(test)]
+    fn seeded(config: BackoffConfig, seed: u64) -> Self {
+        use rand::SeedableRng;
         Self::with_random(config, SmallRng::seed_from_u64(seed))
     }
 
@@ -80,7 +81,7 @@ impl Backoff {
         Self { config, ceiling, waits_left: config.attempts_max.saturating_sub(1), random }
     }
 
-    /// How long to wait before the next attempt; `None` when there is to be no further one.
+    /// Returns the wait before the next attempt, `None` if no attempts are left.
     pub fn next_delay(&mut self) -> Option<Duration> {
         self.waits_left = self.waits_left.checked_sub(1)?;
         let ceiling_micros = u64::try_from(self.ceiling.as_micros()).unwrap_or(u64::MAX);
@@ -89,15 +90,15 @@ impl Backoff {
         Some(delay)
     }
 
-    /// Forgets past failures: for loops that run for ever and had a success.
+    /// Restores all attempts and the initial bound. For endless loops, after a success.
     pub fn reset(&mut self) {
         self.ceiling = self.config.initial.min(self.config.max);
         self.waits_left = self.config.attempts_max.saturating_sub(1);
     }
 }
 
-/// Returns a random share of `span` between the two ends of `percent`, so that processes that started together do not
-/// work in step. `100..=110` is at least the span and at most a tenth more.
+/// Returns a random duration between the two ends of `percent` of `span`, so that processes that started together do not
+/// work in step. `100..=110` gives the span plus up to 10 %.
 #[must_use]
 pub fn jittered(span: Duration, percent: RangeInclusive<u32>) -> Duration {
     let share =
@@ -106,19 +107,19 @@ pub fn jittered(span: Duration, percent: RangeInclusive<u32>) -> Duration {
     Duration::from_micros(rand::rng().random_range(low..=high.max(low)))
 }
 
-/// What a failure says about another attempt.
+/// A failure's classification for [`retry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Another attempt would fail the same way, or may not be made.
+    /// Do not retry: the next attempt would fail alike, or a repeat is unsafe.
     Never,
-    /// Another attempt may help, after the backoff's wait.
+    /// Retry after the backoff's wait.
     Later,
-    /// As `Later`, and not before this much time has passed: the far side said so.
+    /// Retry after the backoff's wait, but not before this time, which the callee named.
     After(Duration),
 }
 
-/// Runs `attempt` until it succeeds, `classify` says never, the attempts are used up, or the next one would begin after
-/// `deadline`; then the last error is the answer. A running attempt is not cut short: it knows its own deadline.
+/// Runs `attempt` until it succeeds. Returns the last error if `classify` says never, no attempts are left, or the next one
+/// would begin after `deadline`. A running attempt is not interrupted: it has the deadline itself.
 pub async fn retry<T, E, F>(
     deadline: Deadline,
     mut backoff: Backoff,
@@ -175,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_wait_is_above_the_maximum_and_the_waits_end(config in configs(), seed: u64) {
+        fn waits_are_bounded_in_length_and_number(config in configs(), seed: u64) {
             let mut backoff = Backoff::seeded(config, seed);
             let mut waits = 0;
             let mut total = Duration::ZERO;
@@ -191,7 +192,7 @@ mod tests {
         }
 
         #[test]
-        fn the_nth_wait_is_under_its_own_ceiling(seed: u64) {
+        fn each_wait_is_within_its_own_bound(seed: u64) {
             let mut backoff = Backoff::seeded(CONFIG, seed);
             for ceiling_millis in [10, 20, 40, 80] {
                 prop_assert!(backoff.next_delay().unwrap() <= Duration::from_millis(ceiling_millis));
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_spread_over_the_whole_span() {
+    fn waits_are_spread_evenly() {
         let config = BackoffConfig { multiplier: 1, attempts_max: 2_001, ..CONFIG };
         let mut backoff = Backoff::seeded(config, 7);
         let waits: Vec<_> = std::iter::from_fn(|| backoff.next_delay()).collect();
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_total_is_the_sum_of_the_ceilings() {
+    fn total_max_is_the_sum_of_the_bounds() {
         assert_eq!(CONFIG.total_max(), Duration::from_millis(10 + 20 + 40 + 80));
         let endless = BackoffConfig { attempts_max: u32::MAX, ..CONFIG };
         assert!(endless.total_max() > Duration::from_secs(1_000_000));
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_gives_all_attempts_back() {
+    fn reset_restores_all_attempts() {
         let mut backoff = Backoff::seeded(CONFIG, 1);
         while backoff.next_delay().is_some() {}
         backoff.reset();
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn retry_ends_with_the_first_success() {
+    async fn retry_returns_the_first_success() {
         let attempts = Cell::new(0);
         let result = retry(
             Deadline::after(Duration::from_secs(9)),
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn retry_ends_when_the_attempts_are_used_up() {
+    async fn retry_stops_after_attempts_max() {
         let attempts = Cell::new(0);
         let result: Result<(), _> = retry(
             Deadline::after(Duration::from_secs(9)),
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn retry_does_not_repeat_what_may_not_be_repeated() {
+    async fn retry_stops_at_a_permanent_failure() {
         let attempts = Cell::new(0);
         let result: Result<(), _> = retry(
             Deadline::after(Duration::from_secs(9)),
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn retry_answers_at_once_when_the_next_attempt_would_be_too_late() {
+    async fn retry_returns_immediately_if_the_next_attempt_would_be_late() {
         let begin = tokio::time::Instant::now();
         let attempts = Cell::new(0);
         let wait = Duration::from_secs(2);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn retry_waits_at_least_as_long_as_the_far_side_asked() {
+    async fn retry_waits_at_least_as_long_as_the_callee_asked() {
         let begin = tokio::time::Instant::now();
         let attempts = Cell::new(0);
         let wait = Duration::from_secs(1);

@@ -1,20 +1,20 @@
-//! Lets calls that arrive together share one piece of work: one statement, one round trip, one commit.
+//! Combines concurrent calls into batches that share one statement, one round trip or one commit.
 //!
-//! Callers [`Batcher::submit`] one item each; a [`Processor`] gets them in batches, in order of arrival, and answers
-//! each by itself. With `linger_max` zero a batch starts as soon as a slot is free and takes whatever has queued up
-//! meanwhile: alone, a caller pays no wait; in a crowd, batches grow by themselves. A linger makes each batch wait for
-//! company, counted from the arrival of its first item, or until it is full.
+//! Callers [`Batcher::submit`] one item each. A [`Processor`] receives the items in batches, in order of arrival, and
+//! returns one result per item. With a `linger_max` of zero, a batch starts as soon as a slot is free and takes all queued
+//! items: a single caller never waits, and batches grow with the load. With a linger, a batch starts when its first item
+//! has waited that long, or when it is full.
 //!
-//! What a caller can rely on:
-//! - It gets its own item's answer or a typed error, exactly once, and never waits for ever: not when the processor
-//!   fails, panics, hangs or miscounts, and not when the process stops.
-//! - One bad item fails no neighbour (see [`BatchOutcome::Suspect`]).
-//! - The queue is bounded. Full means [`SubmitError::Overloaded`] at once: waiting for room would only move the queue
-//!   to where nobody counts it.
-//! - An item is dropped unprocessed when, as its batch starts, its caller is gone or its caller's deadline has passed.
-//!   Once started it is processed whoever still waits.
+//! Guarantees to a caller:
+//! - It gets its own item's result or a typed error, exactly once and in bounded time, even if the processor fails,
+//!   panics, hangs or returns a wrong number of results, and even if the process stops.
+//! - A bad item does not fail the other items of its batch (see [`BatchOutcome::Suspect`]).
+//! - The queue is bounded. A full queue refuses immediately with [`SubmitError::Overloaded`]: callers that waited for room
+//!   would form a second queue that no metric shows.
+//! - An item is dropped unprocessed if its caller has left or its caller's deadline has passed when its batch starts. Once
+//!   started, it is processed even if nobody waits.
 //!
-//! It must never decide what an error means: whether a failed batch may be taken apart is the processor's to say.
+//! The batcher never interprets errors: the processor decides whether a failed batch may be split and retried.
 
 use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ use crate::{
 
 use self::{
     queue::{Queued, Reply},
-    worker::Worker,
+    worker::BatchWorker,
 };
 
 mod queue;
@@ -42,24 +42,24 @@ mod queue;
 mod tests;
 mod worker;
 
-/// The bounds of one batcher. Zero counts as one wherever it would mean that nothing ever happens.
+/// Limits of one batcher. Zero counts as one for `queue_max`, `batch_max` and `concurrency`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatcherConfig {
-    /// Items waiting for a batch; one more is refused.
+    /// Items that may wait for a batch (default 10,000); one more is refused.
     pub queue_max: usize,
-    /// Items in one batch.
+    /// Items of one batch (default 256).
     pub batch_max: usize,
-    /// How long a batch waits for company, from the arrival of its first item. Zero: not at all.
+    /// Longest time that a batch waits for more items after the arrival of its first (default 0: not at all).
     #[serde(with = "humantime_serde")]
     pub linger_max: Duration,
-    /// Batches in work at the same time.
+    /// Batches that may run at the same time (default 2).
     pub concurrency: usize,
-    /// The longest that the work on one batch, or on one part of a suspect batch, may take; then it is dropped and its
-    /// callers get [`SubmitError::Lost`].
+    /// Time limit of one batch, or of one part of a suspect batch (default 10 s). Its work is then dropped, and its callers
+    /// get [`SubmitError::Lost`].
     #[serde(with = "humantime_serde")]
     pub process_max: Duration,
-    /// How long after the begin of shutdown queued items are still processed; the rest is refused.
+    /// Time after the start of shutdown in which queued items are still processed (default 5 s). The rest is refused.
     #[serde(with = "humantime_serde")]
     pub flush_max: Duration,
 }
@@ -77,37 +77,37 @@ impl Default for BatcherConfig {
     }
 }
 
-/// Does the work on a batch.
+/// Processes batches.
 pub trait Processor<T>: Send + Sync + 'static {
-    /// What the caller of one item gets.
+    /// Result of one item.
     type Output: Send + 'static;
-    /// What a caller gets when it failed.
+    /// Error of one item or of a whole batch.
     type Error: Send + Sync + 'static;
 
-    /// Works on `items`, which are in order of arrival and at least one. While it runs, [`Deadline::current`] is the
-    /// latest of the callers' deadlines, and at most `process_max` away.
+    /// Processes `items` (at least one, in order of arrival). Meanwhile [`Deadline::current`] is the latest of the callers'
+    /// deadlines, but at most `process_max` away.
     fn process(&self, items: &[T]) -> impl Future<Output = BatchOutcome<Self::Output, Self::Error>> + Send;
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Debug)]
 pub enum BatchOutcome<R, E> {
-    /// One answer for each item, in the items' order.
+    /// One result per item, in the items' order.
     Answered(Vec<Result<R, E>>),
-    /// Nothing of the batch took effect, and one of its items may be to blame. Each half is tried again by itself, until
-    /// the bad ones stand alone and get the error. Say this only where a repeat is safe.
+    /// Nothing of the batch took effect, and one item may be the cause. The batch is halved and retried until the bad
+    /// items are alone and get the error. Return this only if a repeat is safe.
     Suspect(E),
-    /// The whole batch failed and no item is to blame: every caller gets this error.
+    /// The whole batch failed, and no single item is the cause. Every caller gets this error.
     Failed(E),
 }
 
-/// Why a caller got no answer.
+/// The cause of a submission without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError<E> {
-    /// The processor's answer to this very item.
+    /// The processor's error for this item.
     #[error(transparent)]
     Item(E),
-    /// The processor failed the whole batch; all its callers share the error.
+    /// The processor's error for the whole batch, shared by its callers.
     #[error(transparent)]
     Batch(Arc<E>),
     /// The queue is full. The item was not processed.
@@ -119,7 +119,8 @@ pub enum SubmitError<E> {
     /// The batcher is shutting down. The item was not processed.
     #[error("the batcher is shutting down")]
     ShuttingDown,
-    /// The processor panicked, took too long, was aborted or miscounted. Whether the item took effect is not known.
+    /// The processor panicked, exceeded `process_max`, was aborted or returned a wrong number of results. The item may or
+    /// may not have taken effect.
     #[error("the batch was lost while it was processed")]
     Lost,
 }
@@ -150,15 +151,15 @@ where
     R: Send + 'static,
     E: Send + Sync + 'static,
 {
-    /// Starts a batcher; `name` labels its metrics. Its workers run in `tasks`: when those shut down, it takes no more
-    /// items and flushes the queue. It also ends when its last clone is dropped.
+    /// Starts a batcher whose metrics carry `name`. Its workers run in `tasks`: at shutdown it refuses new items and
+    /// flushes the queue. It also ends when its last clone is dropped.
     pub fn new<P>(name: &'static str, config: BatcherConfig, processor: P, tasks: &Tasks) -> Self
     where
         P: Processor<T, Output = R, Error = E>,
     {
         let (sender, receiver) = mpsc::channel(config.queue_max.max(1));
         let shutdown = tasks.token().child_token();
-        let worker = Arc::new(Worker::new(name, config, processor, receiver, shutdown.clone()));
+        let worker = Arc::new(BatchWorker::new(name, config, processor, receiver, shutdown.clone()));
         for _ in 0..config.concurrency.max(1) {
             let worker = Arc::clone(&worker);
             tasks.spawn("batcher", async move { worker.run().await });
@@ -166,13 +167,13 @@ where
         Self { queue: sender, shutdown, name, answers: PhantomData }
     }
 
-    /// Hands in an item and waits for its answer, at most until the running call's deadline.
+    /// Submits an item and waits for its result until the running call's deadline.
     pub async fn submit(&self, item: T) -> Result<R, SubmitError<E>> {
         let deadline = Deadline::current();
         if deadline.is_some_and(|deadline| deadline.is_past()) {
             return Err(SubmitError::Timeout);
         }
-        // Also checked here, not only by the closed queue: workers close it a moment later.
+        // The workers close the queue slightly later, so the token is checked here too.
         if self.shutdown.is_cancelled() {
             return Err(SubmitError::ShuttingDown);
         }
@@ -181,7 +182,7 @@ where
         if let Err(refused) = self.queue.try_send(queued) {
             return Err(self.refuse(refused));
         }
-        // A dropped sender cannot be seen here: `Reply` answers when it is dropped.
+        // The sender never drops without an answer: `Reply` sends one when it is dropped.
         let answered = match deadline {
             None => answer.await.map_err(|_dropped| SubmitError::Lost),
             Some(deadline) => match deadline.bound(answer).await {
@@ -192,8 +193,9 @@ where
         answered?
     }
 
-    /// Takes no more items and flushes the queue, as when the task set shuts down.
-    pub fn close(&self) {
+    /// Refuses new items and flushes the queue, as at shutdown of the task set.
+    #[cfg(test)]
+    fn close(&self) {
         self.shutdown.cancel();
     }
 
@@ -209,7 +211,7 @@ where
 }
 
 impl<E: ServiceError> SubmitError<E> {
-    /// The processor's own error, if it is one.
+    /// Returns the processor's error, if this is one.
     fn cause(&self) -> Option<&E> {
         match self {
             Self::Item(error) => Some(error),
@@ -219,7 +221,7 @@ impl<E: ServiceError> SubmitError<E> {
     }
 }
 
-/// A processor's error passes through as it is; the batcher's own have the reasons every service shares.
+/// Passes a processor's error through. The batcher's own errors have reasons that all services share.
 impl<E: ServiceError> ServiceError for SubmitError<E> {
     fn kind(&self) -> Kind {
         match self {

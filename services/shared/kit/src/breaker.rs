@@ -1,9 +1,9 @@
-//! The circuit breaker: after an outage of a store, callers fail at once instead of each waiting for the timeout.
+//! Circuit breaker: during an outage of a store, callers fail immediately instead of each waiting for the timeout.
 //!
-//! A key names what fails together, for example the keys of one queue's line. After a call on a key fails for want of an
-//! answer, further calls on it are refused for a pause. Then one call is let through on trial; the others stay refused until
-//! its outcome is known. A failure under a caller's deadline that was shorter than the timeout shows nothing about the store
-//! and does not count.
+//! A key names a part that fails as a whole, for example the keys of one queue's line. After a call on a key gets no
+//! response, further calls on it are refused for a pause. Then one trial call is let through, and the others stay refused
+//! until its outcome is known. A failure does not count if the caller's own deadline was shorter than the timeout, because
+//! it shows nothing about the store.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::deadline::Deadline;
 
-/// Keys remembered as open; beyond that the oldest are evicted, which costs their next callers one timeout.
+/// Maximum number of open keys. Beyond it the oldest are evicted, which costs their next callers one timeout.
 const KEYS_MAX: usize = 10_000;
 
 /// A breaker for all keys of one store.
@@ -34,13 +34,13 @@ pub struct Breaker<K> {
 /// A key that failed.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// Calls are refused until then.
+    /// Calls are refused before this time.
     until: Instant,
-    /// The trial that is under way, so that a late outcome does not decide for a later one.
+    /// The running trial, so that the late outcome of an earlier trial is ignored.
     trial: Option<u64>,
 }
 
-/// The outcome of a call that did not succeed.
+/// The cause of a call without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection<E> {
     /// The breaker is open: the call was not made.
@@ -49,24 +49,24 @@ pub enum Rejection<E> {
     Failed(E),
 }
 
-/// The permission to make one call.
+/// Permission to make one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Permit {
-    /// The key is closed: every caller gets one.
+    /// The key is closed; every caller gets this.
     Closed,
-    /// The one call that finds out whether the store answers again.
+    /// One call after the pause, which finds out whether the store responds again.
     Trial(u64),
 }
 
 impl<K: Clone + Eq + Hash> Breaker<K> {
-    /// A breaker that gives each call `timeout` and refuses calls for `open_for` after a failure.
+    /// Creates a breaker that gives each call `timeout` and refuses calls for `open_for` after a failure.
     #[must_use]
     pub fn new(timeout: Duration, open_for: Duration) -> Self {
         Self { timeout, open_for, open: Mutex::new(Cache::new(KEYS_MAX)), trials: AtomicU64::new(0) }
     }
 
     /// Runs `work` under a deadline of the timeout (or the caller's, if that is earlier), unless `key` is open.
-    /// `is_outage` tells failures of the store itself from answers that happen to be errors.
+    /// `is_outage` tells a store that does not respond from one that responds with an error.
     pub async fn call<T, E>(
         &self,
         key: K,
@@ -101,7 +101,7 @@ impl<K: Clone + Eq + Hash> Breaker<K> {
         if now < open.until {
             return None;
         }
-        // Refuses the others for one timeout. A trial whose caller gave up is replaced after that.
+        // Refuses other calls for one timeout, after which another trial replaces one whose caller gave up.
         open.until = now.checked_add(self.timeout)?;
         let trial = self.trials.fetch_add(1, Ordering::Relaxed);
         open.trial = Some(trial);
@@ -122,7 +122,7 @@ impl<K: Clone + Eq + Hash> Breaker<K> {
         }
     }
 
-    /// Lets the next caller try at once if this call was the trial: its deadline was too short to show anything.
+    /// Allows the next trial immediately if this call was the trial: its short deadline showed nothing.
     fn end_without_verdict(&self, key: &K, permit: Permit) {
         if self.is_current_trial(key, permit)
             && let Some(mut open) = self.open.lock().get_mut(key)
@@ -175,7 +175,7 @@ mod tests {
         breaker.call(key, |failure| *failure == Failure::NoAnswer, ready(result)).await
     }
 
-    /// A call on a store that never answers: it ends with the deadline of its scope.
+    /// Makes a call on a store that never responds. It ends at the deadline of its scope.
     async fn silent(breaker: &Breaker<u32>, key: u32) -> Outcome {
         let work = async {
             let deadline = Deadline::current().expect("the breaker sets one");

@@ -1,17 +1,16 @@
-//! Calls to neighbours: channels for the generated clients.
+//! Channels to other services (neighbors) for the generated clients.
 //!
-//! A channel is made once at start for each neighbour and cloned freely. It connects when the first call needs it, and
-//! keeps a connection to every address the neighbour's name stands for; calls are spread over them, and an address that
-//! cannot be reached gets none. On every call it:
-//! - sets a deadline: what the running call has left less a margin, at most the settings' (see [`crate::deadline`]). With
-//!   too little left the call is not made at all;
-//! - shows this service's token and passes the trace on;
-//! - repeats what may be repeated: an UNAVAILABLE answer or a broken connection, of a method its contract calls
-//!   idempotent, with backoff, as far as the deadline, the neighbour's own wish and the retry budget allow. Once an
-//!   answer has begun it is never repeated;
-//! - answers with a typed status: DEADLINE_EXCEEDED when the time ran out, UNAVAILABLE when nothing could be reached.
+//! A channel is created once at start for each neighbor and cloned freely. It connects at the first call, keeps one
+//! connection to every address of the neighbor's name, and spreads calls over them; an unreachable address gets none. On
+//! every call it:
+//! - sets a deadline: the remaining time of the running call less a margin, at most the settings' (see
+//!   [`crate::deadline`]). With too little time left the call is not made;
+//! - adds this service's token and the trace context;
+//! - retries an UNAVAILABLE or a broken connection if the contract calls the method idempotent, with backoff, within the
+//!   deadline, the delay that the neighbor asks for and the retry budget. A response that has begun is never retried;
+//! - returns a typed status: DEADLINE_EXCEEDED if the time ran out, UNAVAILABLE if no address could be reached.
 //!
-//! It must never repeat a method that is not idempotent, and never make a call without an end.
+//! It never retries a method that is not idempotent, and never makes a call without a deadline.
 
 use std::{
     future::Future,
@@ -35,12 +34,11 @@ use self::{
     balance::Balancer,
     budget::RetryBudget,
     metrics::Methods,
-    resolve::{SystemResolver, follow},
+    resolve::{SystemResolver, keep_resolving},
 };
 
 pub use self::resolve::Resolve;
 
-mod answer;
 mod backend;
 mod balance;
 mod budget;
@@ -48,40 +46,41 @@ mod call;
 mod metrics;
 mod request;
 mod resolve;
+mod response;
 
-/// How to reach one neighbour.
+/// Settings of the channel to one neighbor.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientConfig {
-    /// Required: `http://host:port`. All addresses of the host are used.
+    /// Required. `http://host:port`; calls use all addresses of the host.
     pub target: String,
-    /// How long opening a connection may take.
+    /// Time limit for opening a connection (default 1 s).
     #[serde(with = "humantime_serde")]
     pub connect_timeout: Duration,
-    /// The longest that a call may take, and a stream until it begins, all attempts together.
+    /// Time limit of a call with all its attempts, and of a stream until it begins (default 5 s).
     #[serde(with = "humantime_serde")]
     pub deadline: Duration,
-    /// The longest that a stream may run.
+    /// Time limit of a stream (default 1 h).
     #[serde(with = "humantime_serde")]
     pub stream_deadline: Duration,
-    /// How often the host's addresses are looked up.
+    /// Time between two lookups of the host's addresses, give or take a quarter (default 5 s).
     #[serde(with = "humantime_serde")]
     pub resolve_interval: Duration,
-    /// The longest request.
+    /// Longest request (default 4 MiB).
     pub request_bytes_max: usize,
-    /// Repeating of failed calls.
+    /// Retries of failed calls.
     pub retry: RetryConfig,
 }
 
-/// When failed calls are repeated.
+/// Limits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryConfig {
-    /// The attempts of one call, and the waits between them.
+    /// Attempts of one call and the waits between them (default 4 attempts, waits of up to 25 ms to 500 ms).
     pub backoff: BackoffConfig,
-    /// Retries for every hundred calls.
+    /// Retries per hundred calls (default 10).
     pub budget_percent: u32,
-    /// Retries on top of those, so that a few calls can be repeated too.
+    /// Retries on top of `budget_percent` (default 10), so that a channel with few calls can retry too.
     pub budget_floor: u32,
 }
 
@@ -111,36 +110,36 @@ impl Default for RetryConfig {
     }
 }
 
-/// A channel could not be made.
+/// A channel that could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The target is not `http://host:port`.
-    #[error("the target of {neighbour} is not http://host:port: {target:?}")]
+    #[error("the target of {neighbor} is not http://host:port: {target:?}")]
     Target {
-        /// Whose.
-        neighbour: &'static str,
-        /// What it is instead.
+        /// Name of the neighbor.
+        neighbor: &'static str,
+        /// The refused value.
         target: String,
     },
 }
 
-/// Makes channels. They share the contracts, this service's tokens and its task set.
+/// Creates channels. They share the contracts, this service's tokens and its task set.
 #[derive(Clone, Debug)]
-pub struct Neighbours {
+pub struct Neighbors {
     methods: Arc<Methods>,
     tokens: Option<Arc<ServiceTokens>>,
     tasks: Tasks,
 }
 
-impl Neighbours {
-    /// `contract` says which methods may be repeated; without `tokens` calls carry none of ours; lookups and connects
-    /// run in `tasks`.
+impl Neighbors {
+    /// Creates a factory. `contract` decides which methods may be retried. Without `tokens`, calls carry no token of this
+    /// service. Lookups and connects run in `tasks`.
     #[must_use]
     pub fn new(contract: &Contract, tokens: Option<Arc<ServiceTokens>>, tasks: Tasks) -> Self {
         Self { methods: Arc::new(Methods::new(contract)), tokens, tasks }
     }
 
-    /// A channel to `name`, found through the system's resolver. Does not connect yet. Needs a runtime.
+    /// Creates a channel to `name` that resolves its target through the system. Does not connect yet. Needs a runtime.
     pub fn channel(&self, name: &'static str, config: &ClientConfig) -> Result<Channel, ClientError> {
         let origin = origin(name, config)?;
         let resolver =
@@ -148,7 +147,7 @@ impl Neighbours {
         Ok(self.open(name, config, origin, resolver))
     }
 
-    /// As [`Neighbours::channel`], with addresses from `resolver`; the target is then only the name on the wire.
+    /// Does the same as [`Neighbors::channel`], with addresses from `resolver`; the target is only the `:authority`.
     pub fn channel_with<R: Resolve>(
         &self,
         name: &'static str,
@@ -166,8 +165,9 @@ impl Neighbours {
         resolver: R,
     ) -> Channel {
         let balancer = Arc::new(Balancer::new(name, config.connect_timeout, self.tasks.clone()));
-        let follow = follow(Arc::downgrade(&balancer), resolver, config.resolve_interval, self.tasks.token());
-        self.tasks.spawn("client-resolve", follow);
+        let lookups =
+            keep_resolving(Arc::downgrade(&balancer), resolver, config.resolve_interval, self.tasks.token());
+        self.tasks.spawn("client-resolve", lookups);
         let shared = Shared {
             name,
             origin,
@@ -181,7 +181,7 @@ impl Neighbours {
     }
 }
 
-/// Carries calls to one neighbour: hand it to a generated client. Clones share connections and budget.
+/// Carries calls to one neighbor, for a generated client. Clones share connections and budget.
 #[derive(Clone)]
 pub struct Channel {
     shared: Arc<Shared>,
@@ -199,15 +199,15 @@ struct Shared {
 }
 
 impl Channel {
-    /// Makes a call within `deadline` and whatever its `grpc-timeout` says, and not within the running call's time: a stream
-    /// that is passed on outlives the call that opened it.
+    /// Makes a call within `deadline` and its own `grpc-timeout`, but not within the running call's deadline: a stream that
+    /// is passed on outlives the call that opened it.
     pub fn call_within(
         &self,
         request: Request<Body>,
         deadline: Option<Deadline>,
     ) -> impl Future<Output = Result<Response<Body>, Status>> + Send + use<> {
         let (mut head, body) = request.into_parts();
-        // Here and not in the future: this is surely the caller's task.
+        // Not in the future, which may be polled in another task without the caller's context.
         propagation::inject(&mut head.headers);
         Arc::clone(&self.shared).call(head.uri, head.headers, body, deadline)
     }
@@ -219,24 +219,24 @@ impl Service<Request<Body>> for Channel {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
 
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        // Waiting for a connection is a part of the call, where its deadline bounds it.
+        // Always ready: the wait for a connection is part of the call, so the call's deadline bounds it.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        // Read here and not in the future, as the trace is.
+        // Reads the deadline here instead of in the future, like the trace.
         Box::pin(self.call_within(request, Deadline::current()))
     }
 }
 
 impl std::fmt::Debug for Channel {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Channel").field("neighbour", &self.shared.name).finish_non_exhaustive()
+        formatter.debug_struct("Channel").field("neighbor", &self.shared.name).finish_non_exhaustive()
     }
 }
 
-fn origin(neighbour: &'static str, config: &ClientConfig) -> Result<Uri, ClientError> {
-    let refuse = || ClientError::Target { neighbour, target: config.target.clone() };
+fn origin(neighbor: &'static str, config: &ClientConfig) -> Result<Uri, ClientError> {
+    let refuse = || ClientError::Target { neighbor, target: config.target.clone() };
     let uri: Uri = config.target.parse().map_err(|_malformed| refuse())?;
     let is_bare = matches!(uri.path(), "" | "/") && uri.query().is_none();
     let is_complete = uri.scheme_str() == Some("http") && uri.host().is_some() && uri.port_u16().is_some();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_http_host_and_port_and_nothing_else() {
+    fn target_must_be_http_with_host_and_port() {
         for target in ["http://inventory:50051", "http://127.0.0.1:1/", "http://[::1]:50051"] {
             assert!(origin("inventory", &config(target)).is_ok(), "{target}");
         }

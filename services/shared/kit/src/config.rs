@@ -1,9 +1,9 @@
-//! Settings: read once, at start, before any port opens.
+//! Settings, read once at start before any port opens.
 //!
-//! Lowest first: the kit's defaults, the service's defaults, the file named by `ONSALE_CONFIG`, the environment
-//! (`ONSALE__SECTION__KEY` for all services, `ONSALE_<SERVICE>__SECTION__KEY` for one). Every key stands in a defaults
-//! file with a comment; a key that does not is refused wherever it comes from, so a typing mistake cannot pass.
-//! A message of this module names the key and where it came from, and never shows a secret.
+//! Sources, lowest first: the kit's defaults, shared parts' defaults, the service's defaults, the file named by
+//! `ONSALE_CONFIG`, the environment (`ONSALE__SECTION__KEY` for all services, `ONSALE_<SERVICE>__SECTION__KEY` for one).
+//! Every key has a default and a comment in a defaults file. Other keys are refused in every source, so that a misspelled
+//! key cannot pass. Messages name the key and its source, and never show a secret.
 
 use std::{fmt, path::PathBuf};
 
@@ -21,41 +21,41 @@ mod chassis;
 mod source;
 mod values;
 
-/// The chassis' own defaults, below every service's.
+/// The kit's own defaults, the lowest source.
 const KIT_DEFAULTS: &str = include_str!("../config.default.toml");
 
-/// The settings of one service, besides those of the chassis. Its struct has `#[serde(deny_unknown_fields)]`.
+/// Settings of one service besides the chassis'. The struct needs `#[serde(deny_unknown_fields)]`.
 pub trait ServiceConfig: DeserializeOwned + fmt::Debug + Send + Sync + 'static {
-    /// Defaults of shared parts the service uses (stores, for example), each a TOML text with the name of who keeps it.
-    /// They stand between the kit's defaults and the service's own, so that no service copies them.
+    /// Defaults of shared parts that the service uses (stores, for example): name of the part and TOML text. They rank
+    /// between the kit's defaults and the service's own, so that no service copies them.
     const SHARED_DEFAULTS: &'static [(&'static str, &'static str)] = &[];
 
-    /// What a type alone cannot check; each problem names its key.
+    /// Checks rules that the types cannot express. Each problem names its key.
     fn validate(&self) -> Result<(), Vec<Problem>> {
         Ok(())
     }
 }
 
-/// For a service without keys of its own.
+/// Settings of a service without keys of its own.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoConfig {}
 
 impl ServiceConfig for NoConfig {}
 
-/// One thing that is wrong with the settings.
+/// A problem with one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The key, e.g. `server.listen`.
+    /// The key's path, for example `server.listen`.
     pub key: String,
-    /// What is wrong, and what would be right.
+    /// The rule that the value breaks.
     pub message: String,
-    /// Where the value came from, as far as known.
+    /// The source of the value. `None` if a rule spans several keys.
     pub origin: Option<String>,
 }
 
 impl Problem {
-    /// A problem with the value of `key`.
+    /// Creates a problem with the value of `key`, without an origin.
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { key: key.into(), message: message.into(), origin: None }
     }
@@ -71,32 +71,32 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The settings cannot be used.
+/// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file named by `ONSALE_CONFIG` cannot be read.
     #[error("failed to read the config file {}", path.display())]
     ReadFile {
-        /// Which file.
+        /// The path in `ONSALE_CONFIG`.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// A file is not TOML.
+    /// A source is not valid TOML.
     #[error("failed to parse {origin}: {message}")]
     Syntax {
-        /// Which file.
+        /// The file, or the defaults' name.
         origin: String,
-        /// Where in it; without its text, which may be a secret.
+        /// Position and kind of the mistake. Never quotes the file, which may hold a secret.
         message: String,
     },
-    /// Keys that are unknown or have bad values.
+    /// Unknown keys and bad values of all sources.
     #[error("bad configuration:{}", .0.iter().map(|problem| format!("\n  {problem}")).collect::<String>())]
     Problems(Vec<Problem>),
 }
 
-/// Reads the settings of the chassis and of `service`, whose own defaults are `defaults` (its `config.default.toml`).
+/// Loads the settings of the chassis and of `service`. `defaults` is the text of the service's `config.default.toml`.
 pub fn load<C: ServiceConfig>(
     service: &str,
     defaults: &str,
@@ -114,7 +114,7 @@ pub fn load<C: ServiceConfig>(
     }
     overrides.extend(environment.sources(service, &known));
 
-    // Unknown keys are reported and taken out, so that what is wrong besides them is reported too.
+    // Unknown keys are removed after they are reported, so that the other problems are found too.
     let mut problems: Vec<_> =
         overrides.iter_mut().flat_map(|source| source.remove_unknown_keys(&known)).collect();
     let sources: Vec<_> = defaults.into_iter().chain(overrides).collect();
@@ -132,7 +132,7 @@ pub fn load<C: ServiceConfig>(
     }
 }
 
-/// The defaults of all sources in one tree, to know which keys exist.
+/// Merges the defaults into one tree, which shows the keys that exist.
 fn merged(sources: &[Source]) -> Dict {
     let figment = sources.iter().fold(Figment::new(), |figment, source| figment.merge(source.clone()));
     figment.data().ok().and_then(|mut data| data.remove(&figment::Profile::Default)).unwrap_or_default()
@@ -153,7 +153,7 @@ fn problem(error: figment::Error) -> Problem {
     let mut path = error.path;
     let message = match error.kind {
         Kind::UnknownField(field, _) => {
-            // Some of figment's paths end with the field already.
+            // Some of figment's paths already end with the field.
             if path.last() != Some(&field) {
                 path.push(field);
             }

@@ -1,7 +1,7 @@
-//! What the contracts say about each method: who may call it, whether it streams, whether repeating it is harmless.
+//! Facts about each method from the contracts: permitted roles, streaming, idempotency.
 //!
-//! Read once at start from the descriptors, so that the contract is the only place where it is written. A method that
-//! does not say who may call it is refused here: there is no default that could be too open.
+//! Read once at start from the descriptors, so that the contract is the only place that states them. A method without a
+//! permitted role is refused: no default could be too open.
 
 use std::{collections::HashMap, fmt};
 
@@ -12,46 +12,46 @@ use prost_types::method_options::IdempotencyLevel;
 const ACCESS_OPTION: &str = "onsale.auth.v1.access";
 const HTTP_OPTION: &str = "google.api.http";
 
-/// Every method of the contracts it was loaded from, by path.
+/// All methods of the loaded contracts, by path.
 #[derive(Clone, Debug, Default)]
 pub struct Contract {
     methods: HashMap<String, Method>,
 }
 
-/// What the contract says about one method.
+/// A method's facts from its contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Method {
-    /// As on the wire: `/onsale.queue.v1.QueueService/JoinQueue`.
+    /// Path on the wire, for example `/onsale.queue.v1.QueueService/JoinQueue`.
     pub path: String,
-    /// Full name of its service: `onsale.queue.v1.QueueService`.
+    /// Full name of the service, for example `onsale.queue.v1.QueueService`.
     pub service: String,
-    /// Its own name: `JoinQueue`.
+    /// Name within the service, for example `JoinQueue`.
     pub name: String,
-    /// Who may call it: a caller needs one of these.
+    /// Permitted roles; a caller needs one of them.
     pub roles: RoleSet,
-    /// Whether the answer is a stream.
+    /// Set if the response is a stream.
     pub server_streaming: bool,
-    /// Whether the request is a stream.
+    /// Set if the request is a stream.
     pub client_streaming: bool,
-    /// Whether a repeat does no harm (`idempotency_level` IDEMPOTENT or NO_SIDE_EFFECTS): only these are retried.
+    /// Set if `idempotency_level` is IDEMPOTENT or NO_SIDE_EFFECTS. Clients retry only these methods.
     pub idempotent: bool,
-    /// Whether it is also reachable as REST.
+    /// Set if the method has a REST path.
     pub http: bool,
 }
 
-/// Why contracts cannot be served.
+/// Contracts that cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ContractError {
-    /// The bytes are not a descriptor set, or two sets disagree.
+    /// The bytes are not a descriptor set, or two sets conflict.
     #[error("failed to read a descriptor set")]
     Decode(#[source] prost_reflect::DescriptorError),
-    /// Methods that do not say properly who may call them; all of them.
+    /// All methods whose access option is missing or invalid.
     #[error("methods without a usable access option: {}", .0.join("; "))]
     Access(Vec<String>),
 }
 
 impl Contract {
-    /// Reads encoded descriptor sets. Refuses them when any method does not say who may call it.
+    /// Reads encoded descriptor sets. Fails if any method lacks a valid access option.
     pub fn load(descriptor_sets: &[&[u8]]) -> Result<Self, ContractError> {
         let mut contract = Self::default();
         let mut offenders = Vec::new();
@@ -64,7 +64,7 @@ impl Contract {
         if offenders.is_empty() { Ok(contract) } else { Err(ContractError::Access(offenders)) }
     }
 
-    /// Adds contracts that are not ours and know no access option (health, reflection): anyone may call them.
+    /// Adds contracts without access options (health, reflection), which anyone may call.
     pub(crate) fn add_foreign(&mut self, descriptor_set: &[u8]) -> Result<(), ContractError> {
         for method in descriptors(&[descriptor_set])? {
             self.insert(&method, RoleSet::of(&[Role::Anyone]));
@@ -72,13 +72,13 @@ impl Contract {
         Ok(())
     }
 
-    /// The method with this path on the wire.
+    /// Finds the method with this path on the wire.
     #[must_use]
     pub fn method(&self, path: &str) -> Option<&Method> {
         self.methods.get(path)
     }
 
-    /// All methods, in no particular order.
+    /// Returns all methods in no particular order.
     pub fn methods(&self) -> impl Iterator<Item = &Method> {
         self.methods.values()
     }
@@ -105,10 +105,10 @@ impl Contract {
 pub struct RoleSet(u8);
 
 impl RoleSet {
-    /// No role at all.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The roles listed.
+    /// Creates a set of `roles`.
     #[must_use]
     pub fn of(roles: &[Role]) -> Self {
         Self(roles.iter().fold(0, |bits, role| bits | Self::bit(*role)))
@@ -119,31 +119,30 @@ impl RoleSet {
         self.0 |= Self::bit(role);
     }
 
-    /// Whether the role is in the set.
+    /// Returns true if the role is in the set.
     #[must_use]
     pub fn contains(self, role: Role) -> bool {
         self.0 & Self::bit(role) != 0
     }
 
-    /// Whether the two sets share a role.
+    /// Returns true if the two sets share a role.
     #[must_use]
     pub fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// The roles in both sets.
-    #[must_use]
-    pub fn intersection(self, other: Self) -> Self {
+    /// Returns the roles that are in both sets.
+    pub(crate) fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether the set is empty.
+    /// Returns true if the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The roles of the set, in the contract's order.
+    /// Returns the roles in the contract's order.
     pub fn iter(self) -> impl Iterator<Item = Role> {
         [Role::Anyone, Role::Customer, Role::Organizer, Role::Staff, Role::Service]
             .into_iter()
@@ -152,7 +151,7 @@ impl RoleSet {
 
     const fn bit(role: Role) -> u8 {
         match role {
-            // Never valid, so it has no place in a set.
+            // Not a valid role, so it is in no set.
             Role::Unspecified => 0,
             Role::Anyone => 1,
             Role::Customer => 1 << 1,
@@ -169,7 +168,7 @@ impl fmt::Debug for RoleSet {
     }
 }
 
-/// Every method of the sets. Read with prost-reflect, because prost-types drops our options, which are extensions.
+/// Returns all methods of the sets. Uses prost-reflect, because prost-types drops extensions such as the access option.
 fn descriptors(descriptor_sets: &[&[u8]]) -> Result<Vec<MethodDescriptor>, ContractError> {
     let mut pool = DescriptorPool::new();
     for set in descriptor_sets {

@@ -1,11 +1,11 @@
-//! The moment by which a call must be answered, and how it travels.
+//! Deadlines of calls.
 //!
-//! The server layer reads `grpc-timeout`, makes a [`Deadline`] and runs the handler inside [`Deadline::scope`]; whatever
-//! the handler calls (stores, neighbours, the batcher) finds it with [`Deadline::current`]. A client channel sends what
-//! remains, less [`Deadline::for_call`]'s margin, as the `grpc-timeout` of its own call, so that every hop ends before
-//! the one that waits for it. A deadline is a point in time, not a span: passing it on cannot lengthen it.
+//! The server reads `grpc-timeout`, creates a [`Deadline`] and runs the handler inside [`Deadline::scope`]. Stores, client
+//! channels and the batcher read it with [`Deadline::current`]. A channel sends the remaining time, less the margin of
+//! [`Deadline::for_call`], as the `grpc-timeout` of its own call, so that every call ends before the one that waits for it.
+//! A deadline is a point in time and not a duration, so passing it on cannot extend it.
 //!
-//! It is local to the running task: a task started from a handler does not have it, and must be given it by value.
+//! It belongs to the running task. A task that a handler spawns does not inherit it; pass it by value.
 
 use std::{
     future::Future,
@@ -20,24 +20,24 @@ use tokio::time::{Instant, Timeout};
 
 use crate::error::{Kind, Reason, ServiceError};
 
-/// The least time kept back from an outgoing call, for the way of its answer and for our own.
-pub const CALL_MARGIN_MIN: Duration = Duration::from_millis(5);
+/// Smallest margin of an outgoing call, for the return of its response and for our own work.
+const CALL_MARGIN_MIN: Duration = Duration::from_millis(5);
 
-/// The share of the remaining time kept back from an outgoing call: one part of this many.
+/// Margin of an outgoing call: one part of this many of the remaining time.
 const CALL_MARGIN_SHARE: u32 = 20;
 
-/// Stands for "no end in sight" where a span is too long to add to the clock: about 30 years, as tokio does.
-const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+/// Longest time until a deadline, about 30 years as in tokio. Longer durations would overflow the clock.
+const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 tokio::task_local! {
     static CURRENT: Deadline;
 }
 
-/// The moment by which a call must be answered. `a.min(b)` is the earlier of two.
+/// A point in time by which a call must be answered. `a.min(b)` is the earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline(Instant);
 
-/// The deadline passed before the work was done.
+/// The error of work that its deadline ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the deadline passed")]
 pub struct DeadlinePassed;
@@ -53,52 +53,46 @@ impl ServiceError for DeadlinePassed {
 }
 
 impl Deadline {
-    /// The deadline `span` from now. A span too long for the clock ends in about 30 years.
+    /// Creates the deadline `span` from now, at most about 30 years away.
     #[must_use]
     pub fn after(span: Duration) -> Self {
         let now = Instant::now();
-        Self(now.checked_add(span.min(FAR)).unwrap_or(now))
+        Self(now.checked_add(span.min(FAR_FUTURE)).unwrap_or(now))
     }
 
-    /// The deadline at `instant`.
-    #[must_use]
-    pub fn at(instant: Instant) -> Self {
-        Self(instant)
-    }
-
-    /// The deadline of the call this task is answering; none outside of a call.
+    /// Returns the deadline of the running call, `None` outside of a call.
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_with(|deadline| *deadline).ok()
     }
 
-    /// The deadline of the running call, and in any case no later than `span_max` from now.
+    /// Returns the deadline of the running call, but at most `span_max` from now.
     #[must_use]
     pub fn current_or_after(span_max: Duration) -> Self {
         let latest = Self::after(span_max);
         Self::current().map_or(latest, |current| current.min(latest))
     }
 
-    /// The moment itself, for timers.
+    /// The point in time, for timers.
     #[must_use]
     pub fn instant(self) -> Instant {
         self.0
     }
 
-    /// The time left; zero once it has passed.
+    /// Returns the remaining time, zero once the deadline has passed.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// Whether it has passed.
+    /// Returns true if no time remains.
     #[must_use]
     pub fn is_past(&self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// The deadline for a call made on behalf of this one: earlier by a twentieth of what remains, at least by
-    /// [`CALL_MARGIN_MIN`]. `None` when that leaves nothing: the call must not be made, its answer would be too late.
+    /// Returns the deadline for an outgoing call: earlier by a twentieth of the remaining time, at least by 5 ms. `None`
+    /// means that no time would be left, and that the call must not be made.
     #[must_use]
     pub fn for_call(self) -> Option<Self> {
         let remaining = self.remaining();
@@ -106,23 +100,22 @@ impl Deadline {
         if remaining <= margin { None } else { self.0.checked_sub(margin).map(Self) }
     }
 
-    /// Runs `work` with this deadline as [`Deadline::current`]; inside another scope the earlier of the two counts, so
-    /// that no callee can give itself more time than its caller has. Does not end `work`: see [`Deadline::bound`].
+    /// Runs `work` with this deadline as [`Deadline::current`]. Inside another scope the earlier deadline counts, so that
+    /// no callee can exceed its caller's time. Does not end `work`: see [`Deadline::bound`].
     pub fn scope<F: Future>(self, work: F) -> Scoped<F> {
         Scoped { deadline: self, work }
     }
 
-    /// Runs `work` until it is done or the deadline passes; then it is dropped. With the deadline already past, `work`
-    /// is not even begun.
+    /// Runs `work` until it is done, or drops it at the deadline. Does not start `work` if the deadline has passed.
     pub fn bound<F: Future>(self, work: F) -> Bound<F> {
         Bound { deadline: self, is_begun: false, work: tokio::time::timeout_at(self.0, work) }
     }
 }
 
-// Both are types and not `async fn`s: those keep what they are given twice, once as it came and once as it is awaited, and
-// they stand around each other and around the largest futures there are.
+// Hand-written futures: an `async fn` stores its argument twice, as received and as awaited, and these two are nested
+// around the largest futures of the system.
 pin_project! {
-    /// Work with a deadline of its own: [`Deadline::scope`].
+    /// The future of [`Deadline::scope`].
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct Scoped<F> {
@@ -143,7 +136,7 @@ impl<F: Future> Future for Scoped<F> {
 }
 
 pin_project! {
-    /// Work that ends with its deadline: [`Deadline::bound`].
+    /// The future of [`Deadline::bound`].
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct Bound<F> {
@@ -173,7 +166,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn remaining_shrinks_with_the_clock_and_ends_at_zero() {
+    async fn remaining_time_shrinks_to_zero() {
         let deadline = Deadline::after(SECOND);
         tokio::time::advance(Duration::from_millis(400)).await;
         assert_eq!(deadline.remaining(), Duration::from_millis(600));
@@ -184,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_scope_is_seen_inside_and_only_inside() {
+    async fn scope_sets_the_deadline_of_its_work_only() {
         assert_eq!(Deadline::current(), None);
         let deadline = Deadline::after(SECOND);
         assert_eq!(deadline.scope(async { Deadline::current() }).await, Some(deadline));
@@ -192,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_inner_scope_cannot_lengthen_the_outer_one() {
+    async fn inner_scope_cannot_extend_the_outer_one() {
         let outer = Deadline::after(SECOND);
         let longer = Deadline::after(SECOND * 5);
         let seen = outer.scope(longer.scope(async { Deadline::current() })).await;
@@ -203,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_keeps_back_a_twentieth_and_at_least_the_smallest_margin() {
+    async fn outgoing_call_ends_a_twentieth_or_five_milliseconds_earlier() {
         let long = Deadline::after(SECOND);
         assert_eq!(long.for_call().unwrap().remaining(), Duration::from_millis(950));
         let short = Deadline::after(Duration::from_millis(20));
@@ -211,13 +204,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_is_refused_when_the_margin_eats_what_is_left() {
+    async fn no_outgoing_call_within_the_smallest_margin() {
         assert_eq!(Deadline::after(CALL_MARGIN_MIN).for_call(), None);
         assert_eq!(Deadline::after(Duration::ZERO).for_call(), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bound_ends_work_at_the_deadline_and_does_not_begin_it_after() {
+    async fn bound_ends_work_at_the_deadline_and_starts_none_after() {
         let deadline = Deadline::after(SECOND);
         assert_eq!(deadline.bound(std::future::pending::<()>()).await, Err(DeadlinePassed));
         assert!(deadline.is_past());
@@ -228,12 +221,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_endless_span_does_not_overflow_the_clock() {
+    async fn longest_duration_does_not_overflow_the_clock() {
         assert!(Deadline::after(Duration::MAX).remaining() > Duration::from_secs(365 * 24 * 60 * 60));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_current_deadline_is_capped_by_the_default() {
+    async fn current_deadline_is_capped_by_span_max() {
         assert_eq!(Deadline::current_or_after(SECOND), Deadline::after(SECOND));
         let outer = Deadline::after(SECOND / 2);
         assert_eq!(outer.scope(async { Deadline::current_or_after(SECOND) }).await, outer);

@@ -1,10 +1,10 @@
-//! One trait for every error a caller can meet, and the one function that turns it into a gRPC status.
+//! The trait of all errors that reach a caller, and the only function that turns them into a gRPC status.
 //!
-//! A service's error says what kind of failure it is and why (the reason, from the contract); [`to_status`] adds the
-//! `google.rpc` details a client can act on. The text of an internal failure goes to the log and never to the caller.
+//! A service's error has a kind and a reason (from the contract). [`to_status`] adds the `google.rpc` details that a client
+//! can act on. The text of an internal failure goes to the log and never to the caller.
 //!
-//! So that handlers can use `?`, each error type that reaches one has these three lines beside it (a blanket
-//! implementation is not possible: neither `From` nor `Status` is ours):
+//! Each error type that a handler returns has these lines beside it, so that the handler can use `?`. A blanket
+//! implementation is not possible, because both `From` and `Status` are foreign:
 //!
 //! ```
 //! # use onsale_kit::error::{InvalidFields, Kind, Reason, ServiceError, to_status};
@@ -32,43 +32,43 @@ pub use violations::{InvalidFields, Violation, Violations};
 
 mod violations;
 
-/// The domain of every reason: whose enum it is from.
+/// `ErrorInfo.domain` of every reason.
 pub const DOMAIN: &str = "onsale.dev";
 
-/// When to come back, for errors that waiting helps and that do not say when themselves.
+/// Retry delay of the kinds Limited and Unavailable for errors that name none.
 const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 
-/// The few ways a call can fail, as far as a caller's next step is concerned.
+/// The kinds of failure that differ in the caller's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The request is malformed: change it. INVALID_ARGUMENT.
+    /// The request is malformed; change it. INVALID_ARGUMENT.
     Invalid,
-    /// We do not know who calls: sign in. UNAUTHENTICATED.
+    /// The caller is unknown; sign in. UNAUTHENTICATED.
     Unauthenticated,
-    /// We know, and they may not. PERMISSION_DENIED.
+    /// The caller is known but not permitted. PERMISSION_DENIED.
     Forbidden,
-    /// There is no such thing, or not for this caller. NOT_FOUND.
+    /// The resource does not exist, or not for this caller. NOT_FOUND.
     NotFound,
-    /// It exists already, made by another request. ALREADY_EXISTS.
+    /// Another request has created the resource already. ALREADY_EXISTS.
     AlreadyExists,
-    /// Not in this state: sold out, expired, paused. FAILED_PRECONDITION.
+    /// The state forbids it: sold out, expired, paused. FAILED_PRECONDITION.
     State,
-    /// Lost against a concurrent call: begin the step again. ABORTED.
+    /// A concurrent call won; restart the step. ABORTED.
     Contended,
-    /// Too much: of the caller's quota, or for us; come back later. RESOURCE_EXHAUSTED.
+    /// The caller's quota or the server's capacity is used up; retry later. RESOURCE_EXHAUSTED.
     Limited,
-    /// The time ran out. DEADLINE_EXCEEDED.
+    /// The deadline passed. DEADLINE_EXCEEDED.
     Timeout,
-    /// Something needed cannot be reached; the same call may work soon. UNAVAILABLE.
+    /// A dependency is unreachable; the same call may succeed within seconds. UNAVAILABLE.
     Unavailable,
-    /// Not served by this version. UNIMPLEMENTED.
+    /// This version does not serve the method. UNIMPLEMENTED.
     Unimplemented,
-    /// A fault on our side. INTERNAL.
+    /// A fault on the server's side. INTERNAL.
     Internal,
 }
 
 impl Kind {
-    /// The gRPC code of this kind.
+    /// Returns the gRPC code of this kind.
     #[must_use]
     pub const fn code(self) -> Code {
         match self {
@@ -88,25 +88,25 @@ impl Kind {
     }
 }
 
-/// Why a call failed, in UPPER_SNAKE: the name of a value of a contract's `ErrorReason`, without its prefix.
+/// Reason of a failure in UPPER_SNAKE: a value of a contract's `ErrorReason` without the enum's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reason(&'static str);
 
 impl Reason {
-    /// From the name of the enum's value, as `as_str_name()` gives it.
+    /// Creates a reason from the value's full name, as `as_str_name()` returns it.
     #[must_use]
     pub fn from_proto(name: &'static str) -> Self {
         Self(name.strip_prefix("ERROR_REASON_").unwrap_or(name))
     }
 
-    /// As it stands on the wire.
+    /// The reason as it is sent.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.0
     }
 }
 
-/// The reasons every service shares.
+/// Converts the reasons that all services share.
 impl From<ErrorReason> for Reason {
     fn from(reason: ErrorReason) -> Self {
         Self::from_proto(reason.as_str_name())
@@ -119,46 +119,46 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A limit that was reached, for the caller to read.
+/// A limit that the caller has reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaViolation {
-    /// Whose limit it is, e.g. `customer:0190…`.
+    /// Owner of the limit, for example `customer:0190…`.
     pub subject: String,
-    /// Which limit, and how much is allowed.
+    /// The limit and its maximum, as text for a person.
     pub description: String,
 }
 
 /// An error that may reach a caller.
 pub trait ServiceError: Error + Send + Sync + 'static {
-    /// What kind of failure it is.
+    /// Returns the kind of failure, which decides the gRPC code.
     fn kind(&self) -> Kind;
 
-    /// Why, from the contract's `ErrorReason`.
+    /// Returns the reason from the contract's `ErrorReason`.
     fn reason(&self) -> Reason;
 
-    /// Facts a program can use, e.g. the ids of the units that are taken.
+    /// Returns facts for programs, for example the ids of the units that are taken.
     fn metadata(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// The malformed fields, all of them.
+    /// Returns all malformed fields.
     fn violations(&self) -> &[Violation] {
         &[]
     }
 
-    /// When it is worth trying again. Kinds Limited and Unavailable get a default when this is none.
+    /// Returns the time after which a retry makes sense. `None`: 1 s for Limited and Unavailable, else no hint.
     fn retry_after(&self) -> Option<Duration> {
         None
     }
 
-    /// The limit that was reached.
+    /// Returns the limit that was reached, if there is one.
     fn quota(&self) -> Option<QuotaViolation> {
         None
     }
 }
 
-/// The status a caller gets for `error`. Logs what asks for a human (Internal) or an eye (Unavailable), with the whole
-/// chain; the caller's own mistakes are not logged here.
+/// Converts `error` to the caller's status. Logs Internal as ERROR and Unavailable as WARN with the whole chain of causes;
+/// other kinds are the caller's mistakes and are not logged here.
 #[must_use]
 pub fn to_status(error: &dyn ServiceError) -> Status {
     match error.kind() {
@@ -183,12 +183,12 @@ pub fn to_status(error: &dyn ServiceError) -> Status {
     }
 }
 
-/// The status alone, with a message that may be shown to anybody.
+/// Builds a status with a message that any caller may see.
 pub(crate) fn status(error: &dyn ServiceError, message: String) -> Status {
     Status::with_error_details(error.kind().code(), message, details(error))
 }
 
-/// Prints an error with everything that caused it, on one line.
+/// Formats an error and all its causes on one line.
 pub struct Chain<'a>(pub &'a dyn Error);
 
 impl fmt::Display for Chain<'_> {

@@ -1,7 +1,7 @@
-//! Whether this instance should get calls. `/readyz` and gRPC health follow one [`Readiness`].
+//! Readiness of this instance, the source of `/readyz` and gRPC health.
 //!
-//! Checks run in the background at a fixed pace; who asks gets the last verdict. So a crowd of probes costs nothing,
-//! and a store that hangs cannot make a probe hang.
+//! Checks run in the background every second, and probes get the last verdict. So any number of probes costs nothing, and
+//! a store that hangs cannot make a probe hang.
 
 use std::{
     collections::BTreeMap, convert::Infallible, fmt, future::Future, panic::AssertUnwindSafe, pin::Pin,
@@ -17,16 +17,16 @@ use crate::{
     worker::Worker,
 };
 
-/// Time between two rounds of checks.
+/// Pause between two rounds of checks (plus up to 10 % jitter).
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A check that takes longer has failed.
+/// Time limit of one check; a check that exceeds it has failed.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 type CheckResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = CheckResult> + Send>> + Send + Sync>;
 
-/// The named checks of this instance and their last verdict. Clones share it.
+/// The named checks of this instance and their last verdict. Clones share both.
 #[derive(Clone)]
 pub struct Readiness {
     shared: Arc<Shared>,
@@ -37,19 +37,19 @@ struct Shared {
     verdict: watch::Sender<Verdict>,
 }
 
-/// Whether to send calls here, and why not.
+/// Verdict of the last round of checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// No: the first round of checks is not over. Yes after that, unless something fails.
+    /// False until the first round of checks is over.
     pub started: bool,
-    /// The process is stopping.
+    /// Set for good when the process begins to stop.
     pub draining: bool,
-    /// The failing checks and their reasons.
+    /// Failing checks by name, each with its error.
     pub failing: BTreeMap<&'static str, String>,
 }
 
 impl Verdict {
-    /// Whether calls should come here.
+    /// Returns true if load balancers should send calls to this instance.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.started && !self.draining && self.failing.is_empty()
@@ -57,14 +57,14 @@ impl Verdict {
 }
 
 impl Readiness {
-    /// No checks yet, and not ready before the first round.
+    /// Creates a readiness without checks. It is not ready before the first round.
     #[must_use]
     pub fn new() -> Self {
         let verdict = Verdict { started: false, draining: false, failing: BTreeMap::new() };
         Self { shared: Arc::new(Shared { checks: Mutex::default(), verdict: watch::Sender::new(verdict) }) }
     }
 
-    /// Adds something without which this instance is of no use. `check` is called every second: keep it cheap.
+    /// Adds a check of something that the service cannot work without. It runs every second, so keep it cheap.
     pub fn add_check<F, R>(&self, name: &'static str, check: F)
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -74,28 +74,27 @@ impl Readiness {
         self.checks().push((name, check));
     }
 
-    /// The last verdict.
+    /// The verdict of the last round.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.shared.verdict.borrow().clone()
     }
 
-    /// Follows the verdict as it changes.
-    #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<Verdict> {
+    /// Returns a receiver that sees every change of the verdict.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Verdict> {
         self.shared.verdict.subscribe()
     }
 
-    /// From now on not ready, for good.
-    pub fn begin_drain(&self) {
+    /// Makes this instance not ready for good.
+    pub(crate) fn begin_drain(&self) {
         self.shared.verdict.send_modify(|verdict| verdict.draining = true);
     }
 
-    /// Runs all checks once, side by side, and notes the verdict.
-    pub async fn run_checks(&self) {
+    /// Runs all checks once, concurrently, and records the verdict.
+    pub(crate) async fn run_checks(&self) {
         let checks = self.checks().clone();
         let results = checks.into_iter().map(|(name, check)| async move {
-            // A panic would end the rounds, and the last verdict would stand for ever.
+            // A panic would end the rounds, and the last verdict would never change again.
             let check = AssertUnwindSafe(async { check().await }).catch_unwind();
             match tokio::time::timeout(CHECK_TIMEOUT, check).await {
                 Ok(Ok(Ok(()))) => None,
@@ -119,7 +118,7 @@ impl Readiness {
         });
     }
 
-    /// Repeats the checks every second until shutdown.
+    /// Starts a worker that repeats the checks every second until shutdown.
     pub(crate) fn watch(&self, tasks: &Tasks) {
         let readiness = self.clone();
         Worker::every("readiness", CHECK_INTERVAL).start(tasks, move || {
@@ -153,16 +152,16 @@ mod tests {
     use super::*;
 
     async fn broken() -> CheckResult {
-        panic!("as told")
+        panic!("on request")
     }
 
     #[tokio::test]
-    async fn a_check_that_panics_has_failed_and_the_others_count() {
+    async fn panicking_check_fails_and_others_still_count() {
         let readiness = Readiness::new();
         readiness.add_check("broken", broken);
         readiness.add_check("good", async || Ok(()));
         readiness.run_checks().await;
         let failing = readiness.verdict().failing;
-        assert_eq!(failing, BTreeMap::from([("broken", "panicked: as told".to_owned())]));
+        assert_eq!(failing, BTreeMap::from([("broken", "panicked: on request".to_owned())]));
     }
 }

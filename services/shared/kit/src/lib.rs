@@ -1,5 +1,5 @@
-//! The chassis every service stands on: start-up and drain, identity and access, errors, deadlines, calls to
-//! neighbours, batching. It knows no store and no domain noun.
+//! The chassis of every service: start-up and drain, authentication, errors, deadlines, calls to other services, batching
+//! and background workers. It knows no store and no domain noun.
 
 pub mod auth;
 pub mod backoff;
@@ -18,7 +18,7 @@ pub mod tls;
 pub mod worker;
 
 mod allocator;
-mod gathering;
+mod coalescing_writer;
 mod run;
 
 pub use run::{BuildError, Exit, run, run_in};

@@ -1,14 +1,14 @@
-//! The life of a service's process: settings, telemetry, build, serve, drain, exit.
+//! Life cycle of a service process: settings, telemetry, build, serve, drain, exit.
 //!
-//! A service's `main` is one call of [`run`]. Exit codes, for whoever restarts it:
+//! A service's `main` is one call of [`run`]. Exit codes, for process supervisors:
 //!
 //! | code | meaning | restart? |
 //! |---|---|---|
-//! | 0 | stopped when asked to, everything finished | as you like |
-//! | 64 | bad settings; no port was opened | not before they are fixed |
+//! | 0 | stopped on request after all work had finished | optional |
+//! | 64 | bad settings; no port was opened | only after they are fixed |
 //! | 70 | could not be built or started | yes, with backoff |
-//! | 75 | stopped when asked to, but something had to be cut after `server.drain.total` | as you like |
-//! | 130 | a second signal: stopped at once | as you like |
+//! | 75 | stopped on request, but unfinished work was aborted near the end of `server.drain.total` | optional |
+//! | 130 | stopped immediately by a second signal | optional |
 
 use std::{error::Error, process::ExitCode, sync::Arc};
 
@@ -25,29 +25,29 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// The last traces may take this share of the time for the drain, which the server leaves them.
+/// Time for the export of the last traces: one part of this many of `server.drain.total`.
 const FLUSH_SHARE: u32 = 10;
 
-/// Whatever went wrong in a service's `build`.
+/// Any error of a service's `build` function.
 pub type BuildError = Box<dyn Error + Send + Sync>;
 
-/// How a process ended.
+/// The outcome of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Stopped when asked to, everything finished.
+    /// Stopped on request after all work had finished.
     Clean,
-    /// Bad settings.
+    /// The settings were refused; no port was opened.
     BadConfig,
-    /// Could not be built or started.
+    /// The service could not be built or started.
     Failed,
-    /// Stopped when asked to, but not everything finished in time.
+    /// Stopped on request, but unfinished work was aborted when the drain time ran out.
     DrainCut,
-    /// Stopped at once by a second signal.
+    /// Stopped immediately by a second signal.
     Interrupted,
 }
 
 impl Exit {
-    /// The process's exit code; after sysexits.h where it has one.
+    /// Returns the exit code, from `sysexits.h` where that has a matching one.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -66,8 +66,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Runs `service` until SIGTERM or SIGINT. `defaults` is its `config.default.toml`; `build` takes its settings and adds
-/// its gRPC services, checks and background tasks to the chassis.
+/// Runs `service` until SIGTERM or SIGINT. `defaults` is the text of its `config.default.toml`. `build` receives the
+/// service's settings and adds gRPC services, checks and background tasks to the chassis.
 pub fn run<C, B>(service: &'static str, defaults: &str, build: B) -> ExitCode
 where
     C: ServiceConfig,
@@ -76,7 +76,7 @@ where
     run_in(service, defaults, &Environment::of_process(), build).into()
 }
 
-/// As [`run`], in a given environment.
+/// Does the same as [`run`] with a given environment instead of the process's own.
 pub fn run_in<C, B>(service: &'static str, defaults: &str, environment: &Environment, build: B) -> Exit
 where
     C: ServiceConfig,
@@ -85,35 +85,35 @@ where
     crate::tls::install_provider();
     let (chassis, own) = match config::load::<C>(service, defaults, environment) {
         Ok(loaded) => loaded,
-        Err(error) => return complain(service, &error, Exit::BadConfig),
+        Err(error) => return report_failure(service, &error, Exit::BadConfig),
     };
     let runtime = match Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return complain(service, &error, Exit::Failed),
+        Err(error) => return report_failure(service, &error, Exit::Failed),
     };
-    let exit = runtime.block_on(live(service, chassis, own, build));
-    // Whatever still runs by now was asked to end and did not.
+    let exit = runtime.block_on(run_with_telemetry(service, chassis, own, build));
+    // Tasks that still run were aborted or ignored the end of their token.
     runtime.shutdown_background();
     exit
 }
 
-async fn live<C, B>(service: &'static str, config: ChassisConfig, own: C, build: B) -> Exit
+async fn run_with_telemetry<C, B>(service: &'static str, config: ChassisConfig, own: C, build: B) -> Exit
 where
     B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
 {
     let telemetry = match Telemetry::init(service, &config.telemetry) {
         Ok(telemetry) => telemetry,
-        Err(error) => return complain(service, &error, Exit::Failed),
+        Err(error) => return report_failure(service, &error, Exit::Failed),
     };
     let flush_time_max = config.server.drain.total / FLUSH_SHARE;
     let exit = match serve(service, config, own, build).await {
         Ok(exit) => exit,
         Err(error) => {
             tracing::error!(error = %Chain(&*error), "failed to start");
-            complain(service, &*error, Exit::Failed)
+            report_failure(service, &*error, Exit::Failed)
         }
     };
-    // Blocks while it sends, so not on a thread that the sending may need.
+    // On a blocking thread: the call blocks, and the export may need the runtime's own threads.
     let flushed = tokio::task::spawn_blocking(move || telemetry.shutdown(flush_time_max));
     let _ = tokio::time::timeout(flush_time_max, flushed).await;
     exit
@@ -128,7 +128,7 @@ async fn serve<C, B>(
 where
     B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
 {
-    // Taken before the build: a signal that comes meanwhile must not be lost.
+    // Installed before the build, so that a signal during the build is not lost.
     let mut signals = Signals::new()?;
     let mut chassis = Chassis::new(service, config, Arc::new(SystemClock))?;
     tokio::select! {
@@ -140,13 +140,13 @@ where
     tokio::select! {
         drained = server.shutdown() => Ok(if drained.is_clean() { Exit::Clean } else { Exit::DrainCut }),
         () = signals.next() => {
-            tracing::warn!("a second signal: stopping at once");
+            tracing::warn!("second signal received, stopping immediately");
             Ok(Exit::Interrupted)
         }
     }
 }
 
-/// The two ways a process is asked to stop: by an orchestrator, and at a terminal.
+/// The two requests to stop: SIGTERM from an orchestrator and SIGINT from a terminal.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -165,9 +165,9 @@ impl Signals {
     }
 }
 
-/// Says why the process ends, where someone who started it by hand will look.
+/// Prints the error to stderr, for a person who started the process by hand, and returns `exit`.
 #[expect(clippy::print_stderr, reason = "there may be no log yet, and a refused start must be seen")]
-fn complain(service: &str, error: &(dyn Error + 'static), exit: Exit) -> Exit {
+fn report_failure(service: &str, error: &(dyn Error + 'static), exit: Exit) -> Exit {
     eprintln!("{service}: {}", Chain(error));
     exit
 }

@@ -1,8 +1,8 @@
-//! The server every service stands on: one port for calls, one for operators.
+//! The server of every service: one port for gRPC calls, one for operators.
 //!
-//! A [`Chassis`] is what a service's `build` is given: it takes what it needs from it and adds its gRPC services to it.
-//! [`Chassis::start`] then opens the ports. `kit::run` does this for a process; tests and benches call it themselves,
-//! on port 0, and meet the same code.
+//! A service's `build` receives a [`Chassis`], takes its clock, tasks and tokens from it, and adds gRPC services to it.
+//! [`Chassis::start`] then opens the ports. `kit::run` does this for a process. Tests and benches call it themselves on
+//! port 0 and run the same code.
 
 use std::{
     convert::Infallible,
@@ -19,15 +19,15 @@ use tonic::server::NamedService;
 
 use self::{
     admin::Admin,
+    call_pipeline::CallPipeline,
     connections::Connections,
-    gate::Gate,
-    reply_body::{ReplyBody, StreamBody},
-    route::{Registered, Routes},
+    response_body::{ResponseBody, StreamBody},
+    route::{RegisteredService, Routes},
 };
-pub use self::{entrance::Entrance, request_body::RequestBody, route::Handler};
+pub use self::{request_body::RequestBody, route::Handler, secondary_endpoint::SecondaryEndpoint};
 use crate::{
     auth::{KeyError, ServiceTokens, Verifier},
-    client::Neighbours,
+    client::Neighbors,
     config::ChassisConfig,
     contract::{Contract, ContractError},
     health::Readiness,
@@ -36,26 +36,26 @@ use crate::{
 };
 
 mod admin;
+mod call_pipeline;
 mod connections;
-mod entrance;
-mod gate;
 pub(crate) mod grpc_timeout;
 mod limits;
-mod lingering;
+mod lingering_close;
 pub(crate) mod metrics;
 mod refusal;
-mod reply_body;
 mod request_body;
+mod response_body;
 mod route;
+mod secondary_endpoint;
 mod standard;
 mod status;
 
-/// How many tenths of the time for the drain may have passed when the calls have ended, and when the background tasks
-/// have. What is left is for the last traces, after the server.
+/// Ends of the phases of a drain, in tenths of `server.drain.total`: calls end by the first, background tasks by the
+/// second. The last tenth is left for the export of traces after the server has stopped.
 const CALLS_TENTHS: u32 = 8;
 const TASKS_TENTHS: u32 = 9;
 
-/// What a service is built from and added to.
+/// Collects the parts of a service before it starts.
 pub struct Chassis {
     service: &'static str,
     config: ChassisConfig,
@@ -63,26 +63,26 @@ pub struct Chassis {
     tasks: Tasks,
     readiness: Readiness,
     tokens: Arc<ServiceTokens>,
-    services: Vec<Registered>,
+    services: Vec<RegisteredService>,
     descriptor_sets: Vec<&'static [u8]>,
-    /// What reflection shows instead of those.
+    /// Descriptors that reflection shows instead of `descriptor_sets`.
     reflected: Option<&'static [u8]>,
-    entrance: Entrance,
+    secondary_endpoint: SecondaryEndpoint,
 }
 
-/// The server could not be started.
+/// A server that could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The contracts do not say who may call what.
+    /// A contract cannot be read, or a method lacks its access option.
     #[error("failed to read the contracts")]
     Contract(#[source] ContractError),
-    /// A service was added that no contract has.
+    /// No loaded contract declares the added service.
     #[error("no contract has the service {0}")]
     NotInContract(&'static str),
-    /// A service was added twice.
+    /// Two handlers were added for one service.
     #[error("the service {0} was added twice")]
     ServedTwice(&'static str),
-    /// A key cannot be used.
+    /// A key of section `auth` cannot be used.
     #[error("failed to read the keys for tokens")]
     Keys(#[source] KeyError),
     /// Reflection refused the descriptors.
@@ -91,16 +91,16 @@ pub enum StartError {
     /// A port cannot be opened.
     #[error("failed to listen on {address}")]
     Listen {
-        /// Which.
+        /// The address from `server.listen` or `server.admin_listen`.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl Chassis {
-    /// The chassis of `service`; nothing runs yet. Serves the project's contracts.
+    /// Creates the chassis of `service` with the project's contracts. Nothing runs until [`Chassis::start`].
     pub fn new(
         service: &'static str,
         config: ChassisConfig,
@@ -118,83 +118,84 @@ impl Chassis {
             services: Vec::new(),
             descriptor_sets: vec![onsale_proto::DESCRIPTORS],
             reflected: None,
-            entrance: Entrance::default(),
+            secondary_endpoint: SecondaryEndpoint::default(),
         })
     }
 
-    /// Adds a generated gRPC service. Its contract must be known and say who may call each method.
+    /// Adds a generated gRPC service. A loaded contract must declare it and say for each method who may call it.
     pub fn add_service<S: Handler + NamedService + 'static>(&mut self, service: S) -> &mut Self {
-        self.services.push(Registered::new(service));
+        self.services.push(RegisteredService::new(service));
         self
     }
 
-    /// Adds a handler for the service with this full name, for what is not generated: a proxy, or a test.
+    /// Adds a handler for the service with this full name, for services that are not generated: proxies and tests.
     pub fn add_handler(&mut self, service: &'static str, handler: impl Handler + 'static) -> &mut Self {
-        self.services.push(Registered { name: service, handler: Arc::new(handler) });
+        self.services.push(RegisteredService { name: service, handler: Arc::new(handler) });
         self
     }
 
-    /// Adds contracts besides the project's own: an encoded descriptor set. For tests and tools.
+    /// Adds an encoded descriptor set to the project's own contracts. For tests and tools.
     pub fn add_descriptors(&mut self, descriptor_set: &'static [u8]) -> &mut Self {
         self.descriptor_sets.push(descriptor_set);
         self
     }
 
-    /// Has reflection show these contracts and no others, where strangers may ask.
+    /// Restricts reflection to these contracts, for a server that outsiders can reach.
     pub fn reflect_only(&mut self, descriptor_set: &'static [u8]) -> &mut Self {
         self.reflected = Some(descriptor_set);
         self
     }
 
-    /// The way in for calls that arrive elsewhere than on the gRPC port. Open once the server has started.
+    /// Returns an endpoint for calls that arrive elsewhere than on the gRPC port. It refuses calls until the server starts.
     #[must_use]
-    pub fn entrance(&self) -> Entrance {
-        self.entrance.clone()
+    pub fn secondary_endpoint(&self) -> SecondaryEndpoint {
+        self.secondary_endpoint.clone()
     }
 
-    /// The name of the service.
+    /// The service's name.
     #[must_use]
     pub fn service(&self) -> &'static str {
         self.service
     }
 
-    /// The settings every service shares.
+    /// The settings that all services share.
     #[must_use]
     pub fn config(&self) -> &ChassisConfig {
         &self.config
     }
 
-    /// The time of day.
+    /// The clock for business times.
     #[must_use]
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock)
     }
 
-    /// Where background work is started. It is asked to end after the last call has been answered.
+    /// The task set for background work. Its token is cancelled after all calls have ended or were cut.
     #[must_use]
     pub fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// Where checks are added without which the service is of no use.
+    /// The readiness of this instance, to which a service adds checks of the stores that it cannot work without.
     #[must_use]
     pub fn readiness(&self) -> &Readiness {
         &self.readiness
     }
 
-    /// The tokens this service shows to its neighbours.
+    /// The tokens that this service presents to other services.
     #[must_use]
     pub fn tokens(&self) -> Arc<ServiceTokens> {
         Arc::clone(&self.tokens)
     }
 
-    /// Makes channels to other services, which carry this service's tokens and the running call's deadline and trace.
-    pub fn neighbours(&self) -> Result<Neighbours, StartError> {
+    /// Creates a factory of channels to other services. Calls carry this service's token and the running call's deadline
+    /// and trace.
+    pub fn neighbors(&self) -> Result<Neighbors, StartError> {
         let contract = Contract::load(&self.descriptor_sets).map_err(StartError::Contract)?;
-        Ok(Neighbours::new(&contract, Some(self.tokens()), self.tasks.clone()))
+        Ok(Neighbors::new(&contract, Some(self.tokens()), self.tasks.clone()))
     }
 
-    /// Opens both ports and serves. Calls are answered from here on; the first readiness checks have run.
+    /// Opens both ports and serves calls. The first readiness checks run before this returns.
     pub async fn start(self) -> Result<RunningServer, StartError> {
         let recorder = crate::telemetry::metrics::handle();
         metrics::describe();
@@ -202,11 +203,11 @@ impl Chassis {
         let reflected = self.reflected.map_or_else(|| self.descriptor_sets.clone(), |only| vec![only]);
         let [reflection, reflection_alpha] = standard::reflection(&reflected, &self.services)?;
         let mut contract = Contract::load(&self.descriptor_sets).map_err(StartError::Contract)?;
-        standard::add_to(&mut contract)?;
+        standard::add_contracts(&mut contract)?;
         let routes = Routes::new(&contract, &self.services, &[health, reflection, reflection_alpha])?;
         let verifier = Verifier::new(&self.config.auth, Arc::clone(&self.clock)).map_err(StartError::Keys)?;
-        verifier.follow_keys(&self.tasks);
-        let gate = Arc::new(Gate::new(routes, Arc::new(verifier), self.config.server.clone()));
+        verifier.start_key_fetch(&self.tasks);
+        let pipeline = Arc::new(CallPipeline::new(routes, Arc::new(verifier), self.config.server.clone()));
 
         let listener = listen(self.config.server.listen).await?;
         let admin_listener = listen(self.config.server.admin_listen).await?;
@@ -214,14 +215,15 @@ impl Chassis {
         let admin_address = local_address(&admin_listener, self.config.server.admin_listen)?;
 
         self.readiness.run_checks().await;
-        standard::report(&reporter, &gate, &self.readiness.verdict()).await;
+        standard::set_health(&reporter, &pipeline, &self.readiness.verdict()).await;
         self.readiness.watch(&self.tasks);
-        standard::follow(reporter.clone(), Arc::clone(&gate), &self.readiness, &self.tasks);
-        let drain = self.entrance.drain();
-        let connections = Connections::serve(listener, Arc::clone(&gate), self.config.server.clone(), drain);
-        self.entrance.open(&gate);
+        standard::keep_health_current(reporter.clone(), Arc::clone(&pipeline), &self.readiness, &self.tasks);
+        let drain = self.secondary_endpoint.drain();
+        let connections =
+            Connections::serve(listener, Arc::clone(&pipeline), self.config.server.clone(), drain);
+        self.secondary_endpoint.open(&pipeline);
         let admin = Admin {
-            gate: Arc::clone(&gate),
+            pipeline: Arc::clone(&pipeline),
             connections: connections.open(),
             readiness: self.readiness.clone(),
             tasks: self.tasks.clone(),
@@ -236,7 +238,7 @@ impl Chassis {
             connections,
             admin,
             reporter,
-            gate,
+            pipeline,
             readiness: self.readiness,
             tasks: self.tasks,
             config: self.config,
@@ -250,31 +252,31 @@ impl std::fmt::Debug for Chassis {
     }
 }
 
-/// A server that answers calls. Dropping it does not stop it: [`RunningServer::shutdown`] does.
+/// A server that serves calls. [`RunningServer::shutdown`] stops it; dropping it does not.
 pub struct RunningServer {
     address: SocketAddr,
     admin_address: SocketAddr,
     connections: Connections,
-    /// Cancelled last, so that operators can watch the drain.
+    /// Cancelled at the end of the drain, so that operators can watch it.
     admin: CancellationToken,
     reporter: tonic_health::server::HealthReporter,
-    gate: Arc<Gate>,
+    pipeline: Arc<CallPipeline>,
     readiness: Readiness,
     tasks: Tasks,
     config: ChassisConfig,
 }
 
-/// How a drain ended.
+/// The result of a drain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drained {
-    /// Connections that had to be cut, with the calls on them.
+pub struct DrainReport {
+    /// Connections that were closed with calls still running on them.
     pub connections_cut: usize,
-    /// Background tasks that had to be aborted.
+    /// Background tasks that were aborted, by name.
     pub tasks_aborted: Vec<&'static str>,
 }
 
-impl Drained {
-    /// Whether everything ended by itself.
+impl DrainReport {
+    /// Returns true if no connection was cut and no task aborted.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.connections_cut == 0 && self.tasks_aborted.is_empty()
@@ -282,13 +284,13 @@ impl Drained {
 }
 
 impl RunningServer {
-    /// Where calls are answered.
+    /// The address of the gRPC port, with the real port if the settings say 0.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where `/metrics`, `/livez` and `/readyz` are.
+    /// The address of the operators' port, which serves `/metrics`, `/livez` and `/readyz`.
     #[must_use]
     pub fn admin_address(&self) -> SocketAddr {
         self.admin_address
@@ -306,14 +308,15 @@ impl RunningServer {
         &self.tasks
     }
 
-    /// Stops within `server.drain.total`: NOT_SERVING at once; after the lame-duck time no new calls, streams end with
-    /// a retryable status, calls under way finish; then the background tasks, then the admin port.
-    pub async fn shutdown(self) -> Drained {
+    /// Stops the server within `server.drain.total`. Health turns NOT_SERVING immediately. After the lame-duck time, new
+    /// calls are refused, streams end with a retryable status and running calls finish. Background tasks end next, and
+    /// the operators' port closes last.
+    pub async fn shutdown(self) -> DrainReport {
         let begin = Instant::now();
         let drain = &self.config.server.drain;
         self.readiness.begin_drain();
-        standard::report(&self.reporter, &self.gate, &self.readiness.verdict()).await;
-        let (requests, streams) = self.gate.under_way();
+        standard::set_health(&self.reporter, &self.pipeline, &self.readiness.verdict()).await;
+        let (requests, streams) = self.pipeline.in_progress();
         tracing::info!(requests, streams, total = ?drain.total, "draining");
         tokio::time::sleep(drain.lame_duck).await;
 
@@ -321,7 +324,7 @@ impl RunningServer {
         let connections_cut = self.connections.drain(left_of(CALLS_TENTHS)).await;
         let tasks_aborted = self.tasks.shutdown(left_of(TASKS_TENTHS)).await;
         self.admin.cancel();
-        let drained = Drained { connections_cut, tasks_aborted };
+        let drained = DrainReport { connections_cut, tasks_aborted };
         tracing::info!(?drained, elapsed = ?begin.elapsed(), "drained");
         drained
     }
@@ -341,7 +344,7 @@ fn local_address(listener: &TcpListener, address: SocketAddr) -> Result<SocketAd
     listener.local_addr().map_err(|source| StartError::Listen { address, source })
 }
 
-/// Folds the samples of histograms into their buckets every 5 s, so that they do not pile up between two scrapes.
+/// Folds histogram samples into their buckets every 5 s, so that they do not accumulate between two scrapes.
 fn start_metrics_upkeep(recorder: Arc<PrometheusHandle>, tasks: &Tasks) {
     Worker::every("metrics-upkeep", Duration::from_secs(5)).start(tasks, move || {
         recorder.run_upkeep();

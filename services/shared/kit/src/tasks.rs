@@ -1,7 +1,7 @@
-//! The drained task set: every background task of a process is spawned here, so that shutdown can ask all of them to
-//! end, wait for them within a bound, and name the ones that did not listen.
+//! Task set of the process. Every background task is spawned here, so that shutdown can ask all of them to end, wait for a
+//! bounded time, and name those that did not.
 //!
-//! A panic in one task ends that task only; it is logged and counted, never silent.
+//! A panic ends only its own task; it is logged and counted.
 
 use std::{
     any::Any,
@@ -20,23 +20,23 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-/// Background tasks that are asked to end together. Clones share one set.
+/// Background tasks that end together. Clones share one set.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
-    set: Arc<Set>,
+    set: Arc<TaskSet>,
 }
 
 #[derive(Debug, Default)]
-struct Set {
+struct TaskSet {
     tracker: TaskTracker,
-    /// Cancelled once, at the begin of shutdown; tasks end their loops on it.
+    /// Cancelled at the start of shutdown; tasks with loops end on it.
     shutdown: CancellationToken,
     running: Mutex<Running>,
-    /// The progress of each background worker, by name, while it runs.
+    /// Progress of the running background workers, by name.
     workers: Mutex<BTreeMap<&'static str, Weak<WorkerProgress>>>,
 }
 
-/// The last success of the workers of one name, and with it one value of `worker_last_success_age_seconds`.
+/// Time of the last success of the workers with one name, for the metric `worker_last_success_age_seconds`.
 #[derive(Debug)]
 pub(crate) struct WorkerProgress {
     age: metrics::Gauge,
@@ -52,31 +52,31 @@ struct Running {
 #[derive(Debug)]
 struct RunningTask {
     name: &'static str,
-    /// Known only once the runtime has taken the task.
+    /// `None` until the task has been passed to the runtime.
     abort: Option<AbortHandle>,
 }
 
 impl Tasks {
-    /// An empty set.
+    /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Starts `task`. Its name appears in logs and metrics and in the answer of [`Tasks::shutdown`], and is a constant
-    /// so that metrics stay bounded. A task that loops must end its loop when [`Tasks::token`] is cancelled. One started
-    /// during shutdown runs too, and is waited for too, with the token already cancelled.
+    /// Starts `task`. The name appears in logs, in metrics and in the result of [`Tasks::shutdown`]; it is a constant, so
+    /// that the number of metrics stays bounded. A task with a loop must end it when [`Tasks::token`] is cancelled. A task
+    /// that starts during shutdown runs with a cancelled token, and shutdown waits for it too.
     ///
-    /// The handle ends the task early; dropping it does nothing.
+    /// The returned handle aborts the task; dropping the handle does nothing.
     pub fn spawn<F>(&self, name: &'static str, task: F) -> AbortHandle
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let id = self.set.enter(name);
-        let leave = Leave { set: Arc::clone(&self.set), id };
+        let id = self.set.register(name);
+        let guard = RunningGuard { set: Arc::clone(&self.set), id };
         let handle = self.set.tracker.spawn(async move {
-            // Moved in, so that it is dropped with the task however the task ends: done, panicked or aborted.
-            let _leave = leave;
+            // Owned by the task, so it is dropped when the task returns, panics or is aborted.
+            let _guard = guard;
             if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
                 metrics::counter!("task_panics_total", "task" => name).increment(1);
                 tracing::error!(task = name, panic = panic_text(&*panic), "task panicked");
@@ -89,31 +89,25 @@ impl Tasks {
         abort
     }
 
-    /// The token that shutdown cancels; for loops: `select!` on `token.cancelled()`.
+    /// Returns the token that shutdown cancels.
     #[must_use]
     pub fn token(&self) -> CancellationToken {
         self.set.shutdown.clone()
     }
 
-    /// Done as soon as shutdown begins.
+    /// Completes when shutdown begins.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
         self.set.shutdown.cancelled()
     }
 
-    /// Whether shutdown has begun.
-    #[must_use]
-    pub fn is_shutting_down(&self) -> bool {
-        self.set.shutdown.is_cancelled()
-    }
-
-    /// The names of the tasks that run now, in alphabetical order, each once.
+    /// Returns the names of the running tasks in alphabetical order, each once.
     #[must_use]
     pub fn running(&self) -> Vec<&'static str> {
         let names: BTreeSet<_> = self.set.lock().tasks.values().map(|task| task.name).collect();
         names.into_iter().collect()
     }
 
-    /// The progress that all workers called `name` share. Its age counts from the start of the first one.
+    /// Returns the progress that all workers called `name` share. Its age counts from the start of the first one.
     pub(crate) fn worker_progress(&self, name: &'static str) -> Arc<WorkerProgress> {
         let mut workers = self.set.workers.lock();
         let running = workers.get(name).and_then(Weak::upgrade);
@@ -124,7 +118,7 @@ impl Tasks {
         })
     }
 
-    /// Updates the gauges that grow with time; to be called before the metrics are read.
+    /// Updates the age gauges. Call it before metrics are read.
     pub(crate) fn report_worker_ages(&self) {
         let workers: Vec<_> = self.set.workers.lock().values().filter_map(Weak::upgrade).collect();
         for worker in workers {
@@ -132,8 +126,8 @@ impl Tasks {
         }
     }
 
-    /// Asks every task to end and waits for them, at most `bound`. The tasks still running then are aborted, and their
-    /// names are the answer: an empty one means that all ended by themselves.
+    /// Cancels the token and waits for all tasks, at most `bound`. Aborts the remaining tasks and returns their names; an
+    /// empty list means that all ended by themselves.
     pub async fn shutdown(&self, bound: Duration) -> Vec<&'static str> {
         self.set.shutdown.cancel();
         self.set.tracker.close();
@@ -141,7 +135,7 @@ impl Tasks {
             return Vec::new();
         }
         let left = self.running();
-        tracing::warn!(tasks = ?left, ?bound, "tasks did not end in time and are aborted");
+        tracing::warn!(tasks = ?left, ?bound, "tasks did not end within the drain time, aborting them");
         let handles: Vec<_> = self.set.lock().tasks.values().filter_map(|task| task.abort.clone()).collect();
         for handle in handles {
             handle.abort();
@@ -150,8 +144,8 @@ impl Tasks {
     }
 }
 
-impl Set {
-    fn enter(&self, name: &'static str) -> u64 {
+impl TaskSet {
+    fn register(&self, name: &'static str) -> u64 {
         metrics::gauge!("tasks_running", "task" => name).increment(1.0);
         let mut running = self.lock();
         let id = running.next_id;
@@ -187,19 +181,19 @@ impl WorkerProgress {
 }
 
 impl Drop for WorkerProgress {
-    /// A worker that ended must not look like one that is stuck.
+    /// Resets the gauge, so that a worker that ended does not look stuck.
     fn drop(&mut self) {
         self.age.set(0.0);
     }
 }
 
-/// Takes a task off the list when it is dropped.
-struct Leave {
-    set: Arc<Set>,
+/// Removes a task from the list of running tasks when it is dropped.
+struct RunningGuard {
+    set: Arc<TaskSet>,
     id: u64,
 }
 
-impl Drop for Leave {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         let left = self.set.lock().tasks.remove(&self.id);
         if let Some(task) = left {
@@ -208,7 +202,7 @@ impl Drop for Leave {
     }
 }
 
-/// What a caught panic said.
+/// Returns the message of a caught panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     if let Some(text) = panic.downcast_ref::<&'static str>() {
         text
@@ -228,7 +222,7 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(5);
 
     #[tokio::test(start_paused = true)]
-    async fn shutdown_waits_until_every_task_has_ended() {
+    async fn shutdown_waits_for_every_task() {
         let tasks = Tasks::new();
         let ended = Arc::new(AtomicBool::new(false));
         let (token, ended_in_task) = (tasks.token(), Arc::clone(&ended));
@@ -242,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn shutdown_names_and_aborts_those_that_do_not_end() {
+    async fn shutdown_names_and_aborts_tasks_that_do_not_end() {
         let tasks = Tasks::new();
         let token = tasks.token();
         tasks.spawn("polite", async move { token.cancelled().await });
@@ -255,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_ends_one_task_and_no_other() {
+    async fn panic_ends_only_its_own_task() {
         let tasks = Tasks::new();
         let token = tasks.token();
         tasks.spawn("steady", async move { token.cancelled().await });
@@ -268,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_aborted_task_leaves_the_list() {
+    async fn aborted_task_leaves_the_list() {
         let tasks = Tasks::new();
         tasks.spawn("endless", std::future::pending()).abort();
         while !tasks.running().is_empty() {
@@ -278,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_started_during_shutdown_is_waited_for() {
+    async fn shutdown_waits_for_a_task_that_started_meanwhile() {
         let tasks = Tasks::new();
         let (inner, token) = (tasks.clone(), tasks.token());
         let ended = Arc::new(AtomicBool::new(false));

@@ -1,11 +1,10 @@
-//! What the process tells about itself: log lines, traces, metrics.
+//! Telemetry of the process: log lines, traces and metrics.
 //!
-//! [`Telemetry::init`] is called once, by `kit::run`. Log lines carry the trace id and method of the call they belong
-//! to; traces go to an OTLP endpoint when one is set; metrics are read by Prometheus from the admin port.
+//! `kit::run` calls [`Telemetry::init`] once. Log lines carry the trace id and method of their call, traces go to an OTLP
+//! endpoint if one is set, and Prometheus reads metrics from the operators' port.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
-use metrics_exporter_prometheus::PrometheusHandle;
 use opentelemetry::{KeyValue, trace::TracerProvider as _};
 use opentelemetry_otlp::WithExportConfig;
 use opentelemetry_sdk::{
@@ -17,42 +16,41 @@ use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::Subscribe
 use crate::config::{LogFormat, TelemetryConfig};
 
 mod log_format;
-pub mod metrics;
+pub(crate) mod metrics;
 pub mod propagation;
 
-/// One export of a batch of spans may take this long; the batch is lost after it, the process is not held up.
+/// Time limit of one export of spans. The batch is lost after it; the process does not wait for it.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The process's telemetry; [`Telemetry::shutdown`] sends what is still buffered.
+/// The telemetry of the process.
 #[derive(Debug)]
 pub struct Telemetry {
     provider: Option<SdkTracerProvider>,
-    metrics: Arc<PrometheusHandle>,
 }
 
-/// Telemetry could not be set up.
+/// An error that prevents telemetry from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// `telemetry.log_filter` is not a filter.
+    /// `telemetry.log_filter` cannot be parsed.
     #[error("failed to parse the log filter")]
     Filter(#[source] tracing_subscriber::filter::ParseError),
-    /// The exporter refused its endpoint.
+    /// The exporter refused `telemetry.otlp_endpoint`.
     #[error("failed to set up the export of traces")]
     Exporter(#[source] opentelemetry_otlp::ExporterBuildError),
-    /// There is a subscriber already.
+    /// The process has a subscriber already.
     #[error("failed to install the log subscriber")]
     Install(#[source] tracing_subscriber::util::TryInitError),
 }
 
 impl Telemetry {
-    /// Installs logs, traces and metrics for this process. Needs a runtime when traces are exported.
+    /// Installs logs, traces and metrics for this process. Needs a tokio runtime if traces are exported.
     pub fn init(service: &'static str, config: &TelemetryConfig) -> Result<Self, TelemetryError> {
         let provider = config.otlp_endpoint.as_deref().map(|endpoint| provider(service, endpoint, config));
         let provider = provider.transpose()?;
         let traces = provider.as_ref().map(|provider| {
             tracing_opentelemetry::layer()
                 .with_tracer(provider.tracer("onsale-kit"))
-                // Where a span was opened in the code says nothing to who reads a trace of the mesh.
+                // Source locations do not help a reader of a trace that spans several services.
                 .with_location(false)
                 .with_threads(false)
         });
@@ -68,31 +66,26 @@ impl Telemetry {
             .try_init()
             .map_err(TelemetryError::Install)?;
         propagation::set_exporting(provider.is_some());
-        Ok(Self { provider, metrics: metrics::handle() })
+        let _recorder = metrics::handle();
+        Ok(Self { provider })
     }
 
-    /// The metrics of this process.
-    #[must_use]
-    pub fn metrics(&self) -> Arc<PrometheusHandle> {
-        Arc::clone(&self.metrics)
-    }
-
-    /// Sends buffered spans, at most for `bound`. Blocks: the exporter has a thread of its own.
+    /// Exports the buffered spans for at most `bound`. Blocks the thread.
     pub fn shutdown(&self, bound: Duration) {
         let Some(provider) = &self.provider else { return };
         if let Err(error) = provider.shutdown_with_timeout(bound) {
-            tracing::warn!(error = %error, "failed to export the last spans");
+            tracing::warn!(error = %error, "failed to export the last spans, they are lost");
         }
     }
 }
 
-/// Marks the running call's span and log lines with the request's id.
-pub fn note_request_id(id: impl fmt::Display) {
+/// Adds the request's id to the running call's span and log lines.
+pub fn record_request_id(id: impl fmt::Display) {
     tracing::Span::current().record("request_id", tracing::field::display(id));
 }
 
-/// Marks the running call's span and log lines with the id of what it is about.
-pub fn note_resource_id(id: impl fmt::Display) {
+/// Adds the id of the call's resource to the running call's span and log lines.
+pub fn record_resource_id(id: impl fmt::Display) {
     tracing::Span::current().record("resource_id", tracing::field::display(id));
 }
 
@@ -107,7 +100,7 @@ fn provider(
         .with_timeout(EXPORT_TIMEOUT)
         .build()
         .map_err(TelemetryError::Exporter)?;
-    // A caller that keeps a trace keeps all of it: its decision counts for us too.
+    // Follows the caller's sampling decision, so that a trace is kept or dropped as a whole.
     let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(config.trace_sample_ratio)));
     let resource = Resource::builder_empty()
         .with_attribute(KeyValue::new("service.name", service))

@@ -1,8 +1,8 @@
-//! One crypto provider for every TLS connection of a process: ring. Clients that bring none of their own (reqwest) find it
-//! installed; `run` does that, and whoever makes such a client elsewhere may do it again.
+//! The process-wide crypto provider of rustls: ring. `kit::run` installs it. Code that runs without `kit::run` and makes a
+//! TLS client without a provider of its own (reqwest) calls [`install_provider`] first.
 
-/// Installs it, unless it is there already.
+/// Installs ring as the default provider. Does nothing if the process already has one.
 pub fn install_provider() {
-    // An error means that there is one already.
+    // The error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

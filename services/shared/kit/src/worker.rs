@@ -1,10 +1,10 @@
-//! The background loop: every periodic worker of the chassis and of the services runs in a [`Worker`].
+//! Background loops: every periodic worker of the chassis and of the services is a [`Worker`].
 //!
-//! - The first round starts at once; the next one after the interval plus jitter of up to 10 %.
+//! - The first round starts immediately; the next one after the interval plus jitter of up to 10 %.
 //! - A failed round, or one that panicked, adds a backoff to the interval. A successful round resets the backoff.
 //! - A hint starts the next round early, but never shortens a backoff.
-//! - A round that answers [`Round::More`] is followed by the next one at once.
-//! - At shutdown a running round finishes; the drain bound of the task set is the only thing that ends it early.
+//! - A round that returns [`Round::More`] is followed by the next one immediately.
+//! - At shutdown a running round finishes; only the drain bound of the task set ends it early.
 //! - Under a [`Condition`], such as leadership, rounds start only while it is met, the first as soon as it is.
 
 use std::{
@@ -34,7 +34,7 @@ mod tests;
 
 pub use condition::Condition;
 
-/// Waits after failed rounds, on top of the interval, unless [`Worker::backoff`] says otherwise.
+/// Waits after failed rounds, in addition to the interval, unless [`Worker::backoff`] replaces them.
 const FAILURES: BackoffConfig = BackoffConfig {
     initial: Duration::from_millis(200),
     max: Duration::from_secs(10),
@@ -42,13 +42,13 @@ const FAILURES: BackoffConfig = BackoffConfig {
     attempts_max: u32::MAX,
 };
 
-/// Hints that one round answers at most; a source that never runs dry must not keep the round from starting.
+/// Maximum number of hints that one round answers, so that an endless source of hints cannot delay the round forever.
 const HINTS_SKIPPED_MAX: usize = 10_000;
 
 /// The outcome of a round that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// There may be more to do: the next round starts at once.
+    /// There may be more to do: the next round starts immediately.
     More,
     /// Nothing is left to do until the interval is over or a hint arrives.
     Idle,
@@ -57,7 +57,7 @@ pub enum Round {
 }
 
 impl Round {
-    /// `More` if a round that handles at most `batch_max` items handled that many.
+    /// Returns `More` if a round that handles at most `batch_max` items handled that many.
     #[must_use]
     pub fn of_batch(handled: usize, batch_max: usize) -> Self {
         if handled >= batch_max { Self::More } else { Self::Idle }
@@ -83,12 +83,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker with a round every `interval`. Its name appears in logs and as a metric label.
+    /// Creates a worker with a round every `interval`. Its name appears in logs and as a metric label.
     pub fn every(name: &'static str, interval: Duration) -> Self {
         Self::new(name, Some(interval))
     }
 
-    /// A worker whose rounds, after the first, start on hints only.
+    /// Creates a worker whose rounds, after the first, start on hints only.
     pub fn on_hints(name: &'static str) -> Self {
         Self::new(name, None)
     }
@@ -185,7 +185,7 @@ impl Worker {
                 failures.increment(1);
                 let delay = backoff.next_delay().unwrap_or(self.failures.max);
                 tracing::warn!(worker = self.name, %error, ?delay, "worker round failed, retrying after a backoff");
-                // Hints that arrive meanwhile wait in their sources.
+                // Hints that arrive during the backoff wait in their sources.
                 if shutdown.run_until_cancelled(sleep(delay)).await.is_none() {
                     return;
                 }
@@ -196,7 +196,7 @@ impl Worker {
         }
     }
 
-    /// Returns once the condition is met; false if shutdown comes first.
+    /// Waits until the condition is met. Returns false if shutdown comes first.
     async fn wait_for_condition(&mut self, shutdown: &CancellationToken) -> bool {
         let Some(condition) = &mut self.condition else { return !shutdown.is_cancelled() };
         while !shutdown.is_cancelled() {
@@ -207,7 +207,7 @@ impl Worker {
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = condition.changed() => {}
-                // Leadership can end by time alone, and nothing announces that.
+                // Leadership can also end by time alone, without a notice.
                 () = next_interval(self.interval) => {}
             }
         }
@@ -242,7 +242,7 @@ impl fmt::Debug for Worker {
     }
 }
 
-/// Sleeps for the interval plus up to 10 %, so that pods do not work in step; for ever without an interval.
+/// Sleeps for the interval plus up to 10 %, so that pods do not work in step. Never ends without an interval.
 async fn next_interval(interval: Option<Duration>) {
     match interval {
         Some(interval) => sleep(jittered(interval, 100..=110)).await,

@@ -1,4 +1,4 @@
-//! A call of any method, by its path alone: for tests that go over whole contracts.
+//! Calls a method by its path alone, for tests that iterate over whole contracts.
 
 use tonic::{
     Request, Status,
@@ -9,11 +9,11 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-/// Calls the method at `path` with an empty message and waits for the first answer, which is read as an empty message
-/// too: its fields are skipped. Made as a stream, which on the wire a unary call is as well.
+/// Calls the method at `path` with an empty message and waits for the first response message, whose fields are ignored.
+/// Works for unary and server-streaming methods, because both look the same on the wire.
 ///
 /// # Panics
-/// When `path` or `token` cannot stand in a request.
+/// Panics if `path` is not a valid path or `token` is not a valid header value.
 #[expect(clippy::expect_used, reason = "a test fails by panicking")]
 pub async fn call(channel: &Channel, path: &str, token: Option<&str>) -> Result<(), Status> {
     let path: PathAndQuery = path.parse().expect("a method's path");

@@ -1,17 +1,19 @@
-//! The test contract `onsale.testkit.v1.EchoService`, a server of it that counts what it does, and a bare way to serve it.
+//! The test contract `onsale.testkit.v1.EchoService`, an implementation that counts its calls, and a bare tonic server for
+//! it.
 
 use std::{
     collections::HashMap,
     io,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use onsale_kit::tasks::Tasks;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_stream::{Stream, StreamExt, wrappers::TcpListenerStream};
 use tonic::{Request, Response, Status, codegen::BoxStream, metadata::KeyAndValueRef};
@@ -19,7 +21,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use self::v1::echo_service_server::EchoServiceServer;
 
-/// The generated messages, client and server.
+/// Generated messages, client and server of the test contract.
 #[allow(
     clippy::all,
     clippy::pedantic,
@@ -35,10 +37,10 @@ pub mod v1 {
 /// The contract with its options, as an encoded `FileDescriptorSet`.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echo_descriptors.bin"));
 
-/// How long a stopping server may take to let its calls end.
-const STOP_BOUND: Duration = Duration::from_secs(5);
+/// Longest time that [`EchoServer::stop`] waits for running calls.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves the contract. Clones share their counters.
+/// Implementation of the contract. Clones share their counters.
 #[derive(Clone, Debug, Default)]
 pub struct EchoService {
     state: Arc<State>,
@@ -48,68 +50,68 @@ pub struct EchoService {
 struct State {
     instance: String,
     calls: Calls,
-    /// What Echo and EchoOnce answer instead of an echo.
+    /// Error that Echo and EchoOnce return instead of an echo; `None`: they echo.
     failure: Mutex<Option<Status>>,
-    /// How many calls of Fail have come, by key.
+    /// Number of calls of Fail by key.
     failures: Mutex<HashMap<String, u32>>,
 }
 
-/// How many calls of each method there were. `Empty` is not counted: counting would be measured with it.
+/// Call counters by method. `Empty` has none, because benches measure it without the cost of counting.
 #[derive(Debug, Default)]
 pub struct Calls {
-    /// Calls of Echo.
-    pub echo: Count,
-    /// Calls of EchoOnce.
-    pub echo_once: Count,
-    /// Calls of Watch; finished when the stream was sent to its end.
-    pub watch: Count,
-    /// Calls of Wait; finished when the whole wait passed.
-    pub wait: Count,
-    /// Calls of Fail.
-    pub fail: Count,
-    /// Calls of the methods named after a role.
-    pub by_role: Count,
+    /// Calls of the method `Echo`.
+    pub echo: CallCounts,
+    /// Calls of the method `EchoOnce`.
+    pub echo_once: CallCounts,
+    /// Calls of Watch; a call is finished when its stream was sent to its end.
+    pub watch: CallCounts,
+    /// Calls of Wait; a call is finished when it waited for its whole span.
+    pub wait: CallCounts,
+    /// Calls of the method `Fail`.
+    pub fail: CallCounts,
+    /// Calls of all `CallAs…` methods together.
+    pub by_role: CallCounts,
 }
 
-/// How many calls began, and how they ended.
+/// Numbers of started, finished and cancelled calls.
 #[derive(Debug, Default)]
-pub struct Count {
+pub struct CallCounts {
     started: AtomicU64,
     finished: AtomicU64,
     cancelled: AtomicU64,
 }
 
-impl Count {
-    /// Calls that reached the handler.
+impl CallCounts {
+    /// Returns the number of calls that reached the handler.
     pub fn started(&self) -> u64 {
         self.started.load(Ordering::SeqCst)
     }
 
-    /// Calls whose handler came to its end.
+    /// Returns the number of calls whose handler ran to its end.
     pub fn finished(&self) -> u64 {
         self.finished.load(Ordering::SeqCst)
     }
 
-    /// Calls that were dropped before their handler came to its end.
+    /// Returns the number of calls that were dropped before their handler ran to its end.
     pub fn cancelled(&self) -> u64 {
         self.cancelled.load(Ordering::SeqCst)
     }
 }
 
-/// One running call; counts it as cancelled when dropped unfinished.
-struct Running {
+/// Guard of one running call. Dropping it without `finish` counts the call as cancelled.
+struct RunningCall {
     state: Arc<State>,
-    count: fn(&Calls) -> &Count,
+    count: fn(&Calls) -> &CallCounts,
     finished: bool,
 }
 
-impl Running {
+impl RunningCall {
     fn finish(mut self) {
         self.finished = true;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         let count = (self.count)(&self.state.calls);
         let end = if self.finished { &count.finished } else { &count.cancelled };
@@ -118,32 +120,32 @@ impl Drop for Running {
 }
 
 impl EchoService {
-    /// A service that calls itself `instance` in what it saw.
+    /// Creates a service that reports the name `instance` in its responses.
     #[must_use]
     pub fn new(instance: impl Into<String>) -> Self {
         Self { state: Arc::new(State { instance: instance.into(), ..State::default() }) }
     }
 
-    /// The counters.
+    /// Returns the call counters, which all clones share.
     #[must_use]
     pub fn calls(&self) -> &Calls {
         &self.state.calls
     }
 
-    /// From now on Echo and EchoOnce fail with `status`; with `None` they echo again.
+    /// Makes Echo and EchoOnce fail with `status` from now on; `None` makes them echo again.
     pub fn fail_with(&self, status: Option<Status>) {
-        *lock(&self.state.failure) = status;
+        *self.state.failure.lock() = status;
     }
 
-    /// The tonic service to hand to a server.
+    /// Wraps the service for a tonic server.
     #[must_use]
     pub fn into_server(self) -> EchoServiceServer<Self> {
         EchoServiceServer::new(self)
     }
 
-    fn begin(&self, count: fn(&Calls) -> &Count) -> Running {
+    fn begin(&self, count: fn(&Calls) -> &CallCounts) -> RunningCall {
         count(&self.state.calls).started.fetch_add(1, Ordering::SeqCst);
-        Running { state: Arc::clone(&self.state), count, finished: false }
+        RunningCall { state: Arc::clone(&self.state), count, finished: false }
     }
 
     fn seen<T>(&self, request: &Request<T>) -> v1::Seen {
@@ -158,7 +160,7 @@ impl EchoService {
     }
 
     fn failure(&self) -> Result<(), Status> {
-        lock(&self.state.failure).clone().map_or(Ok(()), Err)
+        self.state.failure.lock().clone().map_or(Ok(()), Err)
     }
 
     fn call_by_role<T>(&self, response: T) -> Result<Response<T>, Status> {
@@ -203,7 +205,7 @@ impl v1::echo_service_server::EchoService for EchoService {
     ) -> Result<Response<BoxStream<v1::WatchResponse>>, Status> {
         let request = request.into_inner();
         let last = if request.messages == 0 { u32::MAX } else { request.messages };
-        let interval = span(request.interval);
+        let interval = duration(request.interval);
         let running = self.begin(|calls| &calls.watch);
         let messages = tokio_stream::iter(1..=last).then(move |number| async move {
             if number > 1 && !interval.is_zero() {
@@ -216,7 +218,7 @@ impl v1::echo_service_server::EchoService for EchoService {
 
     async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::WaitResponse>, Status> {
         let running = self.begin(|calls| &calls.wait);
-        tokio::time::sleep(span(request.into_inner().span)).await;
+        tokio::time::sleep(duration(request.into_inner().span)).await;
         running.finish();
         Ok(Response::new(v1::WaitResponse {}))
     }
@@ -225,7 +227,7 @@ impl v1::echo_service_server::EchoService for EchoService {
         self.begin(|calls| &calls.fail).finish();
         let request = request.into_inner();
         let calls = {
-            let mut failures = lock(&self.state.failures);
+            let mut failures = self.state.failures.lock();
             let calls = failures.entry(request.key).or_default();
             *calls = calls.saturating_add(1);
             *calls
@@ -236,7 +238,7 @@ impl v1::echo_service_server::EchoService for EchoService {
         }
         let mut details = ErrorDetails::new();
         if let Some(delay) = request.retry_delay {
-            details.set_retry_info(Some(span(Some(delay))));
+            details.set_retry_info(Some(duration(Some(delay))));
         }
         Err(Status::with_error_details(request.code.into(), request.message, details))
     }
@@ -277,7 +279,7 @@ impl v1::echo_service_server::EchoService for EchoService {
     }
 }
 
-/// A bare tonic server of the contract, without any of the kit's layers: what a client is tested against.
+/// Bare tonic server of the contract without the layers of the kit, for tests of clients.
 #[derive(Debug)]
 pub struct EchoServer {
     service: EchoService,
@@ -286,7 +288,7 @@ pub struct EchoServer {
 }
 
 impl EchoServer {
-    /// Serves `service` at `address`; port 0 takes a free one.
+    /// Serves `service` at `address`; port 0 selects a free port.
     pub async fn start(service: EchoService, address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -296,34 +298,34 @@ impl EchoServer {
             let ended = tonic::transport::Server::builder()
                 .add_service(served)
                 .serve_with_incoming_shutdown(TcpListenerStream::new(listener), token.cancelled_owned());
-            // A test that cares sees it in the calls that fail.
+            // Ignore the error: a test notices a dead server by its failing calls.
             let _ = ended.await;
         });
         Ok(Self { service, address, tasks })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it serves, for its counters.
+    /// Returns the served service, for its call counters.
     #[must_use]
     pub fn service(&self) -> &EchoService {
         &self.service
     }
 
-    /// Stops listening and lets running calls end; a stream without end must be ended by its client first.
+    /// Stops listening and waits up to 5 s for running calls. The client must first end a stream that has no end.
     pub async fn stop(self) {
-        self.tasks.shutdown(STOP_BOUND).await;
+        self.tasks.shutdown(STOP_TIMEOUT).await;
     }
 }
 
-/// Passes `messages` on and marks `running` as finished at their end.
+/// Forwards `messages` and marks the call as finished at their end.
 fn counted<T>(
     messages: impl Stream<Item = T> + Send + 'static,
-    running: Running,
+    running: RunningCall,
 ) -> impl Stream<Item = T> + Send + 'static {
     let mut running = Some(running);
     let end = tokio_stream::iter(std::iter::from_fn(move || {
@@ -335,10 +337,6 @@ fn counted<T>(
     messages.chain(end)
 }
 
-fn span(duration: Option<prost_types::Duration>) -> Duration {
+fn duration(duration: Option<prost_types::Duration>) -> Duration {
     duration.and_then(|duration| Duration::try_from(duration).ok()).unwrap_or_default()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

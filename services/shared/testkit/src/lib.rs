@@ -1,5 +1,5 @@
-//! What tests of every crate share: real stores for each test, an echo contract, tokens good and bad, waiting for
-//! conditions. A dev-dependency only: nothing here may reach a service.
+//! Support for the tests of every crate: real stores for each test, an echo contract, valid and broken tokens, and waiting
+//! for conditions. Services may depend on this crate for their tests only.
 
 pub mod echo;
 pub mod service;

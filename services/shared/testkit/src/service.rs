@@ -1,4 +1,4 @@
-//! A whole service in the test's own process: its `build`, on fresh stores, on free ports, trusting a mint of its own.
+//! Runs a whole service inside the test process: its `build` on fresh stores and free ports, trusting a test issuer.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -12,35 +12,35 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::{
     stack::{self, TestDatabase, TestRedis},
-    tokens::Mint,
+    tokens::TestIssuer,
     wait::wait_until,
 };
 
-/// How long a service may take to be ready.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time until a started service is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running service.
+/// A service that runs in the test process.
 pub struct TestService {
-    /// The server, on free ports.
+    /// The server; it listens on free ports.
     pub server: RunningServer,
-    /// Whose tokens it trusts.
-    pub mint: Mint,
-    /// Its database, fresh and migrated; dropped with this.
+    /// Issuer of the tokens that the service trusts.
+    pub issuer: TestIssuer,
+    /// Migrated database of the service. A database that this handle owns is dropped with it.
     pub database: TestDatabase,
-    /// Its part of the Redis Cluster.
+    /// Addresses of the Redis Cluster and the key prefix of the service.
     pub redis: TestRedis,
 }
 
-/// Where a service keeps what it knows.
+/// Stores on which a service is started.
 pub struct TestStores {
-    /// Its database.
+    /// Migrated database for the service.
     pub database: TestDatabase,
-    /// Its part of the Redis Cluster.
+    /// Addresses of the Redis Cluster and the key prefix of the service.
     pub redis: TestRedis,
 }
 
 impl TestService {
-    /// Starts `service` as `kit::run` would.
+    /// Starts `service` on fresh stores with its default settings.
     pub async fn start<C, B>(service: &'static str, defaults: &str, build: B) -> Result<Self, Box<dyn Error>>
     where
         C: ServiceConfig,
@@ -49,7 +49,7 @@ impl TestService {
         Self::start_with(service, defaults, &[], build).await
     }
 
-    /// The same, with settings of the test's own besides (`NEIGHBOURS__QUEUE__TARGET`, `http://…`).
+    /// Like [`start`](Self::start), with further settings, such as `("NEIGHBOURS__QUEUE__TARGET", "http://…")`.
     pub async fn start_with<C, B>(
         service: &'static str,
         defaults: &str,
@@ -64,7 +64,7 @@ impl TestService {
         Self::start_on(service, defaults, stores, settings, build).await
     }
 
-    /// The same, on stores that another instance left behind: a restart.
+    /// Like [`start_with`](Self::start_with), on the stores of an earlier instance, as after a restart.
     pub async fn start_on<C, B>(
         service: &'static str,
         defaults: &str,
@@ -76,11 +76,11 @@ impl TestService {
         C: ServiceConfig,
         B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
     {
-        Self::start_at(service, defaults, stores, settings, Arc::new(SystemClock), build).await
+        Self::start_with_clock(service, defaults, stores, settings, Arc::new(SystemClock), build).await
     }
 
-    /// The same, on a machine with a clock of its own; its mint's tokens count from it too.
-    pub async fn start_at<C, B>(
+    /// Like [`start_on`](Self::start_on), with a clock for the service and for the tokens of its issuer.
+    pub async fn start_with_clock<C, B>(
         service: &'static str,
         defaults: &str,
         stores: TestStores,
@@ -93,7 +93,7 @@ impl TestService {
         B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
     {
         let TestStores { database, redis } = stores;
-        let mint = Mint::with_clock(Arc::clone(&clock));
+        let issuer = TestIssuer::with_clock(Arc::clone(&clock));
         let nodes = format!("{:?}", redis.urls);
         let stores = [
             ("STORES__POSTGRES__URL", database.url.as_str()),
@@ -101,25 +101,25 @@ impl TestService {
             ("STORES__REDIS__PREFIX", redis.prefix.as_str()),
         ];
         let settings: Vec<_> = stores.iter().chain(settings).copied().collect();
-        let environment = environment(&mint, &settings);
+        let environment = environment(&issuer, &settings);
         let (mut chassis_config, config) = config::load::<C>(service, defaults, &environment)?;
-        chassis_config.auth = mint.auth_config();
+        chassis_config.auth = issuer.auth_config();
         let mut chassis = Chassis::new(service, chassis_config, clock)?;
         build(config, &mut chassis).await.map_err(|error| error.to_string())?;
-        Ok(Self { server: chassis.start().await?, mint, database, redis })
+        Ok(Self { server: chassis.start().await?, issuer, database, redis })
     }
 
-    /// A connection to it.
+    /// Connects to the server of the service.
     pub async fn channel(&self) -> Result<Channel, tonic::transport::Error> {
         Endpoint::from_shared(format!("http://{}", self.server.address()))?.connect().await
     }
 }
 
-/// The environment of a server that trusts `mint`, on free ports and quick to stop, with `settings` besides
-/// (`SERVER__DEADLINE_MAX`, `5s`).
+/// Returns the environment of a server that trusts `issuer`, listens on free ports and drains without a lame-duck phase.
+/// Adds `settings`, such as `("SERVER__DEADLINE_MAX", "5s")`.
 #[must_use]
-pub fn environment(mint: &Mint, settings: &[(&str, &str)]) -> Environment {
-    let (key, jwks) = (mint.mesh_key(), mint.mesh_jwks());
+pub fn environment(issuer: &TestIssuer, settings: &[(&str, &str)]) -> Environment {
+    let (key, jwks) = (issuer.mesh_key(), issuer.mesh_jwks());
     let basic = [
         ("SERVER__LISTEN", "127.0.0.1:0"),
         ("SERVER__ADMIN_LISTEN", "127.0.0.1:0"),
@@ -130,11 +130,10 @@ pub fn environment(mint: &Mint, settings: &[(&str, &str)]) -> Environment {
     basic.iter().chain(settings).map(|(key, value)| (format!("ONSALE__{key}"), (*value).to_owned())).collect()
 }
 
-/// Asserts what every service owes from its first day: it becomes ready on real stores and drains without cutting
-/// anything.
+/// Asserts that a service becomes ready on real stores and drains without cancelling a call.
 ///
 /// # Panics
-/// When it does not.
+/// Panics if the service does not start, is not ready within 60 s, or does not drain cleanly.
 #[expect(clippy::expect_used, reason = "a test fails by panicking")]
 pub async fn assert_starts_and_drains<C, B>(service: &'static str, defaults: &str, build: B)
 where
@@ -142,7 +141,7 @@ where
     B: AsyncFnOnce(C, &mut Chassis) -> Result<(), BuildError>,
 {
     let running = TestService::start(service, defaults, build).await.expect("the service starts");
-    wait_until("the service is ready", PATIENCE, || async {
+    wait_until("the service is ready", READY_TIMEOUT, || async {
         running.server.readiness().verdict().is_ready()
     })
     .await;

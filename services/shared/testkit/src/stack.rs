@@ -1,9 +1,9 @@
-//! The stack tests run on: a real Postgres and a real Redis Cluster, started once, and for every test a fresh
-//! database and a key prefix of its own.
+//! The stack under the tests: a real Postgres and a real Redis Cluster, started once per run, with a fresh database and a
+//! private key prefix for each test.
 //!
-//! Under `teststack` the whole test run shares one stack, named by two environment variables. Without it each test
-//! process starts its own at first use. Either way nothing stays behind: the servers die with the process that
-//! started them, however it ends.
+//! Under `teststack` the whole test run shares one stack, whose addresses are in two environment variables. Without it each
+//! test process starts a stack at first use. In both cases the kernel ends the servers with the process that started them,
+//! even if that process is killed.
 
 mod database;
 mod postgres_server;
@@ -18,124 +18,126 @@ use tokio::sync::OnceCell;
 
 pub use database::{SANDBOX_SCHEMA, TestDatabase};
 pub use postgres_server::{PostgresServer, PostgresServerConfig, PreparedPostgres};
-pub use redis_cluster::{NodeIndex, RedisCluster, RedisClusterConfig, RedisNode, form, is_settled};
+pub use redis_cluster::{
+    NodeIndex, RedisCluster, RedisClusterConfig, RedisNode, form_cluster, is_cluster_settled,
+};
 pub use run::{Interrupts, run_command};
 
-/// Names the shared Postgres, as `address:port`.
+/// Environment variable with the address of the shared Postgres, as `address:port`.
 pub const POSTGRES_VARIABLE: &str = "ONSALE_TEST_POSTGRES";
-/// Names the nodes of the shared cluster, as `address:port,…`.
+/// Environment variable with the addresses of the shared Redis nodes, as `address:port,…`.
 pub const REDIS_VARIABLE: &str = "ONSALE_TEST_REDIS";
 
-/// How long a server may take until it answers. Each writes and syncs a little before it does; on a disk that is busy with what
-/// others wrote that took more than half a minute.
+/// Longest time until a started server responds. Each server first writes and syncs a few files, which took more than 30 s
+/// on a disk that was busy with other writes.
 pub const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Why the stack could not be started or steered.
+/// Failure to start or control the stack.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A server's program is not installed.
+    /// The program of a server is not installed.
     #[error("`{program}` is not installed: it comes with the Debian package `{package}`")]
     MissingProgram {
-        /// The program looked for.
+        /// File name of the missing program.
         program: &'static str,
-        /// What to install.
+        /// Debian package that contains it.
         package: &'static str,
     },
-    /// The operating system refused.
+    /// The operating system could not start a process or a signal handler.
     #[error("failed to start {name}")]
     Start {
-        /// What was started.
+        /// Name of the process or handler.
         name: String,
-        /// The refusal.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// It started and ended by itself.
-    #[error("{name} ended before it was asked to:\n{log}")]
+    /// A process ended before it was stopped, or a command failed.
+    #[error("{name} ended unexpectedly:\n{log}")]
     Ended {
-        /// What ended.
+        /// Name of the process.
         name: String,
-        /// The end of its log.
+        /// Last lines of its log, or its output.
         log: String,
     },
-    /// It runs and never became ready.
-    #[error("waited {waited:?} in vain for {name}")]
+    /// A running server, or a condition of the cluster, was not ready in time.
+    #[error("timed out after {waited:?} waiting for {name}")]
     NotReady {
-        /// What was waited for.
+        /// Name of the server or condition.
         name: String,
-        /// How long.
+        /// Timeout that passed.
         waited: Duration,
     },
-    /// No port is left.
+    /// All attempted loopback ports are in use.
     #[error("found no free port on loopback")]
     NoPort,
-    /// A directory could not be made.
+    /// A directory could not be created or moved.
     #[error("failed to prepare a directory for a server")]
     Directory {
-        /// The refusal.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// A node refused an administrative command.
+    /// A node rejected an administrative command or did not respond.
     #[error("redis command `{command}` failed")]
     Redis {
-        /// The command line.
+        /// Command with its arguments.
         command: String,
-        /// The refusal.
+        /// Error of the Redis client.
         #[source]
         source: redis::RedisError,
     },
-    /// No running node fits the question.
+    /// No running node has the requested role or index.
     #[error("no such node in the cluster")]
     NoSuchNode,
-    /// An administrative statement failed.
+    /// A connection or statement on the administrative database failed.
     #[error("failed to {attempt}")]
     Postgres {
-        /// What was tried.
+        /// The attempted action, as a verb phrase.
         attempt: String,
-        /// The refusal.
+        /// Error of the Postgres client.
         #[source]
         source: tokio_postgres::Error,
     },
-    /// The migrations failed on the template database.
-    #[error("failed to migrate the template database")]
+    /// The migrations failed on a new database.
+    #[error("failed to migrate a test database")]
     Migrate {
-        /// Why.
+        /// Error of the migration runner.
         #[source]
         source: onsale_storage::migrate::Error,
     },
-    /// A variable that names the stack holds something else.
+    /// An environment variable of the shared stack does not contain addresses.
     #[error("{variable} must hold addresses, not `{value}`")]
     BadVariable {
-        /// The variable's name.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it held.
+        /// Its invalid value.
         value: String,
     },
 }
 
-/// One test's share of the cluster: where it is, and a prefix nobody else uses.
+/// One test's share of the Redis Cluster: its addresses and a key prefix that no other test uses.
 #[derive(Clone, Debug)]
 pub struct TestRedis {
-    /// The seed nodes, as `redis://` URLs.
+    /// Seed nodes, as `redis://` URLs.
     pub urls: Vec<String>,
-    /// Goes before every key of the test.
+    /// Prefix of every key of the test.
     pub prefix: String,
 }
 
-/// A fresh database with every migration applied, on the shared Postgres.
+/// Creates a fresh database with all migrations on the shared Postgres.
 pub async fn database() -> Result<TestDatabase, Error> {
     TestDatabase::create(postgres_address().await?).await
 }
 
-/// A key prefix of the test's own, on the shared cluster. A test that kills, freezes or flushes takes
+/// Returns a new key prefix on the shared cluster. A test that kills, freezes or flushes nodes uses
 /// [`RedisCluster::start_private`] instead.
 pub async fn redis() -> Result<TestRedis, Error> {
     let urls = redis_addresses().await?.iter().map(|address| format!("redis://{address}")).collect();
     Ok(TestRedis { urls, prefix: format!("test-{}", uuid::Uuid::now_v7().simple()) })
 }
 
-/// Where the shared Postgres listens; started now if nobody has.
+/// Returns the address of the shared Postgres; the first call in a process without `teststack` starts it.
 pub async fn postgres_address() -> Result<SocketAddr, Error> {
     static OWN: OnceCell<PostgresServer> = OnceCell::const_new();
     if let Some(addresses) = from_environment(POSTGRES_VARIABLE)? {
@@ -144,7 +146,7 @@ pub async fn postgres_address() -> Result<SocketAddr, Error> {
     Ok(OWN.get_or_try_init(|| PostgresServer::start(PostgresServerConfig::default())).await?.address())
 }
 
-/// The nodes of the shared cluster; started now if nobody has.
+/// Returns the nodes of the shared cluster; the first call in a process without `teststack` starts them.
 pub async fn redis_addresses() -> Result<Vec<SocketAddr>, Error> {
     static OWN: OnceCell<RedisCluster> = OnceCell::const_new();
     if let Some(addresses) = from_environment(REDIS_VARIABLE)? {
@@ -156,7 +158,7 @@ pub async fn redis_addresses() -> Result<Vec<SocketAddr>, Error> {
 fn from_environment(variable: &'static str) -> Result<Option<Vec<SocketAddr>>, Error> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "no setting of a service: it is how the test run names its stack"
+        reason = "the variable names the stack of a test run; it is not a setting of a service"
     )]
     let Ok(value) = std::env::var(variable) else { return Ok(None) };
     let addresses: Result<Vec<SocketAddr>, _> = value.split(',').map(str::parse).collect();

@@ -1,7 +1,7 @@
-//! Identity tokens for tests: good ones for every role, and every broken kind an attacker would try.
+//! Identity tokens for tests: valid ones for every role, and the broken kinds that an attacker would try.
 //!
-//! They are put together by hand from raw parts, and never by the code under test: what a verifier shares with its
-//! forger, neither of them checks.
+//! Tokens are assembled from raw parts, never with the code under test: a mistake in code shared by signer and verifier would
+//! stay undetected.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,16 +26,17 @@ use ring::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// The issuer of people's tokens.
+/// `iss` claim of the tokens of customers, organizers and staff.
 pub const ISSUER: &str = "https://identity.test";
-/// Whom people's tokens are for.
+/// `aud` claim of the tokens of customers, organizers and staff.
 pub const AUDIENCE: &str = "onsale-test";
 
 const KEY_ID: &str = "people-1";
 const MESH_KEY_ID: &str = "mesh-1";
 const LIFETIME: Duration = Duration::from_secs(300);
 
-/// Whom a service takes the bearer of a token for `subject` for; for their ids, which depend on nothing else.
+/// Returns the identity of a token for `subject`. Customer and organizer ids derived from it equal those that a service
+/// derives from the token, because they depend on issuer and subject only.
 #[must_use]
 pub fn identity(subject: &str) -> Identity {
     Identity {
@@ -49,62 +50,62 @@ pub fn identity(subject: &str) -> Identity {
     }
 }
 
-/// Makes keys, the settings that trust them, and tokens.
-pub struct Mint {
+/// Generates signing keys, settings that trust these keys, and tokens signed with them.
+pub struct TestIssuer {
     people: Key,
     mesh: Key,
-    /// In nobody's key set.
+    /// A key that is in no key set.
     stranger: Key,
     clock: Arc<dyn Clock>,
 }
 
-/// A token that must be refused, and why.
+/// A token that every verifier must refuse.
 #[derive(Clone, Debug)]
 pub struct BrokenToken {
-    /// What is wrong with it.
+    /// The one flaw of the token, for failure messages.
     pub flaw: &'static str,
-    /// The token, without `Bearer`.
+    /// The token without the `Bearer` prefix.
     pub token: String,
 }
 
-impl Default for Mint {
+impl Default for TestIssuer {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Mint {
-    /// New keys; tokens count from the machine's clock.
+impl TestIssuer {
+    /// Generates new keys. Token times come from the clock of the operating system.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SystemClock))
     }
 
-    /// New keys; tokens count from `clock`.
+    /// Generates new keys. Token times come from `clock`.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self { people: Key::generate(), mesh: Key::generate(), stranger: Key::generate(), clock }
     }
 
-    /// The key set of the people's issuer, as JSON.
+    /// Returns the JSON Web Key Set for the tokens of customers, organizers and staff.
     #[must_use]
     pub fn jwks(&self) -> String {
         self.people.jwks(KEY_ID)
     }
 
-    /// The key set of the mesh, as JSON.
+    /// Returns the JSON Web Key Set for the tokens of services.
     #[must_use]
     pub fn mesh_jwks(&self) -> String {
         self.mesh.jwks(MESH_KEY_ID)
     }
 
-    /// The mesh's private key, PKCS#8 in base64, as settings have it.
+    /// Returns the private key of the mesh in the form of the settings: PKCS#8 in base64.
     #[must_use]
     pub fn mesh_key(&self) -> String {
         STANDARD.encode(&self.mesh.pkcs8)
     }
 
-    /// Settings that trust this mint: its people as customers, organizers and staff, its mesh as services.
+    /// Returns settings that trust this issuer for customers, organizers and staff, and its mesh key for services.
     #[must_use]
     pub fn auth_config(&self) -> AuthConfig {
         AuthConfig {
@@ -130,7 +131,7 @@ impl Mint {
         }
     }
 
-    /// The mesh's part of [`Mint::auth_config`].
+    /// Returns the mesh part of [`TestIssuer::auth_config`].
     #[must_use]
     pub fn mesh_config(&self) -> MeshConfig {
         MeshConfig {
@@ -141,21 +142,22 @@ impl Mint {
         }
     }
 
-    /// What a service named `service` signs its calls with.
+    /// Returns the token source with which a service named `service` authenticates its calls.
     #[must_use]
     #[expect(clippy::expect_used, reason = "the settings are made from the same key")]
     pub fn service_tokens(&self, service: &str) -> ServiceTokens {
         ServiceTokens::new(service, &self.mesh_config(), Arc::clone(&self.clock))
-            .expect("the mint's own settings are usable")
+            .expect("the settings of a test issuer are valid")
     }
 
-    /// A good token of somebody new with this role; SERVICE is signed by the mesh, all others by the people's issuer.
+    /// Returns a valid token of a new subject with this role. The mesh key signs SERVICE tokens; the other key signs all
+    /// others.
     #[must_use]
     pub fn token(&self, role: Role) -> String {
         self.token_for(&Uuid::now_v7().to_string(), &[role])
     }
 
-    /// A good token of `subject` with these roles.
+    /// Returns a valid token of `subject` with these roles.
     #[must_use]
     pub fn token_for(&self, subject: &str, roles: &[Role]) -> String {
         if roles.contains(&Role::Service) {
@@ -165,7 +167,7 @@ impl Mint {
         }
     }
 
-    /// The claims of a good token of a person, for a test to change.
+    /// Returns the claims of a valid token, for a test to change before signing.
     #[must_use]
     pub fn claims(&self, subject: &str, roles: &[Role]) -> Value {
         let names: Vec<_> = roles.iter().map(|role| role_name(*role)).collect();
@@ -176,19 +178,20 @@ impl Mint {
         })
     }
 
-    /// Any claims, properly signed by the people's issuer.
+    /// Signs any claims with the key for customers, organizers and staff.
     #[must_use]
     pub fn sign(&self, claims: &Value) -> String {
         self.people.sign(&header("EdDSA", KEY_ID), claims)
     }
 
-    /// Any claims, properly signed by the mesh.
+    /// Signs any claims with the mesh key.
     #[must_use]
     pub fn sign_mesh(&self, claims: &Value) -> String {
         self.mesh.sign(&header("EdDSA", MESH_KEY_ID), claims)
     }
 
-    /// A token of every broken kind. Each would be good for `role` (not SERVICE) but for its one flaw.
+    /// Returns one token of every broken kind. Apart from its one flaw each would be valid for `role`, which must not be
+    /// SERVICE.
     #[must_use]
     pub fn broken(&self, role: Role) -> Vec<BrokenToken> {
         let mut all = self.broken_claims(role);
@@ -196,7 +199,7 @@ impl Mint {
         all.into_iter().map(|(flaw, token)| BrokenToken { flaw, token }).collect()
     }
 
-    /// Properly signed, but claiming what must not be accepted.
+    /// Returns tokens with a valid signature and unacceptable claims.
     fn broken_claims(&self, role: Role) -> Vec<(&'static str, String)> {
         let now = self.now_seconds();
         let with = |claim: &str, value: Value| {
@@ -232,7 +235,7 @@ impl Mint {
         ]
     }
 
-    /// Claiming the right things, but not properly signed.
+    /// Returns tokens with valid claims and an unacceptable signature or form.
     fn broken_signatures(&self, role: Role) -> Vec<(&'static str, String)> {
         let claims = self.claims("somebody", &[role]);
         let good = self.sign(&claims);
@@ -326,7 +329,7 @@ impl Key {
         format!("{signed}.{signature}")
     }
 
-    /// The classic confusion: a verifier that obeys `alg` takes what is public for a shared secret.
+    /// Signs with HS256 and a public key as the secret. A verifier that trusts the `alg` header would accept the token.
     fn confuse(&self, claims: &Value, public: &[u8]) -> String {
         let signed = signed_part(&header("HS256", KEY_ID), claims);
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, public), signed.as_bytes());

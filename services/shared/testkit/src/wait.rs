@@ -1,17 +1,17 @@
-//! Waiting for a condition instead of sleeping for luck.
+//! `wait_until`: tests wait for a condition with a deadline instead of sleeping for a fixed time.
 
 use std::{
     future::Future,
     time::{Duration, Instant},
 };
 
-/// How often the condition is looked at: short, so that tests are quick; not zero, so that others get to run.
+/// Pause between two checks of the condition. It is short to keep tests fast, and not zero so that other tasks can run.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Waits until `condition` holds, at most for `bound`.
+/// Waits until `condition` returns true, for at most `bound`.
 ///
 /// # Panics
-/// When it does not hold in time; the message has `what`.
+/// Panics if the condition is still false after `bound`; the message contains `what`.
 #[expect(clippy::panic, reason = "a test fails by panicking, and this says what it waited for")]
 #[track_caller]
 pub fn wait_until<F>(
@@ -24,11 +24,11 @@ where
 {
     let caller = std::panic::Location::caller();
     async move {
-        // The machine's clock, not the runtime's: a test with a paused clock must still end.
+        // Use the machine's clock, not the runtime's: a test with a paused clock must also time out.
         let begin = Instant::now();
         while !condition().await {
             if begin.elapsed() >= bound {
-                panic!("waited {bound:?} in vain, at {caller}: {what}");
+                panic!("timed out after {bound:?} waiting at {caller}: {what}");
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }

@@ -1,4 +1,4 @@
-//! The stack starts fast, is shared, survives its levers, and leaves nothing behind.
+//! The stack isolates tests from each other, survives injected faults, and leaves no process behind.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -27,13 +27,13 @@ async fn get(cluster: &RedisCluster, key: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn every_test_has_a_database_of_its_own() {
+async fn each_test_gets_its_own_database() {
     let (one, two) = tokio::try_join!(stack::database(), stack::database()).unwrap();
     assert_ne!(one.name, two.name);
 }
 
 #[tokio::test]
-async fn every_test_has_a_prefix_of_its_own() {
+async fn each_test_gets_its_own_key_prefix() {
     let (one, two) = tokio::try_join!(stack::redis(), stack::redis()).unwrap();
     assert_eq!(one.urls, two.urls);
     assert_eq!(one.urls.len(), 6);
@@ -41,7 +41,7 @@ async fn every_test_has_a_prefix_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_replica_takes_over_from_a_killed_master_and_the_master_comes_back() {
+async fn replica_replaces_a_killed_master_which_returns_as_replica() {
     let cluster = RedisCluster::start_private().await.unwrap();
     set(&cluster, "{k}", "kept").await;
     let replica = cluster.replica_of("{k}").await.unwrap();
@@ -57,7 +57,7 @@ async fn a_replica_takes_over_from_a_killed_master_and_the_master_comes_back() {
 }
 
 #[tokio::test]
-async fn a_frozen_master_loses_its_place_and_follows_after_the_thaw() {
+async fn frozen_master_becomes_a_replica_after_the_thaw() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let (master, replica) = tokio::try_join!(cluster.master_of("{k}"), cluster.replica_of("{k}")).unwrap();
     cluster.freeze(master).unwrap();
@@ -71,7 +71,7 @@ async fn a_frozen_master_loses_its_place_and_follows_after_the_thaw() {
 }
 
 #[tokio::test]
-async fn a_cut_off_replica_takes_over_without_the_last_writes() {
+async fn cut_off_replica_takes_over_without_the_last_writes() {
     let cluster = RedisCluster::start_private().await.unwrap();
     set(&cluster, "{k}early", "kept").await;
     cluster.wait_until_settled().await.unwrap();
@@ -87,7 +87,7 @@ async fn a_cut_off_replica_takes_over_without_the_last_writes() {
 }
 
 #[tokio::test]
-async fn slots_move_and_masters_hand_over_without_loss() {
+async fn moved_slots_and_planned_failovers_lose_no_keys() {
     let cluster = RedisCluster::start_private().await.unwrap();
     set(&cluster, "{k}", "kept").await;
     let before = cluster.master_of("{k}").await.unwrap();
@@ -102,7 +102,7 @@ async fn slots_move_and_masters_hand_over_without_loss() {
     assert_eq!(get(&cluster, "{k}").await, None);
 }
 
-/// The command lines that name `port` as a word of its own. Not the numbers of processes: one may be the same.
+/// Returns the command lines that contain `port` as a whole word. Process ids are left out, because one may equal the port.
 fn processes_of(port: &str) -> Vec<String> {
     let listing = Command::new("ps").args(["-eo", "args"]).output().unwrap();
     let text = String::from_utf8_lossy(&listing.stdout).into_owned();
@@ -110,8 +110,8 @@ fn processes_of(port: &str) -> Vec<String> {
     text.lines().filter(names_it).map(str::to_owned).collect()
 }
 
-/// Runs `teststack` with `script`, which gets a file to write the stack's ports into; gives back its exit code and
-/// what it wrote.
+/// Runs `teststack` with `script`, which writes the addresses of the stack into a file. Returns its exit code and the
+/// content of that file.
 async fn teststack(script: &str, then: impl FnOnce(u32)) -> (Option<i32>, String) {
     let directory = tempfile::tempdir().unwrap();
     let note = directory.path().join("note");
@@ -120,7 +120,8 @@ async fn teststack(script: &str, then: impl FnOnce(u32)) -> (Option<i32>, String
         .arg(&note)
         .spawn()
         .unwrap();
-    wait_until("the stack runs its command", Duration::from_secs(30), || async { note.exists() }).await;
+    wait_until("the command of the stack has started", Duration::from_secs(30), || async { note.exists() })
+        .await;
     then(child.id());
     let status = child.wait().unwrap();
     (status.code(), std::fs::read_to_string(&note).unwrap())
@@ -130,7 +131,7 @@ async fn assert_gone(addresses: &str) {
     let ports: Vec<&str> = addresses.split([' ', ',', '\n']).filter_map(|it| it.split(':').nth(1)).collect();
     assert_eq!(ports.len(), 7, "one Postgres and six Redis nodes in {addresses:?}");
     for port in ports {
-        wait_until("a server of the stack is gone", Duration::from_secs(10), || async {
+        wait_until("the server has ended", Duration::from_secs(10), || async {
             processes_of(port).is_empty()
                 && std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err()
         })
@@ -141,21 +142,21 @@ async fn assert_gone(addresses: &str) {
 const NOTE: &str = r#"echo "$ONSALE_TEST_POSTGRES $ONSALE_TEST_REDIS" > "$1.new" && mv "$1.new" "$1""#;
 
 #[tokio::test]
-async fn teststack_forwards_the_exit_code_and_leaves_nothing() {
+async fn teststack_returns_the_exit_code_and_leaves_no_server() {
     let (code, addresses) = teststack(&format!("{NOTE}; exit 7"), |_| {}).await;
     assert_eq!(code, Some(7));
     assert_gone(&addresses).await;
 }
 
 #[tokio::test]
-async fn teststack_leaves_nothing_when_it_is_terminated() {
+async fn terminated_teststack_leaves_no_server() {
     let (code, addresses) = teststack(&format!("{NOTE}; sleep 60"), |pid| signal("TERM", pid)).await;
     assert_eq!(code, Some(143));
     assert_gone(&addresses).await;
 }
 
 #[tokio::test]
-async fn teststack_leaves_nothing_when_it_is_killed() {
+async fn killed_teststack_leaves_no_server() {
     let (code, addresses) = teststack(&format!("{NOTE}; exec sleep 60"), |pid| signal("KILL", pid)).await;
     assert_eq!(code, None);
     assert_gone(&addresses).await;

@@ -1,4 +1,4 @@
-//! Where the time comes from. Everything that needs the time of day takes a [`Clock`], so that a test can move it.
+//! Clocks. Code that needs the time of day takes a [`Clock`], so that a test can set it.
 
 use std::{
     sync::{
@@ -10,9 +10,9 @@ use std::{
 
 use crate::Timestamp;
 
-/// Tells the time of day. It may jump, also backwards: for spans and timeouts use the runtime's monotonic clock.
+/// Source of the time of day. It may jump, also backwards: use the runtime's monotonic clock for spans and timeouts.
 pub trait Clock: Send + Sync + 'static {
-    /// The time of day now.
+    /// Returns the current time of day.
     fn now(&self) -> Timestamp;
 }
 
@@ -22,7 +22,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The machine's clock.
+/// Clock of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -30,33 +30,33 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         #[expect(clippy::disallowed_methods, reason = "this is the Clock that everything else takes")]
         let now = SystemTime::now();
-        // Out of range only on a machine set hundreds of thousands of years away.
+        // Out of range only if the machine's clock is wrong by hundreds of thousands of years.
         Timestamp::from_system_time(now).unwrap_or(Timestamp::EPOCH)
     }
 }
 
-/// A clock that stands still until it is moved, for tests. Clones share the same time.
+/// Test clock that keeps its time until it is set or advanced. Clones share the time.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     micros: Arc<AtomicI64>,
 }
 
 impl ManualClock {
-    /// A clock that shows `time`.
+    /// Creates a clock set to `time`.
     #[must_use]
     pub fn new(time: Timestamp) -> Self {
         Self { micros: Arc::new(AtomicI64::new(time.as_micros())) }
     }
 
-    /// Jumps to `time`, forwards or backwards.
+    /// Sets the time, forwards or backwards.
     pub fn set(&self, time: Timestamp) {
         self.micros.store(time.as_micros(), Ordering::SeqCst);
     }
 
-    /// Moves forward by `span`, at most to the end of time.
+    /// Moves the time forward by `span`, at most to the largest [`Timestamp`].
     pub fn advance(&self, span: Duration) {
         let span_micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-        // Infallible: the closure always answers.
+        // Cannot fail: the closure never returns `None`.
         let _ = self.micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |micros| {
             Some(micros.saturating_add(span_micros))
         });
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manual_clock_moves_only_when_told_and_for_all_who_share_it() {
+    fn clones_of_a_manual_clock_share_its_time() {
         let clock = ManualClock::new(Timestamp::from_secs(100));
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         assert_eq!(shared.now(), Timestamp::from_secs(100));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_clock_is_in_this_century() {
+    fn system_clock_is_in_this_century() {
         let now = SystemClock.now();
         assert!(now > Timestamp::from_secs(1_700_000_000), "{now}");
         assert!(now < Timestamp::from_secs(4_102_444_800), "{now}");

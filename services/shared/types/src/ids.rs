@@ -1,18 +1,19 @@
-//! Typed ids: a UUID that says whose it is, so that no function can be handed a customer where it wants an event.
+//! Typed ids: a UUID with a type of its own for each kind of object, so that a customer id cannot be passed as an event id.
 
-/// Why a text is not an id.
+/// Reason for refusing a text as an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseIdError {
-    /// Only the hyphenated form of 36 characters is taken: one id, one spelling (letters in either case).
+    /// The text is not in the hyphenated form of 36 characters. Other spellings of the same UUID are refused, except for
+    /// upper-case letters.
     #[error("{id} is not a UUID in hyphenated form")]
     Form {
-        /// Which kind of id was wanted.
+        /// Type name of the expected id, such as `EventId`.
         id: &'static str,
     },
-    /// The nil UUID is what a forgotten field looks like; it is nobody's id.
+    /// The text is the nil UUID, which usually comes from a field that was never set. No object has it.
     #[error("{id} is the nil UUID")]
     Nil {
-        /// Which kind of id was wanted.
+        /// Type name of the expected id, such as `EventId`.
         id: &'static str,
     },
 }
@@ -26,7 +27,7 @@ pub trait Id: Copy {
     fn as_uuid(&self) -> uuid::Uuid;
 }
 
-/// Makes one typed id. A macro, because more than ten types have the same body and differ only in name.
+/// Defines one typed id. A macro, because more than ten types have the same body and differ only in name.
 macro_rules! typed_id {
     ($(#[$doc:meta])+ $name:ident) => {
         $(#[$doc])+
@@ -34,16 +35,16 @@ macro_rules! typed_id {
         pub struct $name(uuid::Uuid);
 
         impl $name {
-            /// A new id. Version 7: later ids sort after earlier ones, which keeps database indexes dense.
+            /// Generates a new UUID of version 7: later ids sort after earlier ones, which keeps database indexes dense.
             #[must_use]
             pub fn generate() -> Self {
                 Self(uuid::Uuid::now_v7())
             }
 
-            /// Reads the hyphenated form, letters in either case; refuses every other form and the nil UUID.
+            /// Parses the hyphenated form, letters in either case; refuses every other form and the nil UUID.
             pub fn parse(text: &str) -> Result<Self, $crate::ids::ParseIdError> {
                 let form = $crate::ids::ParseIdError::Form { id: stringify!($name) };
-                // The other forms that `Uuid` reads (simple, braced, URN) all have another length.
+                // The other forms that `Uuid` parses (simple, braced, URN) all have another length.
                 if text.len() != uuid::fmt::Hyphenated::LENGTH {
                     return Err(form);
                 }
@@ -54,13 +55,13 @@ macro_rules! typed_id {
                 Ok(Self(uuid))
             }
 
-            /// Takes a UUID that our own store gave back; input from outside goes through `parse`.
+            /// Wraps a UUID read from our own store without checks. Use `parse` for input from outside.
             #[must_use]
             pub const fn from_uuid(uuid: uuid::Uuid) -> Self {
                 Self(uuid)
             }
 
-            /// The UUID, for a store or a wire format.
+            /// Returns the UUID, for a store or a wire format.
             #[must_use]
             pub const fn as_uuid(&self) -> uuid::Uuid {
                 self.0
@@ -119,31 +120,31 @@ typed_id! {
     EventId
 }
 typed_id! {
-    /// A priced part of a venue.
+    /// Part of a venue with one price.
     SectorId
 }
 typed_id! {
-    /// Units kept out of the public sale for a group.
+    /// Units reserved for a group, outside the public sale.
     QuotaId
 }
 typed_id! {
-    /// One person's right to buy from a quota.
+    /// Permission for one person to buy from a quota.
     InvitationId
 }
 typed_id! {
-    /// Someone who buys.
+    /// A person who joins queues and buys.
     CustomerId
 }
 typed_id! {
-    /// Someone who creates and steers events.
+    /// Account that creates and manages events.
     OrganizerId
 }
 typed_id! {
-    /// A customer's place in an event's queue.
+    /// Entry of one customer in the queue of an event.
     EntryId
 }
 typed_id! {
-    /// Units set aside for a claim.
+    /// Units set aside for one claim.
     HoldId
 }
 typed_id! {
@@ -151,23 +152,23 @@ typed_id! {
     ClaimId
 }
 typed_id! {
-    /// A payment, from its begin to its end.
+    /// Payment of one claim, from its creation to its final state.
     PaymentId
 }
 typed_id! {
-    /// The making of an event's tickets.
+    /// One run that generates the tickets of an event.
     GenerationId
 }
 typed_id! {
-    /// One ticket.
+    /// Ticket for one unit of an event.
     TicketId
 }
 typed_id! {
-    /// One notification to be delivered.
+    /// Delivery job of one notification.
     JobId
 }
 typed_id! {
-    /// A customer's device that takes notifications.
+    /// A customer's device that receives push notifications.
     DeviceId
 }
 
@@ -181,7 +182,7 @@ mod tests {
     const FORM: ParseIdError = ParseIdError::Form { id: "EventId" };
 
     #[test]
-    fn an_id_is_read_back_from_what_it_prints() {
+    fn printed_id_parses_to_the_same_id() {
         let id = EventId::generate();
         assert_eq!(EventId::parse(&id.to_string()), Ok(id));
         assert_eq!(EventId::parse(&id.to_string().to_uppercase()), Ok(id));
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_hyphenated_form_is_read() {
+    fn forms_other_than_hyphenated_are_refused() {
         let uuid = EventId::generate().as_uuid();
         for text in [
             uuid.simple().to_string(),
@@ -208,18 +209,18 @@ mod tests {
     }
 
     #[test]
-    fn the_nil_uuid_is_nobodys_id() {
+    fn nil_uuid_is_refused() {
         assert_eq!(EventId::parse(&Uuid::nil().to_string()), Err(ParseIdError::Nil { id: "EventId" }));
     }
 
     #[test]
-    fn ids_made_later_sort_later() {
+    fn generated_ids_sort_in_order_of_creation() {
         let ids: Vec<_> = std::iter::repeat_with(EventId::generate).take(1_000).collect();
         assert!(ids.is_sorted());
     }
 
     #[test]
-    fn an_id_is_a_string_in_json_and_is_checked_on_the_way_in() {
+    fn json_form_is_a_string_that_is_validated_when_read() {
         let id = HoldId::generate();
         let json = serde_json::to_string(&id).unwrap();
         assert_eq!(json, format!("\"{id}\""));
@@ -230,12 +231,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_parse_panic(text: String) {
+        fn parse_never_panics(text: String) {
             let _ = EventId::parse(&text);
         }
 
         #[test]
-        fn every_uuid_but_nil_is_read_back(bits in 1_u128..) {
+        fn every_uuid_except_nil_is_accepted(bits in 1_u128..) {
             let uuid = Uuid::from_u128(bits);
             prop_assert_eq!(EventId::parse(&uuid.to_string()), Ok(EventId::from_uuid(uuid)));
         }

@@ -1,5 +1,5 @@
-//! Words that every service and its stores share: typed ids, money, time, pages of lists. Pure: no I/O, no runtime, no
-//! wire format, and no rule of any one domain.
+//! Types shared by all services and their stores: typed ids, money, time and list pages. The crate is pure: no I/O, no
+//! runtime, no wire format, and no rule of a single domain.
 
 mod clock;
 mod ids;

@@ -1,29 +1,30 @@
-//! Money as integers of a currency's smallest unit. No floating point, no silent overflow, no sum of two currencies.
+//! Money as an integer in the smallest unit of its currency. No floating point, no silent overflow, no sum of two
+//! currencies.
 
 use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A currency by its ISO 4217 code: three upper-case letters. Whether the code is in use today is not checked here.
+/// Currency by its ISO 4217 code: three upper-case letters. Unassigned codes are accepted too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Currency([u8; 3]);
 
-/// The text is not a currency code.
+/// The text is not three upper-case ASCII letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a currency code is three letters from A to Z")]
 pub struct ParseCurrencyError;
 
 impl Currency {
-    /// Reads a code such as `EUR`; lower case is refused.
+    /// Parses a code such as `EUR`; refuses lower case.
     pub fn parse(text: &str) -> Result<Self, ParseCurrencyError> {
         let code: [u8; 3] = text.as_bytes().try_into().map_err(|_length| ParseCurrencyError)?;
         if code.iter().all(u8::is_ascii_uppercase) { Ok(Self(code)) } else { Err(ParseCurrencyError) }
     }
 
-    /// The three letters.
+    /// Returns the three letters, such as `EUR`.
     #[must_use]
     pub fn code(&self) -> &str {
-        // Letters only, as `parse` made sure; the other branch cannot be reached.
+        // `parse` accepts ASCII letters only, so the default is never used.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -61,7 +62,7 @@ impl<'de> Deserialize<'de> for Currency {
     }
 }
 
-/// An amount in the smallest unit of its currency (cents of EUR, whole JPY). May be negative: a difference, a refund.
+/// Amount in the smallest unit of its currency (cents for EUR, whole yen for JPY). Differences and refunds may be negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Money {
@@ -70,64 +71,64 @@ pub struct Money {
     currency: Currency,
 }
 
-/// Why an amount could not be computed.
+/// Reason for refusing to compute an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoneyError {
-    /// Two currencies have no sum; nothing here converts.
+    /// The operands have different currencies; this type never converts.
     #[error("failed to combine {left} with {right}")]
     CurrenciesDiffer {
-        /// The currency on the left.
+        /// Currency of the left operand.
         left: Currency,
-        /// The currency on the right.
+        /// Currency of the right operand.
         right: Currency,
     },
-    /// The result does not fit.
+    /// The result does not fit into 64 bits.
     #[error("the amount is too large")]
     Overflow,
 }
 
 impl Money {
-    /// `amount_minor` of the smallest unit of `currency`.
+    /// Creates an amount of `amount_minor` smallest units of `currency`.
     #[must_use]
     pub const fn new(amount_minor: i64, currency: Currency) -> Self {
         Self { amount_minor, currency }
     }
 
-    /// Nothing, in `currency`.
+    /// Creates an amount of zero in `currency`.
     #[must_use]
     pub const fn zero(currency: Currency) -> Self {
         Self::new(0, currency)
     }
 
-    /// The amount in the smallest unit.
+    /// Returns the amount in the smallest unit of the currency.
     #[must_use]
     pub const fn amount_minor(&self) -> i64 {
         self.amount_minor
     }
 
-    /// The currency.
+    /// Returns the currency of the amount.
     #[must_use]
     pub const fn currency(&self) -> Currency {
         self.currency
     }
 
-    /// The sum of two amounts of one currency.
+    /// Adds an amount of the same currency.
     pub fn checked_add(self, other: Self) -> Result<Self, MoneyError> {
         self.combine(other, i64::checked_add)
     }
 
-    /// The difference of two amounts of one currency.
+    /// Subtracts an amount of the same currency.
     pub fn checked_sub(self, other: Self) -> Result<Self, MoneyError> {
         self.combine(other, i64::checked_sub)
     }
 
-    /// `count` times the amount.
+    /// Multiplies the amount by `count`.
     pub fn checked_mul(self, count: i64) -> Result<Self, MoneyError> {
         let amount_minor = self.amount_minor.checked_mul(count).ok_or(MoneyError::Overflow)?;
         Ok(Self { amount_minor, ..self })
     }
 
-    /// The sum of all `amounts`, in `currency`; zero when there are none.
+    /// Returns the sum of `amounts`, all of which must be in `currency`; zero if there are none.
     pub fn sum(currency: Currency, amounts: impl IntoIterator<Item = Self>) -> Result<Self, MoneyError> {
         amounts.into_iter().try_fold(Self::zero(currency), Self::checked_add)
     }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_currency_is_three_upper_case_letters() {
+    fn currency_requires_three_upper_case_letters() {
         assert_eq!(euro().code(), "EUR");
         assert_eq!(euro().to_string(), "EUR");
         for text in ["", "EU", "EURO", "eur", "E R", "EU1", "É1", "ÉU"] {
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn two_currencies_have_no_sum() {
+    fn different_currencies_cannot_be_combined() {
         let dollar = Currency::parse("USD").unwrap();
         let differ = Err(MoneyError::CurrenciesDiffer { left: euro(), right: dollar });
         let (one_euro, one_dollar) = (Money::new(100, euro()), Money::new(100, dollar));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn overflow_is_an_error() {
         let most = Money::new(i64::MAX, euro());
         assert_eq!(most.checked_add(Money::new(1, euro())), Err(MoneyError::Overflow));
         assert_eq!(
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn json_names_the_currency_code_and_is_checked_on_the_way_in() {
+    fn json_has_a_currency_code_and_is_validated_when_read() {
         let json = serde_json::to_string(&Money::new(-5, euro())).unwrap();
         assert_eq!(json, r#"{"amount_minor":-5,"currency_code":"EUR"}"#);
         assert_eq!(serde_json::from_str::<Money>(&json).unwrap(), Money::new(-5, euro()));
@@ -207,14 +208,14 @@ mod tests {
         }
 
         #[test]
-        fn a_sum_is_as_if_multiplied(amount in -1_000_000_i64..1_000_000, count in 0_usize..50) {
+        fn sum_of_equal_amounts_equals_their_product(amount in -1_000_000_i64..1_000_000, count in 0_usize..50) {
             let one = Money::new(amount, euro());
             let sum = Money::sum(euro(), std::iter::repeat_n(one, count));
             prop_assert_eq!(sum, one.checked_mul(i64::try_from(count).unwrap()));
         }
 
         #[test]
-        fn every_currency_read_prints_as_it_was(text in "[A-Z]{3}") {
+        fn parsed_currency_prints_its_code(text in "[A-Z]{3}") {
             prop_assert_eq!(Currency::parse(&text).unwrap().to_string(), text);
         }
     }

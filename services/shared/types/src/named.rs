@@ -44,16 +44,16 @@ pub trait Named: Copy + Into<&'static str> + FromStr + VariantArray + 'static {
 
 impl<T: Copy + Into<&'static str> + FromStr + VariantArray + 'static> Named for T {}
 
-/// Makes such an enum, with `ALL`, `name`, `from_name` and `Display`. A macro, because many types of the domains have the same
-/// body and differ only in their values.
+/// Defines an enum with `ALL`, `name`, `from_name` and `Display`. A macro, because many domain types have the same body and
+/// differ only in their values.
 ///
 /// ```
 /// onsale_types::named! {
-///     /// How it is.
+///     /// State of a job.
 ///     State {
-///         /// Not yet.
+///         /// Not started yet, waiting for a worker.
 ///         Waiting = "WAITING",
-///         /// At last.
+///         /// Finished, with or without an error.
 ///         Done = "DONE",
 ///     }
 /// }
@@ -71,10 +71,10 @@ macro_rules! named {
         }
 
         impl $name {
-            /// Every value.
+            /// All values in order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$value,)+];
 
-            /// Its name.
+            /// Returns the stored name of the value.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -82,7 +82,7 @@ macro_rules! named {
                 }
             }
 
-            /// The value with this name.
+            /// Returns the value with this exact name, or `None`.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|value| value.name() == name)

@@ -1,27 +1,27 @@
-//! Pages of a list: how many rows, and where the next page begins.
+//! Pages of a list: size limits and page tokens.
 //!
-//! A token is opaque to the caller and belongs to one query: a token of another list, or of the same list with another
-//! filter, is refused instead of silently skipping rows. It is no secret and grants nothing: whoever makes one up can
-//! at most begin their own list elsewhere, so every page must filter by what its caller may see.
+//! A page token is opaque to the caller and belongs to one query: a token of another list, or of the same list with other
+//! filters, is refused instead of silently skipping rows. A token is not a secret and grants nothing. A forged token only
+//! moves the start of the caller's own list, so every page must filter by what its caller may see.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use uuid::Uuid;
 
-/// The form of a token; a later form gets another number, and old tokens are then refused as malformed.
+/// Format version of a token. A new format gets another number, after which old tokens are refused as malformed.
 const VERSION: u8 = 1;
 
-/// Longer texts are refused before they are decoded.
+/// Longest accepted token in characters; longer texts are refused before they are decoded.
 const TOKEN_LENGTH_MAX: usize = 1_024;
 
-/// Separates our checksums from every other use of UUIDs of version 5.
+/// Namespace that separates our checksums from every other use of version 5 UUIDs.
 const CHECKSUM_NAMESPACE: Uuid = Uuid::from_u128(0x7d1f_3a52_90c4_5b0e_8e61_2f0b_6c9d_4a17);
 
-/// How many rows a page of a list may have.
+/// Default and maximum number of rows on a page of one list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimits {
-    /// Taken when the caller does not say.
+    /// Number of rows if the caller asks for 0.
     pub default: u32,
-    /// Taken when the caller asks for more.
+    /// Number of rows if the caller asks for more.
     pub max: u32,
 }
 
@@ -31,51 +31,51 @@ impl Default for PageLimits {
     }
 }
 
-/// How many rows one page has: 1 up to the list's maximum.
+/// Number of rows of one page, from 1 to the maximum of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSize(u32);
 
 /// The caller asked for a page of fewer than zero rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a page has no negative size")]
+#[error("page size must not be negative")]
 pub struct PageSizeError;
 
 impl PageSize {
-    /// From what a caller asked for: 0 means the default, more than the maximum means the maximum (AIP-158).
+    /// Converts the requested size: 0 becomes the default, and more than the maximum becomes the maximum (AIP-158).
     pub fn from_request(requested: i32, limits: PageLimits) -> Result<Self, PageSizeError> {
         let requested = u32::try_from(requested).map_err(|_negative| PageSizeError)?;
         let rows = if requested == 0 { limits.default } else { requested };
         Ok(Self(rows.min(limits.max).max(1)))
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub const fn rows(self) -> u32 {
         self.0
     }
 
-    /// One row more than the page: what a store asks for, to learn whether there is a next page.
+    /// Returns one row more than the page: a store reads that many to see if there is a next page.
     #[must_use]
     pub const fn rows_and_one(self) -> u32 {
         self.0.saturating_add(1)
     }
 }
 
-/// What a token belongs to: a list's name and the filters it was asked with. The page size is no part of it.
+/// Identity of a list query: the name of the list and its filters, but not the page size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageQuery(Vec<u8>);
 
 impl PageQuery {
-    /// The list `name` without any filter.
+    /// Creates a query of the list `name` without filters.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(Vec::new()).with(name, "")
     }
 
-    /// The same with one more filter. Their order counts: build it in one place.
+    /// Adds a filter. The order of filters matters, so build each query in one place.
     #[must_use]
     pub fn with(mut self, filter: &str, value: impl AsRef<[u8]>) -> Self {
-        // Each part with its length before it: without it "ab" + "c" would be the same as "a" + "bc".
+        // Write the length before each part: otherwise "ab" + "c" would equal "a" + "bc".
         for part in [filter.as_bytes(), value.as_ref()] {
             self.0.extend_from_slice(&length(part).to_be_bytes());
             self.0.extend_from_slice(part);
@@ -91,17 +91,17 @@ impl PageQuery {
     }
 }
 
-/// Where a page begins: the key of the last row of the page before it, in whatever bytes the store writes.
+/// Start of a page: the key of the last row of the previous page, in an encoding of the store's choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageToken(Vec<u8>);
 
-/// Why a text is not a token of this query.
+/// Reason for refusing a page token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePageTokenError {
-    /// Not a token at all, or one of a form that is no longer read.
+    /// The text is not a token, or has another format version.
     #[error("the page token is malformed")]
     Malformed,
-    /// A token that was changed, or that belongs to another list or other filters.
+    /// The token was altered, or belongs to another list or other filters.
     #[error("the page token belongs to another query")]
     OtherQuery,
 }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_size_is_defaulted_capped_and_never_negative() {
+    fn page_size_is_defaulted_and_capped() {
         let limits = PageLimits::default();
         let rows = |requested| PageSize::from_request(requested, limits).map(PageSize::rows);
         assert_eq!(rows(0), Ok(50));
@@ -174,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_token_is_the_first_page() {
+    fn empty_token_means_the_first_page() {
         assert_eq!(PageToken::parse("", &PageQuery::new("tickets")), Ok(None));
     }
 
     #[test]
-    fn a_token_of_another_list_or_filter_is_refused() {
+    fn token_of_another_list_or_filter_is_refused() {
         let query = PageQuery::new("tickets").with("customer", "a").with("event", "bc");
         let text = PageToken::after(*b"position").encode(&query);
         for other in [
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_token_is_refused() {
+    fn malformed_token_is_refused() {
         let query = PageQuery::new("tickets");
         for text in ["!", "AQ", "AQ==", &"A".repeat(TOKEN_LENGTH_MAX + 1), "Ag0000000000000000000000000000"] {
             assert_eq!(PageToken::parse(text, &query), Err(ParsePageTokenError::Malformed), "{text}");
@@ -203,14 +203,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_token_is_read_back(name: String, value: Vec<u8>, position in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn encoded_token_parses_to_the_same_token(name: String, value: Vec<u8>, position in prop::collection::vec(any::<u8>(), 0..64)) {
             let query = PageQuery::new(&name).with("filter", &value);
             let token = PageToken::after(position);
             prop_assert_eq!(PageToken::parse(&token.encode(&query), &query), Ok(Some(token)));
         }
 
         #[test]
-        fn a_changed_token_is_refused(
+        fn altered_token_is_refused(
             position in prop::collection::vec(any::<u8>(), 1..64),
             at: prop::sample::Index,
             bit in 0_u8..8,
@@ -223,7 +223,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_parse_panic(text: String) {
+        fn parse_never_panics(text: String) {
             let _ = PageToken::parse(&text, &PageQuery::new("tickets"));
         }
     }

@@ -1,20 +1,21 @@
-//! The id of a request: what makes doing something twice equal to doing it once.
+//! Request ids: idempotency keys that let a receiver recognize a repeated request.
 
 use uuid::Uuid;
 
 use crate::ids::typed_id;
 
 typed_id! {
-    /// Names one wish of a caller. The caller makes it and keeps it before the first try, and sends it with every try.
+    /// Idempotency key of one request. The caller generates and stores it before the first attempt and sends it with every
+    /// attempt.
     RequestId
 }
 
 impl RequestId {
-    /// The id of one step taken on behalf of `cause` (a hold, a claim, …): the same cause and step give the same id, in
-    /// any process and after any crash, so that a step repeated by another worker is still the same request.
+    /// Derives the id of one `step` taken for the object `source` (a hold, a claim, …). The same source and step give the
+    /// same id in any process and after any crash, so that a step repeated by another worker is still the same request.
     #[must_use]
-    pub fn derive(cause: Uuid, step: &str) -> Self {
-        Self::from_uuid(Uuid::new_v5(&cause, step.as_bytes()))
+    pub fn derive(source: Uuid, step: &str) -> Self {
+        Self::from_uuid(Uuid::new_v5(&source, step.as_bytes()))
     }
 }
 
@@ -24,7 +25,7 @@ mod tests {
     use crate::ClaimId;
 
     #[test]
-    fn a_derived_id_depends_on_cause_and_step_and_on_nothing_else() {
+    fn derived_id_depends_only_on_source_and_step() {
         let (first, second) = (ClaimId::generate().as_uuid(), ClaimId::generate().as_uuid());
         assert_eq!(RequestId::derive(first, "reserve"), RequestId::derive(first, "reserve"));
         assert_ne!(RequestId::derive(first, "reserve"), RequestId::derive(first, "commit"));

@@ -1,5 +1,5 @@
-//! A point in time: microseconds since the Unix epoch, as Postgres keeps it. Arithmetic is checked; nothing here reads
-//! the clock (see [`crate::Clock`]).
+//! Points in time: microseconds since the Unix epoch, the precision of Postgres. Arithmetic is checked; nothing in this file
+//! reads the clock (see [`crate::Clock`]).
 
 use std::{
     fmt,
@@ -13,11 +13,12 @@ const NANOS_PER_MICRO: i32 = 1_000;
 const NANOS_PER_SECOND: i32 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 
-/// The years 1 to 9999: what Protobuf's `Timestamp` and RFC 3339 can say.
+/// First second of year 1: the lower bound of Protobuf's `Timestamp` and of RFC 3339.
 const WIRE_SECONDS_MIN: i64 = -62_135_596_800;
+/// Last second of year 9999: the upper bound of Protobuf's `Timestamp` and of RFC 3339.
 const WIRE_SECONDS_MAX: i64 = 253_402_300_799;
 
-/// A point in time, to the microsecond. In JSON it is the number of microseconds; printed, it is RFC 3339 in UTC.
+/// Point in time with microsecond precision. In JSON it is a number of microseconds; `Display` prints RFC 3339 in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
@@ -26,26 +27,26 @@ impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
 
-    /// The point `micros` microseconds after the epoch; negative is before.
+    /// Creates the point `micros` microseconds after the epoch, or before it if negative.
     #[must_use]
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the epoch; negative is before.
+    /// Returns the microseconds since the epoch; negative before it.
     #[must_use]
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// The point `seconds` seconds after the epoch. Beyond the ends of the type it stays at the end.
+    /// Creates the point `seconds` seconds after the epoch, limited to the range of the type.
     #[must_use]
     pub const fn from_secs(seconds: i64) -> Self {
         Self(seconds.saturating_mul(MICROS_PER_SECOND))
     }
 
-    /// From seconds and nanoseconds as wire formats have them; what is finer than a microsecond is cut off. `None` when
-    /// the nanoseconds are no part of a second, or the point is outside of the years 1 to 9999.
+    /// Converts from the seconds and nanoseconds of wire formats, truncating to microseconds. Returns `None` if the
+    /// nanoseconds are not within 0 to 999,999,999 or the point is outside the years 1 to 9999.
     #[must_use]
     pub fn from_seconds_and_nanos(seconds: i64, nanos: i32) -> Option<Self> {
         let on_the_wire = (WIRE_SECONDS_MIN..=WIRE_SECONDS_MAX).contains(&seconds);
@@ -56,7 +57,7 @@ impl Timestamp {
         seconds.checked_mul(MICROS_PER_SECOND)?.checked_add(micros).map(Self)
     }
 
-    /// Seconds and nanoseconds as wire formats want them: the nanoseconds count forward, also before the epoch.
+    /// Converts to the seconds and nanoseconds of wire formats: the nanoseconds count forward, also before the epoch.
     #[must_use]
     pub fn to_seconds_and_nanos(self) -> (i64, i32) {
         let micros = self.0.rem_euclid(MICROS_PER_SECOND);
@@ -64,40 +65,40 @@ impl Timestamp {
         (self.0.div_euclid(MICROS_PER_SECOND), nanos)
     }
 
-    /// From the operating system's form, which is also the one the Postgres driver takes. `None` when out of range.
+    /// Converts from the operating system's form, which the Postgres driver uses too. Returns `None` if out of range.
     #[must_use]
     pub fn from_system_time(time: SystemTime) -> Option<Self> {
         match time.duration_since(UNIX_EPOCH) {
             Ok(after) => i64::try_from(after.as_micros()).ok().map(Self),
             Err(before) => {
                 let before = before.duration();
-                // Cut off towards the past on both sides of the epoch, so that order is kept.
+                // Round towards the past on both sides of the epoch, so that order is kept.
                 let micros = i64::try_from(before.as_nanos().div_ceil(1_000)).ok()?;
                 micros.checked_neg().map(Self)
             }
         }
     }
 
-    /// To the operating system's form. `None` where the system cannot say it.
+    /// Converts to the operating system's form. Returns `None` if the system cannot represent the point.
     #[must_use]
     pub fn to_system_time(self) -> Option<SystemTime> {
         let span = Duration::from_micros(self.0.unsigned_abs());
         if self.0 < 0 { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) }
     }
 
-    /// The point `span` later; `None` past the end of the type. Parts of a microsecond are cut off.
+    /// Returns the point `span` later, or `None` past the end of the type. The span is truncated to microseconds.
     #[must_use]
     pub fn checked_add(self, span: Duration) -> Option<Self> {
         self.0.checked_add(i64::try_from(span.as_micros()).ok()?).map(Self)
     }
 
-    /// The point `span` earlier; `None` before the begin of the type. Parts of a microsecond are cut off.
+    /// Returns the point `span` earlier, or `None` before the start of the type. The span is truncated to microseconds.
     #[must_use]
     pub fn checked_sub(self, span: Duration) -> Option<Self> {
         self.0.checked_sub(i64::try_from(span.as_micros()).ok()?).map(Self)
     }
 
-    /// The time from `earlier` to this point; zero when `earlier` is in truth later.
+    /// Returns the time since `earlier`, or zero if `earlier` is later than this point.
     #[must_use]
     pub fn saturating_since(self, earlier: Self) -> Duration {
         if earlier >= self { Duration::ZERO } else { Duration::from_micros(self.0.abs_diff(earlier.0)) }
@@ -115,8 +116,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Year, month and day of a day counted from the epoch, in the Gregorian calendar. Counts years from March, so that the
-/// leap day is the last of its year, and days within eras of 400 years, after which the calendar repeats.
+/// Converts a day counted from the epoch to year, month and day of the Gregorian calendar. It counts years from March, so
+/// that the leap day is the last day of its year, and days within eras of 400 years, after which the calendar repeats.
 fn civil_date(day_of_epoch: i64) -> (i64, i64, i64) {
     const DAYS_PER_ERA: i64 = 146_097;
     const DAYS_FROM_YEAR_ZERO: i64 = 719_468;
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timestamp_prints_as_rfc_3339() {
+    fn timestamp_prints_as_rfc_3339() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.000000Z"),
             (951_782_400, "2000-02-29T00:00:00.000000Z"),
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn wire_forms_out_of_range_are_refused() {
+    fn wire_form_out_of_range_is_refused() {
         assert_eq!(Timestamp::from_seconds_and_nanos(0, -1), None);
         assert_eq!(Timestamp::from_seconds_and_nanos(0, NANOS_PER_SECOND), None);
         assert_eq!(Timestamp::from_seconds_and_nanos(WIRE_SECONDS_MAX + 1, 0), None);
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_ends_at_the_ends_of_the_type() {
+    fn arithmetic_beyond_the_range_returns_none_or_saturates() {
         let (first, last) = (Timestamp::from_micros(i64::MIN), Timestamp::from_micros(i64::MAX));
         let step = Duration::from_micros(1);
         assert_eq!(last.checked_add(step), None);
@@ -177,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_wire_form_is_read_back(
+        fn wire_form_round_trips(
             seconds in WIRE_SECONDS_MIN..=WIRE_SECONDS_MAX,
             micros in 0..1_000_000_i32,
         ) {
@@ -187,13 +188,13 @@ mod tests {
         }
 
         #[test]
-        fn the_system_form_is_read_back(micros: i64) {
+        fn system_form_round_trips(micros: i64) {
             let time = Timestamp::from_micros(micros);
             prop_assert_eq!(time.to_system_time().and_then(Timestamp::from_system_time), Some(time));
         }
 
         #[test]
-        fn adding_then_subtracting_comes_back(
+        fn subtracting_an_added_span_returns_the_original(
             micros in -(1_i64 << 60)..(1_i64 << 60),
             span_micros in 0..(1_u64 << 60),
         ) {
@@ -205,7 +206,7 @@ mod tests {
         }
 
         #[test]
-        fn printed_order_is_time_order(a in 0..WIRE_SECONDS_MAX, b in 0..WIRE_SECONDS_MAX) {
+        fn printed_timestamps_sort_in_time_order(a in 0..WIRE_SECONDS_MAX, b in 0..WIRE_SECONDS_MAX) {
             let (a, b) = (Timestamp::from_secs(a), Timestamp::from_secs(b));
             prop_assert_eq!(a.cmp(&b), a.to_string().cmp(&b.to_string()));
         }

@@ -192,7 +192,7 @@ impl World {
 
     pub(crate) fn person(&self, role: Role) -> Person {
         let subject = Uuid::now_v7().to_string();
-        let token = self.service.mint.token_for(&subject, &[role]);
+        let token = self.service.issuer.token_for(&subject, &[role]);
         let issuer = if role == Role::Service { onsale_kit::auth::MESH } else { tokens::ISSUER };
         let identity = Identity {
             subject,

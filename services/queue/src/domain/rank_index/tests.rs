@@ -106,7 +106,7 @@ fn assert_same(index: &RankIndex, naive: &Naive, probes: &[u64]) {
         assert_eq!(index.contains(seq), waits, "contains {seq}");
         assert_eq!(index.before(seq), naive.before(seq), "before {seq}");
         assert_eq!(index.position(seq), waits.then(|| naive.before(seq) + 1), "position {seq}");
-        assert_eq!(index.neighbors(seq, 3), naive.neighbors(seq, 3), "neighbours of {seq}");
+        assert_eq!(index.neighbors(seq, 3), naive.neighbors(seq, 3), "neighbors of {seq}");
         if let Some(position) = index.position(seq) {
             assert_eq!(index.at(position), Some(seq), "at {position}");
         }

@@ -1,4 +1,4 @@
-//! The settings of identity: who may issue tokens, for whom, and which roles.
+//! Settings of authentication: issuers, their audiences and keys, and the roles that they may grant.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,102 +8,102 @@ use serde::Deserialize;
 use super::{keys::KeySet, service_tokens::MESH};
 use crate::config::{Problem, Secret, Text};
 
-/// Documents longer than this are no key sets; the settings may ask for less.
+/// Upper limit of `auth.key_fetch.document_bytes_max`: no key set is longer.
 const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Section `auth`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuthConfig {
-    /// Who issues tokens to people.
+    /// Issuers of tokens for people (default: none).
     pub issuers: Vec<IssuerConfig>,
-    /// Verified tokens are remembered in at most this much memory.
+    /// Memory limit of the cache of verified tokens (default 32 MiB).
     pub token_cache_bytes_max: u64,
-    /// How keys are fetched from issuers that publish them.
+    /// Fetching of keys from issuers with a `jwks_url`.
     pub key_fetch: KeyFetchConfig,
     /// Tokens between services.
     pub mesh: MeshConfig,
 }
 
-/// How keys are fetched from the `jwks_url` of an issuer.
+/// Section `auth.key_fetch`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyFetchConfig {
-    /// How often, while all is well.
+    /// Time between two fetches while they succeed (default 5 min).
     #[serde(with = "humantime_serde")]
     pub interval: Duration,
-    /// A token with an unknown key has them fetched at once, but no sooner than this after the attempt before.
+    /// Shortest time between two attempts (default 10 s), also if tokens with unknown keys ask for one.
     #[serde(with = "humantime_serde")]
     pub interval_min: Duration,
-    /// How long one attempt may take, and a call wait for it.
+    /// Time limit of one attempt, and of a call that waits for it (default 3 s).
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
-    /// A longer document is refused.
+    /// Longest accepted key set (default 256 KiB, at most 1 MiB).
     pub document_bytes_max: usize,
 }
 
-/// One issuer of tokens to people.
+/// One issuer of tokens for people.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerConfig {
-    /// The claim `iss`, exactly.
+    /// The exact value of the claim `iss`.
     pub issuer: String,
-    /// A token's `aud` must have one of these.
+    /// Accepted audiences: `aud` must contain one of them.
     pub audiences: Vec<String>,
-    /// The public keys: a JSON Web Key Set, inline or `{ file = … }`. Keys of kinds we do not know are skipped.
+    /// Public keys as a JSON Web Key Set, inline or `{ file = … }`. Unknown kinds of keys are skipped.
     #[serde(default)]
     pub jwks: Text,
-    /// Where the issuer publishes them, instead.
+    /// URL at which the issuer publishes its keys, instead of `jwks`.
     #[serde(default)]
     pub jwks_url: Option<String>,
-    /// The claim that lists roles; dots go into objects (`realm_access.roles`).
+    /// Claim that lists roles (default `roles`). Dots lead into objects (`realm_access.roles`).
     #[serde(default = "roles_claim_default")]
     pub roles_claim: String,
-    /// What the values of that claim mean. Without it the roles' own names count (`CUSTOMER`, in any case).
+    /// Roles by value of that claim. Empty: the values are our role names (`CUSTOMER`, in any case).
     #[serde(default)]
     pub roles_mapping: BTreeMap<String, GrantedRole>,
-    /// Roles that every token of this issuer has, claim or not.
+    /// Roles of every token of this issuer, even without the claim (default: none).
     #[serde(default)]
     pub roles_always: Vec<GrantedRole>,
-    /// The only roles this issuer can ever grant, whatever its tokens say.
+    /// The only roles that this issuer can grant. Other roles in its tokens are ignored.
     pub roles_granted: Vec<GrantedRole>,
-    /// How far the issuer's clock may be from ours.
+    /// Largest accepted difference between the issuer's clock and ours (default 30 s).
     #[serde(default = "leeway_default", with = "humantime_serde")]
     pub leeway: Duration,
 }
 
-/// The tokens services show each other.
+/// Section `auth.mesh`: tokens between services.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeshConfig {
-    /// Ed25519 private key that signs this service's tokens: PKCS#8, as PEM or base64.
+    /// Ed25519 private key that signs this service's tokens: PKCS#8 as PEM or base64.
     pub key: Secret,
-    /// The public keys that are accepted from others; the public half of `key` among them.
+    /// Public keys of all services, including the public half of `key`.
     pub jwks: Text,
-    /// How long a token is good; a new one is made at half of it.
+    /// Lifetime of a token (default 60 s, 2 s to 10 min). A new one is signed at half of it.
     #[serde(with = "humantime_serde")]
     pub token_lifetime: Duration,
-    /// How far clocks in the mesh may differ.
+    /// Largest accepted difference between the clocks of services (default 5 s).
     #[serde(with = "humantime_serde")]
     pub leeway: Duration,
 }
 
-/// A role a token can give. Not ANYONE, which needs no token.
+/// A role that a token can grant. Excludes ANYONE, which needs no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum GrantedRole {
-    /// A person who buys.
+    /// A buyer.
     Customer,
-    /// Who creates and steers events.
+    /// A person who creates and controls events.
     Organizer,
-    /// Who works at the venue or at support.
+    /// A person who works at the venue or in support.
     Staff,
-    /// Another service; only the mesh itself can grant it.
+    /// Another service. Only the mesh itself can grant it.
     Service,
 }
 
 impl GrantedRole {
-    /// The role with this name, in any case.
+    /// Finds the role with this name, in upper or lower case.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         [Self::Customer, Self::Organizer, Self::Staff, Self::Service].into_iter().find(|role| {
             Role::from(*role)
@@ -151,7 +151,7 @@ impl AuthConfig {
 }
 
 impl IssuerConfig {
-    /// What is wrong with where the keys come from: the key, and why.
+    /// Checks the source of the keys. Returns the offending key and a message.
     fn key_problem(&self) -> Option<(&'static str, String)> {
         let Some(url) = &self.jwks_url else {
             return KeySet::parse(self.jwks.as_str()).err().map(|error| ("jwks", error.to_string()));

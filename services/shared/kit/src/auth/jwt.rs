@@ -1,8 +1,8 @@
-//! JSON Web Tokens in compact form, signed with EdDSA, ES256 or RS256, and nothing else.
+//! JSON Web Tokens in compact form, signed with EdDSA, ES256 or RS256 only.
 //!
-//! Written out instead of taken from `jsonwebtoken`: without its built-in providers that crate needs a process-wide
-//! one of ours, reads the system clock by itself, and supports the algorithms whose confusion is the classic hole.
-//! Here a key has one algorithm, so there is none to confuse: `alg` is compared, never obeyed.
+//! Implemented here because `jsonwebtoken` without its built-in providers needs a process-wide provider of ours, reads the
+//! system clock itself, and supports the algorithms that are known for confusion attacks. Here each key has exactly one
+//! algorithm, and `alg` is compared with it, so no token can choose another.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use onsale_types::Timestamp;
@@ -10,49 +10,49 @@ use serde::Deserialize;
 
 use super::keys::{KeySet, SigningKey};
 
-/// Longer tokens are refused unread.
+/// Longest accepted token. Longer ones are refused before they are parsed.
 pub(super) const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
-/// What a token may be signed with.
+/// Accepted values of `alg`.
 const ALGORITHMS: [&str; 3] = ["EdDSA", "ES256", "RS256"];
 
-/// What is wrong with a token.
+/// The defect of a refused token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFault {
-    /// More than one `authorization` header: which one would count?
+    /// More than one `authorization` header, so the token is ambiguous.
     #[error("more than one authorization header")]
     Duplicated,
-    /// The header is not `Bearer <token>`, or the token not three parts of base64url and JSON.
+    /// Not `Bearer <token>`, or not three parts of base64url with JSON inside.
     #[error("malformed")]
     Malformed,
     /// Longer than 8 KiB.
     #[error("longer than 8 KiB")]
     TooLong,
-    /// Signed with an algorithm that is not its key's or that we do not know, or not at all.
+    /// Unsigned, or signed with an unknown algorithm or another one than its key's.
     #[error("not signed with the algorithm of its key")]
     WrongAlgorithm,
-    /// From an issuer that is not in the settings.
+    /// The issuer is not in the settings.
     #[error("from an unknown issuer")]
     UnknownIssuer,
-    /// Signed with a key its issuer does not have.
+    /// The issuer has no key with the token's `kid`.
     #[error("signed with an unknown key")]
     UnknownKey,
-    /// The signature does not fit.
-    #[error("the signature does not fit")]
+    /// The signature does not match the token and key.
+    #[error("the signature does not match")]
     BadSignature,
-    /// `exp` has passed.
+    /// `exp` plus the leeway has passed.
     #[error("expired")]
     Expired,
-    /// `nbf` has not come.
+    /// `nbf` minus the leeway has not come.
     #[error("not yet valid")]
     NotYetValid,
-    /// Meant for somebody else.
+    /// `aud` names none of the accepted audiences.
     #[error("for another audience")]
     WrongAudience,
 }
 
-/// A token taken apart; nothing in it is proven yet.
-pub(super) struct Unverified<'a> {
+/// A parsed token whose signature has not been checked.
+pub(super) struct UnverifiedToken<'a> {
     algorithm: String,
     key_id: String,
     claims: serde_json::Value,
@@ -64,11 +64,11 @@ pub(super) struct Unverified<'a> {
 struct Header {
     alg: String,
     kid: Option<String>,
-    /// Extensions the verifier must understand; we understand none.
+    /// Critical extensions. A token with any is refused, because the verifier supports none.
     crit: Option<serde_json::Value>,
 }
 
-impl<'a> Unverified<'a> {
+impl<'a> UnverifiedToken<'a> {
     pub(super) fn parse(token: &'a str) -> Result<Self, TokenFault> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenFault::Malformed)?;
         let (header, claims) = signed.split_once('.').ok_or(TokenFault::Malformed)?;
@@ -88,12 +88,12 @@ impl<'a> Unverified<'a> {
         })
     }
 
-    /// Whose keys to try it with. Only a claim until [`Unverified::verify`] has been.
+    /// The issuer that the token names, which selects the keys. Not trustworthy before [`UnverifiedToken::verify`].
     pub(super) fn issuer(&self) -> Result<&str, TokenFault> {
         self.claims.get("iss").and_then(serde_json::Value::as_str).ok_or(TokenFault::UnknownIssuer)
     }
 
-    /// The claims, once one of `keys` is proven to have signed them.
+    /// Checks the signature with `keys` and returns the claims.
     pub(super) fn verify(self, keys: &KeySet) -> Result<Claims, TokenFault> {
         if keys.algorithm_of(&self.key_id).is_some_and(|algorithm| algorithm != self.algorithm) {
             return Err(TokenFault::WrongAlgorithm);
@@ -106,7 +106,7 @@ impl<'a> Unverified<'a> {
     }
 }
 
-/// Claims whose signature has been verified.
+/// Claims of a token whose signature has been verified.
 pub(super) struct Claims {
     pub(super) subject: String,
     pub(super) expiry: Timestamp,
@@ -119,7 +119,7 @@ impl Claims {
         #[derive(Deserialize)]
         struct Registered {
             sub: String,
-            // Whole seconds only: the issuers we know write no others, and rounding would need floats.
+            // Whole seconds only: known issuers write no fractions, and rounding would need floats.
             exp: i64,
             nbf: Option<i64>,
         }
@@ -135,7 +135,7 @@ impl Claims {
         })
     }
 
-    /// `aud` is a text or a list of them; one must be ours.
+    /// Checks that `aud`, a text or a list, contains one of `audiences`.
     pub(super) fn check_audience(&self, audiences: &[String]) -> Result<(), TokenFault> {
         let is_ours = |value: &serde_json::Value| {
             value.as_str().is_some_and(|audience| audiences.iter().any(|ours| ours == audience))
@@ -148,7 +148,7 @@ impl Claims {
         if fits { Ok(()) } else { Err(TokenFault::WrongAudience) }
     }
 
-    /// `nbf` must not be after `latest`: now, plus what the issuer's clock may be ahead.
+    /// Checks that `nbf` is not after `latest`, which is now plus the leeway.
     pub(super) fn check_not_before(&self, latest: Timestamp) -> Result<(), TokenFault> {
         match self.not_before {
             Some(not_before) if not_before > latest => Err(TokenFault::NotYetValid),
@@ -156,24 +156,23 @@ impl Claims {
         }
     }
 
-    /// All of them, as the reader wants them.
     pub(super) fn all_as<C: serde::de::DeserializeOwned>(&self) -> Result<C, TokenFault> {
         C::deserialize(&self.all).map_err(|_| TokenFault::Malformed)
     }
 
-    /// A claim that is a text.
+    /// Returns a text claim. `None` if it is missing or of another type.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.all.get(name)?.as_str().map(str::to_owned)
     }
 
-    /// A claim that is a truth value.
+    /// Returns a boolean claim, false if it is missing or of another type.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.all.get(name).and_then(serde_json::Value::as_bool).unwrap_or(false)
     }
 
-    /// The texts of a claim that is one or a list of them; dots in `path` go into objects.
+    /// Returns the texts of a claim that is one text or a list. Dots in `path` lead into objects.
     pub(super) fn texts(&self, path: &str) -> Vec<&str> {
-        // The whole name first: some issuers name claims by URL, with dots in it.
+        // The whole path first: some issuers use URLs with dots as claim names.
         let whole = self.all.get(path);
         let claim = whole.or_else(|| path.split('.').try_fold(&self.all, |value, key| value.get(key)));
         match claim {
@@ -186,7 +185,7 @@ impl Claims {
     }
 }
 
-/// A signed token with these claims.
+/// Signs a token with these claims.
 pub(super) fn sign(key: &SigningKey, key_id: &str, claims: &serde_json::Value) -> String {
     let header = serde_json::json!({ "alg": "EdDSA", "typ": "JWT", "kid": key_id });
     let signed = format!(

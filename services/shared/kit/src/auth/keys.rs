@@ -1,7 +1,6 @@
-//! Keys: sets of public keys as issuers publish them, and our own private one.
+//! Public keys of issuers, in sets, and the service's own private keys.
 //!
-//! An issuer's key is Ed25519, P-256 or RSA, and is used with its one algorithm only: a token cannot choose. We sign with
-//! Ed25519.
+//! A public key is Ed25519, P-256 or RSA and verifies only its one algorithm. Private keys are Ed25519.
 
 use std::{collections::HashMap, fmt};
 
@@ -21,36 +20,36 @@ use serde::Deserialize;
 
 use super::MeshConfig;
 
-/// An Ed25519 public key has this many bytes.
+/// Length of an Ed25519 public key.
 const PUBLIC_KEY_BYTES: usize = 32;
 
-/// A coordinate of a point on P-256 has this many.
+/// Length of one coordinate of a point on P-256.
 const COORDINATE_BYTES: usize = 32;
 
-/// Why a key cannot be used. Never shows key material.
+/// The defect of a key or key set. Never shows key material.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text is not a JSON Web Key Set.
     #[error("not a JSON Web Key Set")]
     NotAKeySet,
-    /// No key of the set is a signing key of a kind we know, with a `kid`.
+    /// No key of the set is for signatures, of a supported kind, and has a `kid`.
     #[error("the key set has no usable key (Ed25519, P-256 or RSA, for signatures, with a kid)")]
     NoUsableKey,
-    /// Two keys have one id, so a token could mean either.
+    /// Two keys share one `kid`, so a token could mean either.
     #[error("two keys of the set have the same kid")]
     DuplicateKeyId,
     /// The private key is not PKCS#8 with an Ed25519 key.
     #[error("not an Ed25519 private key in PKCS#8 (PEM or base64)")]
     NotAPrivateKey,
-    /// The system gives no random numbers to make a key from.
+    /// The system's random generator failed.
     #[error("no randomness to make a key from")]
     NoRandomness,
-    /// The private key is not one of the set's.
+    /// The public half of the private key is not in the set.
     #[error("the key set lacks the public half of the private key")]
     NotInKeySet,
 }
 
-/// The keys of a JSON Web Key Set that verify signatures, by `kid`.
+/// The signature keys of a JSON Web Key Set, by `kid`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySet {
     keys: HashMap<String, PublicKey>,
@@ -59,7 +58,7 @@ pub struct KeySet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PublicKey {
     Ed25519([u8; PUBLIC_KEY_BYTES]),
-    /// Both coordinates, as an uncompressed point.
+    /// An uncompressed point: 0x04 and both coordinates.
     P256(Vec<u8>),
     Rsa {
         modulus: Vec<u8>,
@@ -68,7 +67,7 @@ enum PublicKey {
 }
 
 impl PublicKey {
-    /// The only `alg` it is used with.
+    /// The only value of `alg` that the key accepts.
     fn algorithm(&self) -> &'static str {
         match self {
             Self::Ed25519(_) => "EdDSA",
@@ -94,7 +93,7 @@ impl PublicKey {
 }
 
 impl KeySet {
-    /// Reads a JSON Web Key Set. Keys of other kinds are skipped: an issuer may serve others too.
+    /// Parses a JSON Web Key Set. Skips unsupported kinds of keys, which issuers may publish too.
     pub fn parse(json: &str) -> Result<Self, KeyError> {
         #[derive(Deserialize)]
         struct Document {
@@ -102,7 +101,7 @@ impl KeySet {
         }
         let document: Document = serde_json::from_str(json).map_err(|_| KeyError::NotAKeySet)?;
         let mut keys = HashMap::new();
-        for (id, public_key) in document.keys.into_iter().filter_map(usable) {
+        for (id, public_key) in document.keys.into_iter().filter_map(signature_key) {
             if keys.insert(id, public_key).is_some() {
                 return Err(KeyError::DuplicateKeyId);
             }
@@ -110,25 +109,24 @@ impl KeySet {
         if keys.is_empty() { Err(KeyError::NoUsableKey) } else { Ok(Self { keys }) }
     }
 
-    /// The id of an Ed25519 public key.
-    #[must_use]
-    pub fn id_of(&self, public_key: &[u8]) -> Option<&str> {
+    /// Returns the `kid` of an Ed25519 public key.
+    pub(super) fn id_of(&self, public_key: &[u8]) -> Option<&str> {
         let is_it = |key: &PublicKey| matches!(key, PublicKey::Ed25519(own) if own.as_slice() == public_key);
         self.keys.iter().find(|(_, key)| is_it(key)).map(|(id, _)| id.as_str())
     }
 
-    /// Whether the key with this id signed `message`. None when there is no such key.
+    /// Returns true if the key with this id signed `message`, and `None` without such a key.
     #[must_use]
     pub fn verify(&self, key_id: &str, message: &[u8], signature: &[u8]) -> Option<bool> {
         Some(self.keys.get(key_id)?.has_signed(message, signature))
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// The algorithm of the key with this id.
+    /// Returns the algorithm of the key with this id.
     pub(super) fn algorithm_of(&self, key_id: &str) -> Option<&'static str> {
         self.keys.get(key_id).map(PublicKey::algorithm)
     }
@@ -147,7 +145,7 @@ struct Jwk {
     alg: Option<String>,
 }
 
-fn usable(key: serde_json::Value) -> Option<(String, PublicKey)> {
+fn signature_key(key: serde_json::Value) -> Option<(String, PublicKey)> {
     let key: Jwk = serde_json::from_value(key).ok()?;
     if key.r#use.as_deref().is_some_and(|r#use| r#use != "sig") {
         return None;
@@ -162,7 +160,7 @@ fn usable(key: serde_json::Value) -> Option<(String, PublicKey)> {
         ("RSA", _) => PublicKey::Rsa { modulus: decode(&key.n)?, exponent: decode(&key.e)? },
         _ => return None,
     };
-    // `Ed25519` is the newer name of `EdDSA` with that curve.
+    // `Ed25519` is the newer name of `EdDSA` with this curve.
     let is_for_us = key.alg.as_deref().is_none_or(|algorithm| {
         algorithm == public_key.algorithm() || (algorithm, public_key.algorithm()) == ("Ed25519", "EdDSA")
     });
@@ -173,41 +171,41 @@ fn decode(part: &Option<String>) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(part.as_ref()?).ok()
 }
 
-/// Our own Ed25519 private key.
+/// An Ed25519 private key.
 pub struct SigningKey(Ed25519KeyPair);
 
 impl SigningKey {
-    /// Reads PKCS#8, as PEM (what `openssl genpkey -algorithm ed25519` writes) or bare base64.
+    /// Parses PKCS#8 as PEM (the output of `openssl genpkey -algorithm ed25519`) or bare base64.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let base64: String = text.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
         let pkcs8 = STANDARD.decode(base64).map_err(|_| KeyError::NotAPrivateKey)?;
-        // `maybe_unchecked` because openssl writes PKCS#8 version 1, which has no public half to check against.
+        // `maybe_unchecked`: openssl writes PKCS#8 version 1, which has no public half to check against.
         let pair =
             Ed25519KeyPair::from_pkcs8_maybe_unchecked(&pkcs8).map_err(|_| KeyError::NotAPrivateKey)?;
         Ok(Self(pair))
     }
 
-    /// The public half.
+    /// The public key of the pair.
     #[must_use]
     pub fn public_key(&self) -> &[u8] {
         self.0.public_key().as_ref()
     }
 
-    /// A new key, as settings have it: PKCS#8 in base64.
+    /// Generates a key in the form of the settings: PKCS#8 in base64.
     pub fn generate() -> Result<String, KeyError> {
         let pkcs8 =
             Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandomness)?;
         Ok(STANDARD.encode(pkcs8))
     }
 
-    /// The key's id: the beginning of the hash of its public half, so that a new key has a new id without anybody's care.
+    /// Returns the key's id: the first 12 bytes of its public key's SHA-256, in base64url. A new key so gets a new id.
     #[must_use]
     pub fn key_id(&self) -> String {
         let hash = digest(&SHA256, self.public_key());
         URL_SAFE_NO_PAD.encode(hash.as_ref().get(..12).unwrap_or_default())
     }
 
-    /// The public half, as a JSON Web Key Set of one key.
+    /// Returns a JSON Web Key Set with the public key.
     #[must_use]
     pub fn jwks(&self) -> String {
         let x = URL_SAFE_NO_PAD.encode(self.public_key());
@@ -217,7 +215,7 @@ impl SigningKey {
         serde_json::json!({ "keys": [key] }).to_string()
     }
 
-    /// The signature of `message`.
+    /// Signs `message`.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> Vec<u8> {
         self.0.sign(message).as_ref().to_vec()
@@ -231,12 +229,12 @@ impl fmt::Debug for SigningKey {
 }
 
 impl MeshConfig {
-    /// The keys that may sign service tokens.
+    /// Parses the keys that verify service tokens.
     pub(super) fn keys(&self) -> Result<KeySet, KeyError> {
         KeySet::parse(self.jwks.as_str())
     }
 
-    /// The key that signs ours.
+    /// Parses the key that signs this service's tokens.
     pub(super) fn signing_key(&self) -> Result<SigningKey, KeyError> {
         SigningKey::parse(self.key.expose())
     }
@@ -251,7 +249,7 @@ mod tests {
 
     const MESSAGE: &[u8] = b"a message";
 
-    /// Made with openssl: a modulus of 2048 bits, and the signature of [`MESSAGE`] with its private key, which is gone.
+    /// Made with openssl: the modulus of a 2048-bit key, and a signature of [`MESSAGE`] with the discarded private key.
     const RSA_MODULUS: &str = "xT5maUF7vhpnecbsgkLCmY1wWekn1Wd3bu8sJ4arHcO/rhzSJ+b1YQJ8TliNAoboXPWL6kr4s3X2bDEUCLE5tzgeRY8AiUoTjkeOkHKmqjwuYxbfOTBk7fDLfOWtxUR9vRlzQ78o7oc20oD1VkLn3HKoi5J9qitkzunZNMTfMEZw/hOEs3ri7yK+vCtLtCEsUL17yflj9R9RXZVPBKmQX9kXhEkx9CrBJpBBqoLPNFFs4CJDYymaliCuNBl+BLQyXi2y2ttOh9dP3xsl0Qn0zbZ2TjU25wHJqcJDYks0ZUkebM96xGx2SoNLhv7xyXylTAcR5vxJX/1fRY5sKXXc0w==";
     const RSA_SIGNATURE: &str = "U470OGheiGWu8+FBtirTy4iVULdbMoBAHeWt6E2h1yjKHNix92axLKe4UxA/k10MoJ3ZKMLStjT5fsHIa5hgySEf78RONcAnLeGJydM+UkLwQlLPyJbmo4T8OHH/MnqlwB3CU+Y/3UmhgRc44UTqpTsItpZOxt3CgrAXkqjzREjlJ7E35LFabykELcxbXd6rXUpyfbPiT4xeK8cVvml+czZHCWSSPqekIJbFH8ir7E+mW+i3sjCGXA00zxo/nBLRwssaQvse8hR0YrP98JsBYuTEqpCLZvPWjI3x7U/qxmsDtz7hhV54a5Brro9raplaW4kPlrftfJ3tE+6SmCVJrA==";
 
@@ -264,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_rsa_key_verifies_what_it_signed_and_nothing_else() {
+    fn rsa_key_verifies_only_its_own_signature() {
         let key = json!({ "kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": rsa_modulus(), "e": "AQAB" });
         let keys = key_set(&key).unwrap();
         let signature = STANDARD.decode(RSA_SIGNATURE).unwrap();
@@ -293,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_for_something_else_is_skipped() {
+    fn keys_for_other_uses_are_skipped() {
         for key in [
             json!({ "kty": "RSA", "kid": "1", "use": "enc", "n": rsa_modulus(), "e": "AQAB" }),
             json!({ "kty": "RSA", "kid": "1", "alg": "RS512", "n": rsa_modulus(), "e": "AQAB" }),

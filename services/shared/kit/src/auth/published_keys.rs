@@ -1,8 +1,8 @@
-//! The keys of an issuer that publishes them at a URL: fetched in the background, at intervals and when a token names a
-//! key we do not have, and kept while the issuer cannot be reached.
+//! Keys of an issuer that publishes them at a URL. They are fetched in the background, at intervals and when a token names
+//! an unknown key, and the last ones are kept while the issuer is unreachable.
 //!
-//! One task fetches for everybody; a call only asks it and waits a bounded time. Callers must never decide how often the
-//! issuer is asked.
+//! One task fetches for all calls; a call only requests a fetch and waits for a bounded time. The rate of fetches never
+//! depends on callers.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -18,31 +18,31 @@ use crate::{
     error::Chain,
 };
 
-/// Calls that may wait for one fetch. Anybody can name a key, and an issuer may be slow: were there no bound, strangers could
-/// take all places of the server by waiting.
-const WAITING_MAX: usize = 256;
+/// Limit of the calls that wait for a fetch. Any token can name an unknown key, and an issuer may be slow: without a limit,
+/// outsiders could occupy all permits of the server.
+const WAITING_CALLS_MAX: usize = 256;
 
-/// The published keys of one issuer.
+/// Published keys of one issuer.
 pub(super) struct PublishedKeys {
     issuer: Arc<str>,
     url: String,
     config: KeyFetchConfig,
     state: watch::Sender<State>,
-    /// Asks the task to fetch now.
-    wanted: Notify,
-    /// A permit for each call that may still wait.
-    waiting: Semaphore,
+    /// Wakes the task for a fetch before its time.
+    fetch_wanted: Notify,
+    /// One permit per call that waits for a fetch.
+    waiting_calls: Semaphore,
 }
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// The last good set.
+    /// Keys of the last successful fetch.
     keys: Option<Arc<KeySet>>,
-    /// When the last attempt ended, good or not.
+    /// End of the last attempt, successful or not.
     attempt_end: Option<Instant>,
 }
 
-/// Why keys could not be fetched.
+/// The cause of a failed fetch.
 #[derive(Debug, thiserror::Error)]
 enum FetchError {
     #[error("failed to fetch the keys")]
@@ -60,32 +60,32 @@ impl PublishedKeys {
             url: url.to_owned(),
             config: config.clone(),
             state: watch::Sender::new(State::default()),
-            wanted: Notify::new(),
-            waiting: Semaphore::new(WAITING_MAX),
+            fetch_wanted: Notify::new(),
+            waiting_calls: Semaphore::new(WAITING_CALLS_MAX),
         }
     }
 
-    /// The last good set; none before the first.
+    /// Returns the keys of the last successful fetch, `None` before the first.
     pub(super) fn current(&self) -> Option<Arc<KeySet>> {
         self.state.borrow().keys.clone()
     }
 
-    /// Has the keys fetched and waits for that, unless they were asked for a moment ago or too many wait already. Whether there
-    /// was an attempt.
-    pub(super) async fn renew(&self) -> bool {
-        let Ok(_permit) = self.waiting.try_acquire() else { return false };
+    /// Requests a fetch and waits for it. Returns true after an attempt, successful or not. Returns false without one if the
+    /// last ended less than `interval_min` ago or too many calls wait already, and if it takes longer than `timeout`.
+    pub(super) async fn refresh(&self) -> bool {
+        let Ok(_permit) = self.waiting_calls.try_acquire() else { return false };
         let mut state = self.state.subscribe();
         if self.is_too_soon(state.borrow_and_update().attempt_end) {
             return false;
         }
-        self.wanted.notify_one();
+        self.fetch_wanted.notify_one();
         let attempted = tokio::time::timeout(self.config.timeout, state.changed()).await;
         matches!(attempted, Ok(Ok(())))
     }
 
-    /// Fetches until `shutdown`; `changed` is called whenever the keys are other ones. Not a `Worker`: a failed fetch is
-    /// repeated sooner than a good one, and hints are limited to one per `interval_min`.
-    pub(super) async fn follow(self: Arc<Self>, shutdown: CancellationToken, changed: impl Fn()) {
+    /// Fetches until `shutdown` and calls `changed` after each change of the keys. Not a `Worker`: a failed fetch is retried
+    /// sooner than `interval`, and hints are limited to one per `interval_min`.
+    pub(super) async fn run(self: Arc<Self>, shutdown: CancellationToken, changed: impl Fn()) {
         let mut client = None;
         let mut failures = Backoff::new(self.failures());
         loop {
@@ -94,7 +94,7 @@ impl PublishedKeys {
             let next = match fetched {
                 Ok(keys) => {
                     failures.reset();
-                    if self.take(keys) {
+                    if self.store(keys) {
                         changed();
                     }
                     jittered(self.config.interval, 90..=100)
@@ -105,7 +105,7 @@ impl PublishedKeys {
                         url = self.url,
                         has_keys = self.current().is_some(),
                         error = %Chain(&error),
-                        "failed to fetch an issuer's keys"
+                        "failed to fetch an issuer's keys, retrying"
                     );
                     failures.next_delay().unwrap_or(self.config.interval).max(self.config.interval_min)
                 }
@@ -117,33 +117,28 @@ impl PublishedKeys {
         }
     }
 
-    /// Takes the set; whether it differs from the one before.
-    fn take(&self, keys: KeySet) -> bool {
+    /// Stores the keys. Returns true if they differ from the previous ones.
+    fn store(&self, keys: KeySet) -> bool {
         if self.current().is_some_and(|current| *current == keys) {
             return false;
         }
-        tracing::info!(
-            issuer = &*self.issuer,
-            url = self.url,
-            keys = keys.len(),
-            "an issuer's keys have changed"
-        );
+        tracing::info!(issuer = &*self.issuer, url = self.url, keys = keys.len(), "an issuer's keys changed");
         self.state.send_modify(|state| state.keys = Some(Arc::new(keys)));
         true
     }
 
-    /// Waits for `next`, or until somebody needs the keys sooner and may.
+    /// Waits for `next`, or until a call needs the keys and `interval_min` has passed.
     async fn pause(&self, next: Duration) {
         let wanted = async {
             loop {
-                self.wanted.notified().await;
-                // A permit may be left over from callers who came while the last attempt was running.
+                self.fetch_wanted.notified().await;
+                // Callers may have stored a permit while the last attempt was running.
                 if !self.is_too_soon(self.state.borrow().attempt_end) {
                     return;
                 }
             }
         };
-        // Over either way.
+        // The outcome does not matter: either way the next fetch is due.
         let _ = tokio::time::timeout(next, wanted).await;
     }
 
@@ -154,7 +149,7 @@ impl PublishedKeys {
     async fn fetch(&self, client: &mut Option<reqwest::Client>) -> Result<KeySet, FetchError> {
         let client = match client {
             Some(client) => client,
-            // Made here and not at start: without the system's certificates it cannot be, and that may pass.
+            // Created at the first fetch instead of at start: it fails without the system's certificates, which may come later.
             None => client.insert(self.client().map_err(FetchError::Http)?),
         };
         let response = client.get(&self.url).send().await.and_then(reqwest::Response::error_for_status);
@@ -175,9 +170,9 @@ impl PublishedKeys {
         crate::tls::install_provider();
         reqwest::Client::builder()
             .timeout(self.config.timeout)
-            // An issuer says where its keys are; somewhere else is not it.
+            // Keys are accepted only from the URL in the settings.
             .redirect(reqwest::redirect::Policy::none())
-            // Seldom used, and the far side forgets it sooner than we do.
+            // No idle connections: fetches are rare, and the issuer closes its end first.
             .pool_max_idle_per_host(0)
             .user_agent(concat!("onsale-kit/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -208,21 +203,25 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_so_many_calls_wait_for_an_issuer() {
+    async fn number_of_waiting_calls_is_bounded() {
         let config = KeyFetchConfig {
             interval: Duration::from_secs(300),
             interval_min: Duration::from_secs(10),
             timeout: Duration::from_secs(3),
             document_bytes_max: 1024,
         };
-        // Nobody follows them, as with an issuer that does not answer.
+        // No task runs, which looks like an issuer that does not respond.
         let keys = PublishedKeys::new("issuer".into(), "http://127.0.0.1:1", &config);
-        let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(keys.renew())).collect();
+        let mut waiting: Vec<_> = (0..WAITING_CALLS_MAX).map(|_| Box::pin(keys.refresh())).collect();
         for call in &mut waiting {
             assert_eq!(poll!(call), Poll::Pending);
         }
-        assert_eq!(poll!(Box::pin(keys.renew())), Poll::Ready(false), "one too many is answered at once");
+        assert_eq!(
+            poll!(Box::pin(keys.refresh())),
+            Poll::Ready(false),
+            "one call too many is refused immediately"
+        );
         waiting.pop();
-        assert_eq!(poll!(Box::pin(keys.renew())), Poll::Pending, "a place is free again");
+        assert_eq!(poll!(Box::pin(keys.refresh())), Poll::Pending, "a permit is free again");
     }
 }

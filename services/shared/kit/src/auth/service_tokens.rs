@@ -1,4 +1,4 @@
-//! The tokens this service shows to its neighbours: short-lived, so a leaked one is soon worthless.
+//! Tokens that this service presents to other services. They live for `auth.mesh.token_lifetime`, 60 s by default.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,28 +11,28 @@ use super::{
     keys::{KeyError, SigningKey},
 };
 
-/// Issuer and audience of tokens between services.
+/// Issuer and audience of the tokens between services.
 pub const MESH: &str = "onsale-mesh";
 
-/// Makes this service's tokens, and remembers the newest until half of its life has passed.
+/// Signs this service's tokens and caches the newest one for half of its lifetime.
 pub struct ServiceTokens {
     service: String,
     key: SigningKey,
     key_id: String,
     lifetime: Duration,
     clock: Arc<dyn Clock>,
-    newest: Mutex<Option<Minted>>,
+    cached: Mutex<Option<CachedToken>>,
 }
 
-struct Minted {
+struct CachedToken {
     bearer: HeaderValue,
-    minted: Timestamp,
-    /// From here on a new one is made.
-    stale: Timestamp,
+    issue_time: Timestamp,
+    /// Time from which a new token is signed.
+    renew_time: Timestamp,
 }
 
 impl ServiceTokens {
-    /// Tokens of `service`, signed with the mesh's key.
+    /// Creates the tokens of `service`, signed with the mesh's key.
     pub fn new(service: &str, config: &MeshConfig, clock: Arc<dyn Clock>) -> Result<Self, KeyError> {
         let key = config.signing_key()?;
         let key_id = config.keys()?.id_of(key.public_key()).ok_or(KeyError::NotInKeySet)?.to_owned();
@@ -42,27 +42,27 @@ impl ServiceTokens {
             key_id,
             lifetime: config.token_lifetime,
             clock,
-            newest: Mutex::new(None),
+            cached: Mutex::new(None),
         })
     }
 
-    /// The value of the `authorization` header for a call to a neighbour.
+    /// Returns the value of the `authorization` header for a call to another service.
     pub fn bearer(&self) -> HeaderValue {
         let now = self.clock.now();
-        let mut newest = self.newest.lock();
-        match newest.as_ref() {
-            // A clock that was set back makes a new one too: the old one would not be valid yet.
-            Some(token) if (token.minted..token.stale).contains(&now) => token.bearer.clone(),
+        let mut cached = self.cached.lock();
+        match cached.as_ref() {
+            // A clock that was set back also makes a new token: the cached one would not be valid yet.
+            Some(token) if (token.issue_time..token.renew_time).contains(&now) => token.bearer.clone(),
             Some(_) | None => {
-                let token = self.mint(now);
+                let token = self.sign(now);
                 let bearer = token.bearer.clone();
-                *newest = Some(token);
+                *cached = Some(token);
                 bearer
             }
         }
     }
 
-    fn mint(&self, now: Timestamp) -> Minted {
+    fn sign(&self, now: Timestamp) -> CachedToken {
         let expiry = now.checked_add(self.lifetime).unwrap_or(now);
         let (issued_at, _) = now.to_seconds_and_nanos();
         let (expires_at, _) = expiry.to_seconds_and_nanos();
@@ -75,11 +75,11 @@ impl ServiceTokens {
             "exp": expires_at,
         });
         let token = jwt::sign(&self.key, &self.key_id, &claims);
-        // A token is base64url and dots, which is always a valid header; an empty one would be refused by the far side.
+        // Base64url and dots always form a valid header. An empty one would be refused by the callee.
         let mut bearer =
             HeaderValue::try_from(format!("Bearer {token}")).unwrap_or(HeaderValue::from_static(""));
         bearer.set_sensitive(true);
-        Minted { bearer, minted: now, stale: now.checked_add(self.lifetime / 2).unwrap_or(now) }
+        CachedToken { bearer, issue_time: now, renew_time: now.checked_add(self.lifetime / 2).unwrap_or(now) }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Tokens of our own that travel through a client and come back: a turn, a place in line, a session of development.
+//! Signed tokens of our own that pass through a client and come back: turns, queue tokens, development sessions.
 //!
-//! The signer is one service, the reader may be another: it needs the public keys only. What a token is for stands in its
-//! audience, so that none can be shown as another.
+//! One service signs, and any service with the public key can read. The audience states the purpose, so that no token can
+//! be used for another one.
 
 use std::fmt;
 
@@ -10,56 +10,56 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     KeySet, SigningKey, TokenFault,
-    jwt::{self, TOKEN_BYTES_MAX, Unverified},
+    jwt::{self, TOKEN_BYTES_MAX, UnverifiedToken},
 };
 
-/// What every signed token says.
+/// The fields that every signed token has.
 #[derive(Clone, Copy, Debug)]
-pub struct TokenFacts<'a> {
-    /// What the token is for.
+pub struct TokenFields<'a> {
+    /// Purpose of the token.
     pub audience: &'a str,
-    /// Whose it is.
+    /// The person or entry that the token belongs to.
     pub subject: &'a str,
-    /// When it ends. Whole seconds travel; a fraction is dropped.
+    /// End of validity. Encoded in whole seconds; a fraction is dropped.
     pub expiry: Timestamp,
 }
 
-/// Signs tokens with one key.
+/// Signs tokens of one issuer with one key.
 pub struct TokenSigner {
     key: SigningKey,
     key_id: String,
     issuer: String,
 }
 
-/// The claims of a token do not make a JSON object. A mistake of the code, never of a caller.
+/// Claims that cannot be signed, which is a mistake in the code and never a caller's.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// They cannot be written as JSON.
-    #[error("failed to write the claims")]
+    /// The claims have no JSON form.
+    #[error("failed to encode the claims")]
     Write(#[source] serde_json::Error),
-    /// They are something else than an object.
+    /// The claims are JSON, but not an object.
     #[error("the claims are not an object")]
     NotAnObject,
 }
 
 impl TokenSigner {
-    /// Signs as `issuer`.
+    /// Creates a signer for `issuer`.
     #[must_use]
     pub fn new(key: SigningKey, issuer: &str) -> Self {
         Self { key_id: key.key_id(), key, issuer: issuer.to_owned() }
     }
 
-    /// A token that says `facts`, and the fields of `claims` beside them.
-    pub fn sign<C: Serialize>(&self, facts: &TokenFacts<'_>, claims: &C) -> Result<String, SignError> {
+    /// Signs a token with `fields` and the fields of `claims`. `fields` win where both set a name.
+    pub fn sign<C: Serialize>(&self, fields: &TokenFields<'_>, claims: &C) -> Result<String, SignError> {
         let mut all = match serde_json::to_value(claims).map_err(SignError::Write)? {
-            serde_json::Value::Object(fields) => fields,
+            serde_json::Value::Object(all) => all,
             _ => return Err(SignError::NotAnObject),
         };
-        let seconds = facts.expiry.as_micros().div_euclid(1_000_000);
+        let seconds = fields.expiry.as_micros().div_euclid(1_000_000);
         for (name, value) in [
             ("iss", self.issuer.as_str().into()),
-            ("aud", facts.audience.into()),
-            ("sub", facts.subject.into()),
+            ("aud", fields.audience.into()),
+            ("sub", fields.subject.into()),
             ("exp", seconds.into()),
         ] {
             all.insert(name.to_owned(), value);
@@ -67,7 +67,7 @@ impl TokenSigner {
         Ok(jwt::sign(&self.key, &self.key_id, &serde_json::Value::Object(all)))
     }
 
-    /// The public key, as a JSON Web Key Set for readers.
+    /// Returns a JSON Web Key Set with the public key, for readers.
     #[must_use]
     pub fn jwks(&self) -> String {
         self.key.jwks()
@@ -80,19 +80,19 @@ impl fmt::Debug for TokenSigner {
     }
 }
 
-/// A token whose signature, issuer and audience are proven. Whether it has ended is for whoever reads it to say: by which
-/// clock, and what an ended one still means, differs.
+/// A token whose signature, issuer and audience were verified, but not its expiry: readers differ in their clock and in
+/// the meaning of an expired token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedToken<C> {
-    /// Whose it is.
+    /// The person or entry that the token belongs to.
     pub subject: String,
-    /// When it ends.
+    /// End of validity, not checked.
     pub expiry: Timestamp,
-    /// What it says besides.
+    /// The other claims.
     pub claims: C,
 }
 
-/// Reads the tokens of one issuer for one purpose.
+/// Verifies the tokens of one issuer for one purpose.
 #[derive(Clone, Debug)]
 pub struct TokenReader {
     keys: KeySet,
@@ -101,18 +101,18 @@ pub struct TokenReader {
 }
 
 impl TokenReader {
-    /// Accepts tokens of `issuer` for `audience`, signed with one of `keys`.
+    /// Accepts tokens of `issuer` for `audience` that one of `keys` signed.
     #[must_use]
     pub fn new(keys: KeySet, issuer: &str, audience: &str) -> Self {
         Self { keys, issuer: issuer.to_owned(), audiences: [audience.to_owned()] }
     }
 
-    /// What `token` says, if it is genuine. Does not look at its expiry.
+    /// Verifies `token` and returns its content. Does not check its expiry.
     pub fn read<C: DeserializeOwned>(&self, token: &str) -> Result<SignedToken<C>, TokenFault> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(TokenFault::TooLong);
         }
-        let unverified = Unverified::parse(token)?;
+        let unverified = UnverifiedToken::parse(token)?;
         if unverified.issuer()? != self.issuer {
             return Err(TokenFault::UnknownIssuer);
         }
@@ -133,8 +133,8 @@ mod tests {
         fencing_number: u64,
     }
 
-    const FACTS: TokenFacts<'_> =
-        TokenFacts { audience: "turn", subject: "somebody", expiry: Timestamp::from_secs(60) };
+    const FIELDS: TokenFields<'_> =
+        TokenFields { audience: "turn", subject: "somebody", expiry: Timestamp::from_secs(60) };
 
     fn signer() -> TokenSigner {
         TokenSigner::new(SigningKey::parse(&SigningKey::generate().unwrap()).unwrap(), "queue")
@@ -145,9 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_is_read() {
+    fn signed_token_is_read() {
         let signer = signer();
-        let token = signer.sign(&FACTS, &Turn { fencing_number: 7 }).unwrap();
+        let token = signer.sign(&FIELDS, &Turn { fencing_number: 7 }).unwrap();
         let read = reader(&signer, "queue", "turn").read::<Turn>(&token).unwrap();
         assert_eq!(
             read,
@@ -160,9 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn a_token_for_another_purpose_of_another_issuer_or_key_is_refused() {
+    fn token_of_another_audience_issuer_or_key_is_refused() {
         let signer = signer();
-        let token = signer.sign(&FACTS, &Turn { fencing_number: 7 }).unwrap();
+        let token = signer.sign(&FIELDS, &Turn { fencing_number: 7 }).unwrap();
         let refused = |reader: TokenReader| reader.read::<Turn>(&token).unwrap_err();
         assert_eq!(refused(reader(&signer, "queue", "place")), TokenFault::WrongAudience);
         assert_eq!(refused(reader(&signer, "inventory", "turn")), TokenFault::UnknownIssuer);
@@ -170,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_token_is_refused() {
+    fn changed_token_is_refused() {
         let signer = signer();
-        let token = signer.sign(&FACTS, &Turn { fencing_number: 7 }).unwrap();
-        let other = signer.sign(&FACTS, &Turn { fencing_number: 8 }).unwrap();
+        let token = signer.sign(&FIELDS, &Turn { fencing_number: 7 }).unwrap();
+        let other = signer.sign(&FIELDS, &Turn { fencing_number: 8 }).unwrap();
         let (signed, _) = other.rsplit_once('.').unwrap();
         let (_, signature) = token.rsplit_once('.').unwrap();
         let forged = format!("{signed}.{signature}");
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn claims_cannot_override_the_facts() {
+    fn claims_cannot_override_the_token_fields() {
         #[derive(Serialize)]
         struct Sly {
             sub: &'static str,
             fencing_number: u64,
         }
         let signer = signer();
-        let token = signer.sign(&FACTS, &Sly { sub: "somebody else", fencing_number: 1 }).unwrap();
+        let token = signer.sign(&FIELDS, &Sly { sub: "somebody else", fencing_number: 1 }).unwrap();
         assert_eq!(reader(&signer, "queue", "turn").read::<Turn>(&token).unwrap().subject, "somebody");
     }
 }

@@ -1,4 +1,4 @@
-//! Decides about tokens, and remembers the good ones: an Ed25519 check costs more than the rest of an empty call.
+//! Verifies tokens and caches the valid ones: an Ed25519 check costs more than the rest of an empty call.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -9,24 +9,24 @@ use quick_cache::{Weighter, sync::Cache};
 
 use super::{
     AuthConfig, AuthError, GrantedRole, Identity, IssuerConfig, KeyError, MESH, TokenFault,
-    jwt::{Claims, TOKEN_BYTES_MAX, Unverified},
+    jwt::{Claims, TOKEN_BYTES_MAX, UnverifiedToken},
     keys::KeySet,
     published_keys::PublishedKeys,
 };
 use crate::{contract::RoleSet, tasks::Tasks};
 
-/// Verifies the tokens of the issuers in the settings.
+/// Verifies tokens of the issuers in the settings and of the mesh.
 pub struct Verifier {
     issuers: HashMap<String, Issuer>,
     clock: Arc<dyn Clock>,
-    /// Only tokens that passed every check are in here, so that forgeries cannot push good ones out.
+    /// Holds only tokens that passed every check, so that forgeries cannot evict valid ones.
     verified: Arc<Cache<Box<[u8]>, Arc<Identity>, TokenWeight>>,
 }
 
 struct Issuer {
     name: Arc<str>,
     audiences: Vec<String>,
-    keys: Keys,
+    keys: IssuerKeys,
     roles_claim: String,
     roles_mapping: HashMap<String, Role>,
     roles_always: RoleSet,
@@ -34,16 +34,16 @@ struct Issuer {
     leeway: Duration,
 }
 
-/// Where an issuer's keys come from.
-enum Keys {
-    /// The settings.
+/// Source of an issuer's keys.
+enum IssuerKeys {
+    /// Keys from the settings.
     Fixed(Arc<KeySet>),
-    /// The issuer itself.
+    /// Keys from the issuer's URL.
     Published(Arc<PublishedKeys>),
 }
 
-impl Keys {
-    /// The keys; none when they could not be fetched yet.
+impl IssuerKeys {
+    /// Returns the keys, `None` if they were never fetched.
     fn current(&self) -> Option<Arc<KeySet>> {
         match self {
             Self::Fixed(keys) => Some(Arc::clone(keys)),
@@ -53,7 +53,7 @@ impl Keys {
 }
 
 impl Verifier {
-    /// Verifies tokens of the issuers in `config` and of the mesh.
+    /// Creates a verifier for the issuers in `config` and the mesh.
     pub fn new(config: &AuthConfig, clock: Arc<dyn Clock>) -> Result<Self, KeyError> {
         let mut issuers = HashMap::from([(MESH.to_owned(), Issuer::mesh(config)?)]);
         for issuer in &config.issuers {
@@ -65,19 +65,19 @@ impl Verifier {
         Ok(Self { issuers, clock, verified })
     }
 
-    /// Keeps the keys of issuers that publish them fresh, until shutdown. What was verified with other keys is forgotten:
-    /// an issuer may have taken a key back.
-    pub(crate) fn follow_keys(&self, tasks: &Tasks) {
+    /// Starts the key fetches of issuers with a URL. Each change of keys clears the cache, because an issuer may have revoked
+    /// a key.
+    pub(crate) fn start_key_fetch(&self, tasks: &Tasks) {
         for issuer in self.issuers.values() {
-            let Keys::Published(keys) = &issuer.keys else { continue };
+            let IssuerKeys::Published(keys) = &issuer.keys else { continue };
             let verified = Arc::clone(&self.verified);
-            tasks.spawn("issuer-keys", Arc::clone(keys).follow(tasks.token(), move || verified.clear()));
+            tasks.spawn("issuer-keys", Arc::clone(keys).run(tasks.token(), move || verified.clear()));
         }
     }
 
-    /// Whether the caller may call a method open to `allowed`, and who it is. A method that is open to anyone needs no
-    /// token; but one that is there must be good, so that nobody acts under a name that is not theirs. Waits, for a bounded
-    /// time, only for a key that its issuer may have published since we last looked.
+    /// Authorizes a call of a method that is open to `allowed`, and returns the caller's identity. A method that is open to
+    /// anyone needs no token (`None`), but a token that is sent must be valid, so that no caller acts under a foreign name.
+    /// Waits for at most one key fetch, and only if the token's key is unknown.
     pub async fn authorize(
         &self,
         headers: &HeaderMap,
@@ -91,7 +91,7 @@ impl Verifier {
                 let identity = match self.verify(token) {
                     Err(
                         AuthError::TokenInvalid(TokenFault::UnknownKey) | AuthError::KeysUnavailable { .. },
-                    ) if self.renew_keys(token).await => self.verify(token)?,
+                    ) if self.refresh_keys(token).await => self.verify(token)?,
                     verdict => verdict?,
                 };
                 if is_open || allowed.intersects(identity.roles) {
@@ -103,14 +103,14 @@ impl Verifier {
         }
     }
 
-    /// Who the bearer of `token` is.
+    /// Verifies `token` and returns the identity of its bearer.
     pub fn verify(&self, token: &str) -> Result<Arc<Identity>, AuthError> {
         let now = self.clock.now();
         if let Some(identity) = self.verified.get(token.as_bytes()) {
             self.check_expiry(&identity, now)?;
             return Ok(identity);
         }
-        let unverified = Unverified::parse(token)?;
+        let unverified = UnverifiedToken::parse(token)?;
         let issuer = self.issuers.get(unverified.issuer()?).ok_or(TokenFault::UnknownIssuer)?;
         let keys = issuer.keys.current();
         let keys = keys.ok_or_else(|| AuthError::KeysUnavailable { issuer: Arc::clone(&issuer.name) })?;
@@ -120,20 +120,20 @@ impl Verifier {
         let identity = Arc::new(issuer.identity(&claims));
         self.check_expiry(&identity, now)?;
         self.verified.insert(token.as_bytes().into(), Arc::clone(&identity));
-        // New keys come before the cache is cleared, so a verdict by old ones that was remembered after that is noticed here.
+        // The keys change before the cache is cleared. This removes a result of old keys that was cached after the clearing.
         if !issuer.keys.current().is_some_and(|current| Arc::ptr_eq(&current, &keys)) {
             self.verified.remove(token.as_bytes());
         }
         Ok(identity)
     }
 
-    /// Has the keys of the token's issuer fetched, if it publishes them and it is time. Whether they may be other ones now.
-    async fn renew_keys(&self, token: &str) -> bool {
-        let unverified = Unverified::parse(token).ok();
+    /// Requests a fetch from the token's issuer. Returns true if an attempt was made.
+    async fn refresh_keys(&self, token: &str) -> bool {
+        let unverified = UnverifiedToken::parse(token).ok();
         let issuer = unverified.and_then(|token| self.issuers.get(token.issuer().ok()?));
         match issuer.map(|issuer| &issuer.keys) {
-            Some(Keys::Published(keys)) => keys.renew().await,
-            Some(Keys::Fixed(_)) | None => false,
+            Some(IssuerKeys::Published(keys)) => keys.refresh().await,
+            Some(IssuerKeys::Fixed(_)) | None => false,
         }
     }
 
@@ -155,9 +155,9 @@ impl Issuer {
         let name: Arc<str> = config.issuer.as_str().into();
         let keys = match &config.jwks_url {
             Some(url) => {
-                Keys::Published(Arc::new(PublishedKeys::new(Arc::clone(&name), url, &auth.key_fetch)))
+                IssuerKeys::Published(Arc::new(PublishedKeys::new(Arc::clone(&name), url, &auth.key_fetch)))
             }
-            None => Keys::Fixed(Arc::new(KeySet::parse(config.jwks.as_str())?)),
+            None => IssuerKeys::Fixed(Arc::new(KeySet::parse(config.jwks.as_str())?)),
         };
         let mapping = config.roles_mapping.iter().map(|(value, role)| (value.clone(), Role::from(*role)));
         let service = RoleSet::of(&[Role::Service]);
@@ -169,7 +169,7 @@ impl Issuer {
             roles_claim: config.roles_claim.clone(),
             roles_mapping: mapping.collect(),
             roles_always: roles(&config.roles_always),
-            // The settings refuse SERVICE here already; this is the second lock on the same door.
+            // Second check: the settings refuse SERVICE for these issuers already.
             roles_granted: if granted.intersects(service) { RoleSet::EMPTY } else { granted },
             leeway: config.leeway,
         })
@@ -179,7 +179,7 @@ impl Issuer {
         Ok(Self {
             name: MESH.into(),
             audiences: vec![MESH.to_owned()],
-            keys: Keys::Fixed(Arc::new(config.mesh.keys()?)),
+            keys: IssuerKeys::Fixed(Arc::new(config.mesh.keys()?)),
             roles_claim: "roles".to_owned(),
             roles_mapping: HashMap::new(),
             roles_always: RoleSet::EMPTY,
@@ -201,7 +201,7 @@ impl Issuer {
         }
     }
 
-    /// The roles of the claim, those every token of the issuer has, and of all these only what the issuer may grant.
+    /// Collects the roles of the claim and those of every token of the issuer, limited to the roles it may grant.
     fn roles_of(&self, claims: &Claims) -> RoleSet {
         let mut found = self.roles_always;
         for value in claims.texts(&self.roles_claim) {
@@ -210,7 +210,7 @@ impl Issuer {
             } else {
                 self.roles_mapping.get(value).copied()
             };
-            // A value that is none of our roles is somebody else's business.
+            // Other values of the claim have no meaning here.
             if let Some(role) = role {
                 found.insert(role);
             }
@@ -223,9 +223,9 @@ impl Issuer {
 struct TokenWeight;
 
 impl TokenWeight {
-    /// An identity beside its token, roughly.
+    /// Estimated size of an identity in the cache.
     const IDENTITY: u64 = 512;
-    /// A token and its identity, roughly; only to size the cache's tables.
+    /// Estimated size of a token and its identity. Only sizes the cache's tables.
     const TYPICAL: u64 = 1024;
 }
 
@@ -239,7 +239,7 @@ fn roles(granted: &[GrantedRole]) -> RoleSet {
     RoleSet::of(&granted.iter().copied().map(Role::from).collect::<Vec<_>>())
 }
 
-/// The token of the `authorization` header.
+/// Returns the token of the `authorization` header, `None` without the header.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, TokenFault> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };

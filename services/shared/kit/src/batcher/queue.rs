@@ -1,4 +1,4 @@
-//! What waits in a batcher's queue, and the promise that each of them is answered.
+//! Queued items and batches. Every queued item gets exactly one answer.
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -18,12 +18,12 @@ pub(super) struct Queued<T, R, E> {
     pub(super) arrival: Instant,
 }
 
-/// The caller's end of an item. Dropped without an answer, it answers by itself, so that no caller can be forgotten.
+/// Sends an item's answer to its caller. If it is dropped without one, it sends an error, so that no caller waits forever.
 #[derive(Debug)]
 pub(super) struct Reply<R, E> {
-    /// Taken when the answer is given.
+    /// `None` once the answer is sent.
     sender: Option<oneshot::Sender<Result<R, SubmitError<E>>>>,
-    /// Whether the processor has seen the item.
+    /// Set once the processor has received the item.
     is_started: bool,
 }
 
@@ -34,17 +34,17 @@ impl<R, E> Reply<R, E> {
 
     pub(super) fn send(mut self, answer: Result<R, SubmitError<E>>) {
         if let Some(sender) = self.sender.take() {
-            // A caller that is gone needs no answer.
+            // The send fails if the caller has left, who then needs no answer.
             let _ = sender.send(answer);
         }
     }
 
-    /// From here on an item that gets no answer may have taken effect.
+    /// Marks the item as possibly effective, from when the processor receives it.
     pub(super) fn start(&mut self) {
         self.is_started = true;
     }
 
-    /// Whether the caller no longer waits.
+    /// Returns true if the caller no longer waits.
     fn is_abandoned(&self) -> bool {
         self.sender.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
@@ -59,14 +59,14 @@ impl<R, E> Drop for Reply<R, E> {
     }
 }
 
-/// The items of a batch beside those who wait for them: same order, same number.
+/// The items of a batch and, in the same order, their callers.
 #[derive(Debug)]
 pub(super) struct Batch<T, R, E> {
     pub(super) items: Vec<T>,
     pub(super) callers: Vec<Caller<R, E>>,
 }
 
-/// Who waits for an item, and until when.
+/// The waiting caller of an item.
 #[derive(Debug)]
 pub(super) struct Caller<R, E> {
     pub(super) reply: Reply<R, E>,
@@ -87,7 +87,7 @@ impl<T, R, E> Batch<T, R, E> {
         self.items.len()
     }
 
-    /// Leaves the items somebody still waits for; callers whose deadline has passed are told so.
+    /// Removes items that nobody waits for. Callers whose deadline has passed get [`SubmitError::Timeout`].
     pub(super) fn drop_late(&mut self) {
         let is_late = |deadline: Option<Deadline>| deadline.is_some_and(|deadline| deadline.is_past());
         let is_needed = |caller: &Caller<R, E>| !caller.reply.is_abandoned() && !is_late(caller.deadline);
@@ -106,17 +106,17 @@ impl<T, R, E> Batch<T, R, E> {
         }
     }
 
-    /// The second half, taken off.
+    /// Removes and returns the second half; the first half is the larger one.
     pub(super) fn split_off_half(&mut self) -> Self {
         let middle = self.items.len().div_ceil(2);
         Self { items: self.items.split_off(middle), callers: self.callers.split_off(middle) }
     }
 
-    /// The latest of the callers' deadlines, at most `latest`.
+    /// Returns the latest of the callers' deadlines, at most `latest`.
     pub(super) fn deadline(&self, latest: Deadline) -> Deadline {
         let mut furthest = None;
         for caller in &self.callers {
-            // One caller who waits without end makes the batch worth finishing whatever the others do.
+            // A caller without a deadline waits for the result in any case.
             let Some(deadline) = caller.deadline else { return latest };
             furthest = furthest.max(Some(deadline));
         }
@@ -124,8 +124,8 @@ impl<T, R, E> Batch<T, R, E> {
     }
 }
 
-/// Waits for the next batch; `None` when there will be no more. Cancelling `shutdown` closes the queue, after which the
-/// items still in it come without linger.
+/// Waits for the next batch and returns `None` after the last one. Cancelling `shutdown` closes the queue; the remaining
+/// items then come without linger.
 pub(super) async fn collect<T, R, E>(
     queue: &mut mpsc::Receiver<Queued<T, R, E>>,
     config: &BatcherConfig,

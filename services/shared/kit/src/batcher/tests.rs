@@ -1,4 +1,4 @@
-//! What the batcher promises, one rule per test, on a paused clock; `interleavings` throws everything at it at once.
+//! Tests of the batcher's guarantees on a paused clock: `rules` has one test each, `interleavings` combines them randomly.
 
 mod interleavings;
 mod rules;
@@ -24,18 +24,18 @@ struct Refused(&'static str);
 type TestBatcher = Batcher<u32, u32, Refused>;
 type Answer = Result<u32, SubmitError<Refused>>;
 
-/// Answers each number with its tenfold, takes `work` for a batch, and writes down what it was given.
+/// Returns each number times ten after `work` per batch, and records its input.
 #[derive(Clone, Default)]
-struct Tenfold {
+struct TimesTen {
     batches: Arc<Mutex<Vec<Vec<u32>>>>,
     work: Duration,
     in_work: Arc<AtomicUsize>,
-    in_work_most: Arc<AtomicUsize>,
-    /// The deadline each batch was processed under.
+    in_work_max: Arc<AtomicUsize>,
+    /// Deadlines under which the batches ran.
     deadlines: Arc<Mutex<Vec<Option<Deadline>>>>,
 }
 
-impl Tenfold {
+impl TimesTen {
     fn taking(work: Duration) -> Self {
         Self { work, ..Self::default() }
     }
@@ -45,7 +45,7 @@ impl Tenfold {
     }
 }
 
-impl Processor<u32> for Tenfold {
+impl Processor<u32> for TimesTen {
     type Output = u32;
     type Error = Refused;
 
@@ -53,7 +53,7 @@ impl Processor<u32> for Tenfold {
         self.batches.lock().unwrap().push(items.to_vec());
         self.deadlines.lock().unwrap().push(Deadline::current());
         let in_work = self.in_work.fetch_add(1, Ordering::SeqCst) + 1;
-        self.in_work_most.fetch_max(in_work, Ordering::SeqCst);
+        self.in_work_max.fetch_max(in_work, Ordering::SeqCst);
         if !self.work.is_zero() {
             tokio::time::sleep(self.work).await;
         }
@@ -62,7 +62,7 @@ impl Processor<u32> for Tenfold {
     }
 }
 
-/// Does what the function says.
+/// Returns the result of a function.
 struct Scripted<F>(F);
 
 impl<F> Processor<u32> for Scripted<F>
@@ -93,7 +93,7 @@ fn submit_by(batcher: &TestBatcher, item: u32, deadline: Deadline) -> JoinHandle
     tokio::spawn(async move { deadline.scope(batcher.submit(item)).await })
 }
 
-/// Submits 1 to `count`, all before any of them is answered.
+/// Submits 1 to `count` before any of them is answered.
 fn submit_many(batcher: &TestBatcher, count: u32) -> Vec<JoinHandle<Answer>> {
     (1..=count).map(|item| submit(batcher, item)).collect()
 }
@@ -106,7 +106,7 @@ async fn answers(callers: Vec<JoinHandle<Answer>>) -> Vec<Answer> {
     all
 }
 
-/// Lets every task that can run do so; no time passes on the paused clock.
+/// Lets all ready tasks run. No time passes on the paused clock.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! Takes batches off the queue, has them processed and hands out the answers. Each batcher has as many runs of this as
-//! it may have batches in work; one at a time collects, so that items stay in order within and between batches.
+//! Takes batches from the queue, processes them and sends the answers. Each batcher runs `concurrency` of these loops. Only
+//! one of them collects at a time, so that items stay in order within and between batches.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -22,18 +22,18 @@ use crate::{deadline::Deadline, tasks::panic_text};
 type Queue<T, R, E> = mpsc::Receiver<Queued<T, R, E>>;
 type BatchOf<T, P> = Batch<T, <P as Processor<T>>::Output, <P as Processor<T>>::Error>;
 
-pub(super) struct Worker<T, P: Processor<T>> {
+pub(super) struct BatchWorker<T, P: Processor<T>> {
     name: &'static str,
     config: BatcherConfig,
     processor: P,
-    /// Lives in the workers only: when the last one ends, what is still queued is dropped and thereby answered.
+    /// Owned by the workers only: when the last one ends, the remaining items are dropped and thereby answered.
     queue: Mutex<Queue<T, P::Output, P::Error>>,
     shutdown: CancellationToken,
-    /// When the queue stops being processed; set by whoever notices the shutdown first.
+    /// End of the flush, set by the first worker that notices the shutdown.
     flush_end: OnceLock<Instant>,
 }
 
-impl<T, P> Worker<T, P>
+impl<T, P> BatchWorker<T, P>
 where
     T: Send + Sync + 'static,
     P: Processor<T>,
@@ -54,14 +54,14 @@ where
             let batch = {
                 let mut queue = self.queue.lock().await;
                 let batch = collect(&mut queue, &self.config, &self.shutdown).await;
-                metrics::gauge!("batcher_queue_depth", "batcher" => self.name).set(number(queue.len()));
+                metrics::gauge!("batcher_queue_depth", "batcher" => self.name).set(gauge_value(queue.len()));
                 batch
             };
             let Some(batch) = batch else { return };
             if self.may_process() {
                 self.process_all(batch).await;
             }
-            // Otherwise the batch is dropped here, which tells its callers that we are shutting down.
+            // An item that is not processed is dropped here, and its caller gets `ShuttingDown`.
         }
     }
 
@@ -74,7 +74,7 @@ where
         now <= *end
     }
 
-    /// Processes a batch, and the halves of what turned out to be suspect, first half first.
+    /// Processes a batch, and the halves of a suspect one, first half first.
     async fn process_all(&self, batch: BatchOf<T, P>) {
         let begin = Instant::now();
         let mut parts = vec![batch];
@@ -92,15 +92,15 @@ where
         metrics::histogram!("batcher_batch_seconds", "batcher" => self.name).record(begin.elapsed());
     }
 
-    /// What the processor says; `None` when it did not come to an end. Then the callers learn it from their replies.
+    /// Runs the processor. Returns `None` if it panicked or ran too long; the dropped replies then answer `Lost`.
     async fn process_one(&self, part: &mut BatchOf<T, P>) -> Option<BatchOutcome<P::Output, P::Error>> {
-        metrics::histogram!("batcher_batch_size", "batcher" => self.name).record(number(part.len()));
+        metrics::histogram!("batcher_batch_size", "batcher" => self.name).record(gauge_value(part.len()));
         for caller in &mut part.callers {
             caller.reply.start();
         }
-        // A bound for each part: with one for all, a bad item could use up its neighbours' time.
+        // A limit per part: with one for the whole batch, a bad item could use up the time of the others.
         let latest = Deadline::after(self.config.process_max);
-        // A plain `process(…)` would panic outside of `catch_unwind` if it did so before its first await.
+        // The `async` block also catches a panic of `process` before its first await.
         let work = async { self.processor.process(&part.items).await };
         let work = part.deadline(latest).scope(AssertUnwindSafe(work).catch_unwind());
         let fault = match latest.bound(work).await {
@@ -112,7 +112,7 @@ where
         None
     }
 
-    /// Hands out the answers, or gives back the two halves to try again.
+    /// Sends the answers, or returns the two halves of a suspect batch.
     fn answer(
         &self,
         mut part: BatchOf<T, P>,
@@ -126,7 +126,7 @@ where
                 None
             }
             BatchOutcome::Answered(answers) => {
-                // Nobody can say whose answers these are: better none than another's.
+                // The answers cannot be assigned to callers, so none is sent.
                 self.report(&format!("{} answers", answers.len()), part.len());
                 None
             }
@@ -156,7 +156,7 @@ where
     }
 }
 
-/// For metrics, which are floats; no queue is longer than `u32` counts.
-fn number(count: usize) -> f64 {
+/// Converts a count to a metric value; no queue is longer than `u32::MAX`.
+fn gauge_value(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -1,4 +1,4 @@
-//! One address of a neighbour: its connection, how busy it is, and whether it is worth trying.
+//! One address of a neighbor: its connection, its running calls, and its failures.
 
 use std::{
     io,
@@ -19,33 +19,32 @@ use tokio::{
 };
 use tonic::body::Body;
 
-use crate::gathering::Gathering;
+use crate::coalescing_writer::CoalescingWriter;
 
 pub(super) type Sender = http2::SendRequest<Body>;
 
-/// How often a connection is asked whether it still lives, and how long the answer may take. A host that vanished
-/// without a word is noticed after both.
+/// Interval of HTTP/2 pings, and the time limit of an answer. A host that vanished silently is noticed after both.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pause before an address that could not be reached is tried again; it doubles with each failure in a row. Not a `Breaker`:
-/// the pause grows, and the balancer shortens it while every address is down.
+/// Pause before another attempt to reach an address, and its maximum; the pause doubles with each failure in a row. Not a
+/// `Breaker`: the pause grows, and the balancer shortens it while every address is down.
 const DOWN_FIRST: Duration = Duration::from_millis(250);
 const DOWN_MAX: Duration = Duration::from_secs(10);
 
-/// With every address down there is nothing to lose; but even then no address is tried more often than this.
+/// Shortest pause between two attempts on one address, used while every address is down.
 const DOWN_MIN: Duration = Duration::from_millis(50);
 
 /// Outlier ejection: time for which an address that answered UNAVAILABLE gets no calls while there are others. Not a
 /// `Breaker`: with no other address, calls still go to it.
 const EJECTION: Duration = Duration::from_secs(1);
 
-/// An address could not be reached.
+/// The cause of a failed connect.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
     #[error("failed to connect")]
     Tcp(#[source] io::Error),
-    #[error("failed to shake hands")]
+    #[error("failed to complete the HTTP/2 handshake")]
     Handshake(#[source] hyper::Error),
     #[error("failed to connect within {0:?}")]
     Timeout(Duration),
@@ -55,20 +54,20 @@ pub(super) enum ConnectError {
 pub(super) struct Backend {
     address: SocketAddr,
     calls: AtomicUsize,
-    condition: Mutex<Condition>,
+    state: Mutex<BackendState>,
 }
 
 #[derive(Debug)]
-struct Condition {
+struct BackendState {
     connection: Connection,
-    /// Failures to connect since the last success.
+    /// Failed connects since the last success.
     failures: u32,
     ejection_end: Option<Instant>,
 }
 
 #[derive(Debug)]
 enum Connection {
-    /// Nobody has needed it yet, or it was closed.
+    /// Not opened yet, or closed.
     Idle,
     Connecting,
     Open(Sender),
@@ -78,19 +77,19 @@ enum Connection {
     },
 }
 
-/// What an address has to offer at the moment.
-pub(super) enum Offer {
-    /// A connection; `is_preferred` is false while the address is ejected: other addresses come first.
+/// The state of an address from a call's point of view.
+pub(super) enum Availability {
+    /// The connection is open. `is_preferred` is false while the address is ejected: calls prefer others.
     Open { sender: Sender, is_preferred: bool },
-    /// A connection could be opened.
+    /// A connection may be opened.
     Idle,
-    /// One is being opened.
+    /// A connection is being opened.
     Connecting,
-    /// It could not be reached a moment ago.
+    /// The last connect failed, and the pause after it is not over.
     Down,
 }
 
-/// A running call; ends the count when dropped.
+/// Counts a running call until it is dropped.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Backend>);
 
@@ -102,15 +101,15 @@ impl Drop for InFlight {
 
 impl Backend {
     pub(super) fn new(address: SocketAddr) -> Self {
-        let condition = Condition { connection: Connection::Idle, failures: 0, ejection_end: None };
-        Self { address, calls: AtomicUsize::new(0), condition: Mutex::new(condition) }
+        let state = BackendState { connection: Connection::Idle, failures: 0, ejection_end: None };
+        Self { address, calls: AtomicUsize::new(0), state: Mutex::new(state) }
     }
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Calls running now.
+    /// The number of running calls.
     pub(super) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
@@ -120,74 +119,74 @@ impl Backend {
         InFlight(Arc::clone(self))
     }
 
-    /// What there is. `is_last_hope`: every address is down, so the usual pause is cut short.
-    pub(super) fn offer(&self, now: Instant, is_last_hope: bool) -> Offer {
-        let condition = self.lock();
-        match &condition.connection {
-            Connection::Open(sender) if !sender.is_closed() => Offer::Open {
+    /// Returns the state at `now`. `are_all_down` shortens the pause after a failed connect to `DOWN_MIN`.
+    pub(super) fn availability(&self, now: Instant, are_all_down: bool) -> Availability {
+        let state = self.lock();
+        match &state.connection {
+            Connection::Open(sender) if !sender.is_closed() => Availability::Open {
                 sender: sender.clone(),
-                is_preferred: condition.ejection_end.is_none_or(|end| end <= now),
+                is_preferred: state.ejection_end.is_none_or(|end| end <= now),
             },
-            // Closed by the far side, e.g. because it was old: open another.
-            Connection::Open(_) | Connection::Idle => Offer::Idle,
-            Connection::Connecting => Offer::Connecting,
-            Connection::Down { until, .. } if *until <= now => Offer::Idle,
+            // Closed by the neighbor, for example because of its age: open another.
+            Connection::Open(_) | Connection::Idle => Availability::Idle,
+            Connection::Connecting => Availability::Connecting,
+            Connection::Down { until, .. } if *until <= now => Availability::Idle,
             Connection::Down { since, .. } => {
                 let is_due = now.saturating_duration_since(*since) >= DOWN_MIN;
-                if is_last_hope && is_due { Offer::Idle } else { Offer::Down }
+                if are_all_down && is_due { Availability::Idle } else { Availability::Down }
             }
         }
     }
 
-    /// Whether it is down, whatever is done about it.
+    /// Returns true from a failed connect until the next one starts.
     pub(super) fn is_down(&self) -> bool {
         matches!(self.lock().connection, Connection::Down { .. })
     }
 
-    /// Takes on the opening of a connection; false when somebody else already does.
+    /// Claims the task of opening a connection. Returns false if none is needed or another caller has claimed it.
     pub(super) fn begin_connect(&self) -> bool {
-        let mut condition = self.lock();
-        let is_needed = match &condition.connection {
+        let mut state = self.lock();
+        let is_needed = match &state.connection {
             Connection::Open(sender) => sender.is_closed(),
             Connection::Idle | Connection::Down { .. } => true,
             Connection::Connecting => false,
         };
         if is_needed {
-            condition.connection = Connection::Connecting;
+            state.connection = Connection::Connecting;
         }
         is_needed
     }
 
-    /// The end of what [`Backend::begin_connect`] began.
+    /// Records the result of the connect that [`Backend::begin_connect`] claimed.
     pub(super) fn end_connect(&self, result: Result<Sender, ConnectError>) {
-        let mut condition = self.lock();
+        let mut state = self.lock();
         match result {
             Ok(sender) => {
-                condition.failures = 0;
-                condition.connection = Connection::Open(sender);
+                state.failures = 0;
+                state.connection = Connection::Open(sender);
             }
             Err(_error) => {
-                let doubled = DOWN_FIRST.saturating_mul(2_u32.saturating_pow(condition.failures));
-                condition.failures = condition.failures.saturating_add(1);
+                let doubled = DOWN_FIRST.saturating_mul(2_u32.saturating_pow(state.failures));
+                state.failures = state.failures.saturating_add(1);
                 let since = Instant::now();
                 let until = since.checked_add(doubled.min(DOWN_MAX)).unwrap_or(since);
-                condition.connection = Connection::Down { since, until };
+                state.connection = Connection::Down { since, until };
             }
         }
     }
 
-    /// Prefers other addresses for the next second.
+    /// Ejects the address for `EJECTION`: calls prefer other addresses.
     pub(super) fn eject(&self) {
         self.lock().ejection_end = Instant::now().checked_add(EJECTION);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Condition> {
-        self.condition.lock()
+    fn lock(&self) -> MutexGuard<'_, BackendState> {
+        self.state.lock()
     }
 }
 
 /// Opens a connection. It closes when its sender and all its calls are gone.
-pub(super) async fn connect(address: SocketAddr, time_max: Duration) -> Result<Sender, ConnectError> {
+pub(super) async fn connect(address: SocketAddr, connect_timeout: Duration) -> Result<Sender, ConnectError> {
     let connect = async {
         let stream = TcpStream::connect(address).await.map_err(ConnectError::Tcp)?;
         stream.set_nodelay(true).map_err(ConnectError::Tcp)?;
@@ -196,16 +195,17 @@ pub(super) async fn connect(address: SocketAddr, time_max: Duration) -> Result<S
             .keep_alive_interval(KEEPALIVE_INTERVAL)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(Gathering::new(stream)))
+            .handshake(TokioIo::new(CoalescingWriter::new(stream)))
             .await
             .map_err(ConnectError::Handshake)
     };
-    let (sender, connection) =
-        timeout(time_max, connect).await.map_err(|_elapsed| ConnectError::Timeout(time_max))??;
-    // Not in the task set: it does no work of its own, and must outlive the tasks that still call at shutdown.
+    let (sender, connection) = timeout(connect_timeout, connect)
+        .await
+        .map_err(|_elapsed| ConnectError::Timeout(connect_timeout))??;
+    // Not in the task set: it does no work of its own, and must outlive the tasks that still make calls at shutdown.
     TokioExecutor::new().execute(async move {
         if let Err(error) = connection.await {
-            tracing::debug!(%address, %error, "connection broke");
+            tracing::debug!(%address, %error, "connection failed");
         }
     });
     Ok(sender)

@@ -1,8 +1,8 @@
-//! Spreads calls over a neighbour's addresses: of two random ones the less busy.
+//! Load balancer over a neighbor's addresses: takes the less busy of two random ones.
 //!
-//! Instead of tonic's balancer, which counts an address that cannot be reached as ready and lets a call find out. Here
-//! connections are opened in the background as soon as there are calls, and a call goes only to an open one: as long as
-//! any address lives, no call waits for a dead one.
+//! Replaces tonic's balancer, which treats an unreachable address as ready and lets a call discover it. Here connections
+//! are opened in the background once there are calls, and a call uses only an open one: while any address is up, no call
+//! waits for one that is down.
 
 use std::{
     collections::HashMap,
@@ -21,107 +21,107 @@ use tokio::{
     time::Instant,
 };
 
-use super::backend::{Backend, InFlight, Offer, Sender, connect};
+use super::backend::{Availability, Backend, InFlight, Sender, connect};
 use crate::{error::Chain, tasks::Tasks};
 
-/// More addresses than this are ignored: enough to spread load, few enough to keep a connection to each.
+/// Maximum number of addresses; further ones are ignored. Enough to spread load, few enough for one connection each.
 const ADDRESSES_MAX: usize = 64;
 
-/// No address of the neighbour can be reached.
+/// The cause of a call without a connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreachable {
-    #[error("failed to look up the address of {neighbour}: {problem}")]
-    Unknown { neighbour: &'static str, problem: String },
-    #[error("failed to connect to any of the {addresses} addresses of {neighbour}")]
-    Down { neighbour: &'static str, addresses: usize },
+    #[error("failed to look up the address of {neighbor}: {problem}")]
+    Unknown { neighbor: &'static str, problem: String },
+    #[error("failed to connect to any of the {addresses} addresses of {neighbor}")]
+    Down { neighbor: &'static str, addresses: usize },
 }
 
 pub(super) struct Balancer {
-    neighbour: &'static str,
-    connect_time_max: Duration,
+    neighbor: &'static str,
+    connect_timeout: Duration,
     tasks: Tasks,
-    backends: Mutex<Known>,
-    /// Ticks whenever something changed that a waiting call should look at.
+    addresses: Mutex<Addresses>,
+    /// Notifies waiting calls of every change of addresses or connections.
     changed: watch::Sender<()>,
-    /// Asks for a lookup before its time.
-    trouble: Arc<Notify>,
+    /// Requests a lookup before its time.
+    lookup_wanted: Arc<Notify>,
     is_lookup_failing: AtomicBool,
 }
 
 #[derive(Clone)]
-enum Known {
-    /// Not looked up yet.
-    Nothing,
-    /// The lookup failed, and none has succeeded so far.
-    Failed(String),
-    Backends(Arc<[Arc<Backend>]>),
+enum Addresses {
+    /// No lookup has finished yet.
+    Unresolved,
+    /// Error of the last lookup; none has succeeded so far.
+    LookupFailed(String),
+    Resolved(Arc<[Arc<Backend>]>),
 }
 
-/// Where a call goes.
+/// A connection for one call.
 pub(super) struct Picked {
     pub(super) backend: Arc<Backend>,
     pub(super) sender: Sender,
     pub(super) in_flight: InFlight,
 }
 
-enum Look {
+enum PickResult {
     Found(Picked),
-    /// A lookup or a connection is under way.
+    /// A lookup or a connect is running.
     Wait,
-    Hopeless(Unreachable),
+    Unreachable(Unreachable),
 }
 
 impl Balancer {
-    pub(super) fn new(neighbour: &'static str, connect_time_max: Duration, tasks: Tasks) -> Self {
+    pub(super) fn new(neighbor: &'static str, connect_timeout: Duration, tasks: Tasks) -> Self {
         Self {
-            neighbour,
-            connect_time_max,
+            neighbor,
+            connect_timeout,
             tasks,
-            backends: Mutex::new(Known::Nothing),
+            addresses: Mutex::new(Addresses::Unresolved),
             changed: watch::Sender::new(()),
-            trouble: Arc::new(Notify::new()),
+            lookup_wanted: Arc::new(Notify::new()),
             is_lookup_failing: AtomicBool::new(false),
         }
     }
 
-    /// An address with an open connection, `avoid` only when there is no other. Waits while a lookup or a connection is
-    /// under way; the caller bounds it.
+    /// Returns an open connection, to `avoid` only if there is no other. Waits while a lookup or a connect is running; the
+    /// caller bounds the wait.
     pub(super) async fn pick(self: &Arc<Self>, avoid: Option<SocketAddr>) -> Result<Picked, Unreachable> {
-        // The usual case needs no subscription.
-        if let Look::Found(picked) = self.look(avoid) {
+        // Without a subscription in the common case.
+        if let PickResult::Found(picked) = self.try_pick(avoid) {
             return Ok(picked);
         }
         let mut changed = self.changed.subscribe();
         loop {
-            match self.look(avoid) {
-                Look::Found(picked) => return Ok(picked),
-                Look::Hopeless(unreachable) => return Err(unreachable),
+            match self.try_pick(avoid) {
+                PickResult::Found(picked) => return Ok(picked),
+                PickResult::Unreachable(unreachable) => return Err(unreachable),
                 // Cannot fail: the sender is in `self`.
-                Look::Wait => drop(changed.changed().await),
+                PickResult::Wait => drop(changed.changed().await),
             }
         }
     }
 
-    /// Takes over a new list; addresses that stay keep their connections, those that left let their calls end.
+    /// Replaces the addresses. Addresses that stay keep their connections; running calls on removed ones finish.
     pub(super) fn set_addresses(&self, addresses: &[SocketAddr]) {
         if self.is_lookup_failing.swap(false, Ordering::Relaxed) {
-            tracing::info!(neighbour = self.neighbour, "addresses are found again");
+            tracing::info!(neighbor = self.neighbor, "address lookup succeeds again");
         }
         let mut known = self.lock();
         let old: HashMap<SocketAddr, Arc<Backend>> = match &*known {
-            Known::Backends(backends) => {
+            Addresses::Resolved(backends) => {
                 backends.iter().map(|old| (old.address(), Arc::clone(old))).collect()
             }
-            Known::Nothing | Known::Failed(_) => HashMap::new(),
+            Addresses::Unresolved | Addresses::LookupFailed(_) => HashMap::new(),
         };
         let mut wanted = addresses.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
         if wanted.len() > ADDRESSES_MAX {
             tracing::warn!(
-                neighbour = self.neighbour,
+                neighbor = self.neighbor,
                 addresses = wanted.len(),
-                "too many addresses, using some"
+                "too many addresses, ignoring those above the maximum"
             );
             wanted.truncate(ADDRESSES_MAX);
         }
@@ -129,58 +129,66 @@ impl Balancer {
         if is_same {
             return;
         }
-        tracing::info!(neighbour = self.neighbour, addresses = ?wanted, "addresses changed");
+        tracing::info!(neighbor = self.neighbor, addresses = ?wanted, "neighbor's addresses changed");
         let backend = |address: SocketAddr| {
             old.get(&address).map_or_else(|| Arc::new(Backend::new(address)), Arc::clone)
         };
-        *known = Known::Backends(wanted.into_iter().map(backend).collect());
+        *known = Addresses::Resolved(wanted.into_iter().map(backend).collect());
         drop(known);
         self.changed.send_replace(());
     }
 
-    /// Keeps the known addresses. Answers false, for the caller's convenience.
+    /// Records a failed lookup and keeps the known addresses. Always returns false, the caller's `is_found`.
     pub(super) fn set_lookup_failed(&self, problem: &str) -> bool {
-        // Said once, not twice a second for as long as it lasts.
+        // Logged once per outage: failed lookups repeat every 500 ms.
         if !self.is_lookup_failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(neighbour = self.neighbour, problem, "failed to look up addresses");
+            tracing::warn!(
+                neighbor = self.neighbor,
+                problem,
+                "address lookup failed, keeping known addresses"
+            );
         }
         let mut known = self.lock();
-        if !matches!(*known, Known::Backends(_)) {
-            *known = Known::Failed(problem.to_owned());
+        if !matches!(*known, Addresses::Resolved(_)) {
+            *known = Addresses::LookupFailed(problem.to_owned());
             drop(known);
             self.changed.send_replace(());
         }
         false
     }
 
-    pub(super) fn trouble(&self) -> Arc<Notify> {
-        Arc::clone(&self.trouble)
+    pub(super) fn lookup_wanted(&self) -> Arc<Notify> {
+        Arc::clone(&self.lookup_wanted)
     }
 
-    /// Whether a call could go to another address right now.
+    /// Returns true if another address has an open connection and is not ejected.
     pub(super) fn has_other(&self, address: SocketAddr) -> bool {
-        let Known::Backends(backends) = self.lock().clone() else { return false };
+        let Addresses::Resolved(backends) = self.lock().clone() else { return false };
         let now = Instant::now();
-        let is_fit = |offer: Offer| matches!(offer, Offer::Open { is_preferred: true, .. });
-        backends.iter().any(|backend| backend.address() != address && is_fit(backend.offer(now, false)))
+        let is_fit = |availability: Availability| {
+            matches!(availability, Availability::Open { is_preferred: true, .. })
+        };
+        backends
+            .iter()
+            .any(|backend| backend.address() != address && is_fit(backend.availability(now, false)))
     }
 
-    fn look(self: &Arc<Self>, avoid: Option<SocketAddr>) -> Look {
+    fn try_pick(self: &Arc<Self>, avoid: Option<SocketAddr>) -> PickResult {
         let known = self.lock().clone();
         match known {
-            Known::Nothing => Look::Wait,
-            Known::Failed(problem) => {
-                Look::Hopeless(Unreachable::Unknown { neighbour: self.neighbour, problem })
+            Addresses::Unresolved => PickResult::Wait,
+            Addresses::LookupFailed(problem) => {
+                PickResult::Unreachable(Unreachable::Unknown { neighbor: self.neighbor, problem })
             }
-            Known::Backends(backends) => {
+            Addresses::Resolved(backends) => {
                 let now = Instant::now();
                 self.sample(&backends, now, avoid)
-                    .map_or_else(|| self.scan(&backends, now, avoid), Look::Found)
+                    .map_or_else(|| self.scan(&backends, now, avoid), PickResult::Found)
             }
         }
     }
 
-    /// Two random addresses, the less busy of them that is fit. Looks at no others, so that its cost does not grow.
+    /// Picks the less busy of two random addresses, if one is usable. Its cost does not grow with their number.
     fn sample(
         self: &Arc<Self>,
         backends: &[Arc<Backend>],
@@ -191,7 +199,7 @@ impl Balancer {
         let first = random.random_range(0..backends.len().max(1));
         let second = match backends.len() {
             0 | 1 => None,
-            // Any but the first: an index among the others, moved past it.
+            // A random index among the others, shifted past the first.
             several => {
                 Some(random.random_range(0..several - 1)).map(|other| other + usize::from(other >= first))
             }
@@ -199,53 +207,59 @@ impl Balancer {
         let pair = [Some(first), second].into_iter().flatten().filter_map(|index| backends.get(index));
         let mut best: Option<(&Arc<Backend>, Sender)> = None;
         for backend in pair {
-            match backend.offer(now, false) {
-                Offer::Open { sender, is_preferred: true } if avoid != Some(backend.address()) => {
+            match backend.availability(now, false) {
+                Availability::Open { sender, is_preferred: true } if avoid != Some(backend.address()) => {
                     let is_better = best.as_ref().is_none_or(|(best, _)| backend.calls() < best.calls());
                     if is_better {
                         best = Some((backend, sender));
                     }
                 }
-                // So that it is there for later calls.
-                Offer::Idle => self.open(backend),
-                Offer::Open { .. } | Offer::Connecting | Offer::Down => {}
+                // Opened for later calls.
+                Availability::Idle => self.open(backend),
+                Availability::Open { .. } | Availability::Connecting | Availability::Down => {}
             }
         }
         best.map(|(backend, sender)| picked(backend, sender))
     }
 
-    /// Looks at every address: fit ones before unfit ones, the less busy before the busier.
-    fn scan(self: &Arc<Self>, backends: &[Arc<Backend>], now: Instant, avoid: Option<SocketAddr>) -> Look {
-        let is_last_hope = backends.iter().all(|backend| backend.is_down());
+    /// Checks every address and prefers usable ones, then less busy ones.
+    fn scan(
+        self: &Arc<Self>,
+        backends: &[Arc<Backend>],
+        now: Instant,
+        avoid: Option<SocketAddr>,
+    ) -> PickResult {
+        let are_all_down = backends.iter().all(|backend| backend.is_down());
         let mut best: Option<(bool, usize, &Arc<Backend>, Sender)> = None;
         let mut is_connecting = false;
         for backend in backends {
-            match backend.offer(now, is_last_hope) {
-                Offer::Open { sender, is_preferred } => {
+            match backend.availability(now, are_all_down) {
+                Availability::Open { sender, is_preferred } => {
                     let is_unfit = !is_preferred || avoid == Some(backend.address());
                     let rank = (is_unfit, backend.calls());
                     if best.as_ref().is_none_or(|(unfit, calls, ..)| rank < (*unfit, *calls)) {
                         best = Some((rank.0, rank.1, backend, sender));
                     }
                 }
-                Offer::Idle => {
+                Availability::Idle => {
                     self.open(backend);
                     is_connecting = true;
                 }
-                Offer::Connecting => is_connecting = true,
-                Offer::Down => {}
+                Availability::Connecting => is_connecting = true,
+                Availability::Down => {}
             }
         }
         match best {
-            Some((_, _, backend, sender)) => Look::Found(picked(backend, sender)),
-            None if is_connecting => Look::Wait,
-            None => {
-                Look::Hopeless(Unreachable::Down { neighbour: self.neighbour, addresses: backends.len() })
-            }
+            Some((_, _, backend, sender)) => PickResult::Found(picked(backend, sender)),
+            None if is_connecting => PickResult::Wait,
+            None => PickResult::Unreachable(Unreachable::Down {
+                neighbor: self.neighbor,
+                addresses: backends.len(),
+            }),
         }
     }
 
-    /// Opens a connection in the background, unless somebody does already.
+    /// Opens a connection in the background, unless another call does so already.
     fn open(self: &Arc<Self>, backend: &Arc<Backend>) {
         if !backend.begin_connect() {
             return;
@@ -253,19 +267,19 @@ impl Balancer {
         let (balancer, backend) = (Arc::clone(self), Arc::clone(backend));
         self.tasks.spawn("client-connect", async move {
             let address = backend.address();
-            let result = connect(address, balancer.connect_time_max).await;
+            let result = connect(address, balancer.connect_timeout).await;
             if let Err(error) = &result {
-                tracing::info!(neighbour = balancer.neighbour, %address, error = %Chain(error), "address is down");
-                // It may have moved.
-                balancer.trouble.notify_one();
+                tracing::info!(neighbor = balancer.neighbor, %address, error = %Chain(error), "failed to connect to a neighbor, retrying");
+                // The instance may have a new address.
+                balancer.lookup_wanted.notify_one();
             }
             backend.end_connect(result);
             balancer.changed.send_replace(());
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.backends.lock()
+    fn lock(&self) -> MutexGuard<'_, Addresses> {
+        self.addresses.lock()
     }
 }
 

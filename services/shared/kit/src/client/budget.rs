@@ -1,12 +1,12 @@
-//! How many retries a channel may make: a share of its calls, and a few besides.
+//! Retry budget of a channel: a share of its calls plus a small floor.
 //!
-//! Retries help against the odd failure; in an outage they multiply the load on whatever is trying to come back. Every
-//! call pays a part of a retry into the budget and every retry takes a whole one out, so that over any stretch of time
-//! retries stay within that share of the calls plus what the budget can hold.
+//! Retries help against single failures, but in an outage they multiply the load on a service that tries to recover. Every
+//! call deposits a fraction of a retry and every retry withdraws a whole one, so over any period retries stay within that
+//! share of the calls plus the floor.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One retry costs this much; so `percent` of it is what a call pays in.
+/// Cost of one retry, chosen so that a call deposits exactly `percent`.
 const RETRY: u64 = 100;
 
 #[derive(Debug)]
@@ -17,18 +17,18 @@ pub(super) struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// Allows `percent` retries for every hundred calls, and `floor` (at least 1) on top.
+    /// Allows `percent` retries per hundred calls plus `floor` (0 counts as 1).
     pub(super) fn new(percent: u32, floor: u32) -> Self {
         let balance_max = u64::from(floor.max(1)).saturating_mul(RETRY);
         Self { percent: u64::from(percent), balance_max, balance: AtomicU64::new(balance_max) }
     }
 
-    /// A call was made.
+    /// Deposits the share of one call.
     pub(super) fn deposit(&self) {
         self.change(|balance| Some(balance.saturating_add(self.percent).min(self.balance_max)));
     }
 
-    /// Whether a retry may be made; if so, it is paid for.
+    /// Withdraws the cost of one retry. Returns false if the balance is too low.
     pub(super) fn withdraw(&self) -> bool {
         self.change(|balance| balance.checked_sub(RETRY))
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_budget_holds_its_floor() {
+    fn new_budget_allows_its_floor() {
         let budget = RetryBudget::new(10, 3);
         assert!((0..3).all(|_| budget.withdraw()));
         assert!(!budget.withdraw());

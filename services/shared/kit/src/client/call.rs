@@ -1,4 +1,4 @@
-//! One call: its deadline, its attempts, its end.
+//! A single call: deadline, attempts and retries.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -13,37 +13,36 @@ use tonic::{Code, Status, body::Body};
 
 use super::{
     Shared,
-    answer::{self, Pushback, broken, deadline_exceeded, local_status},
     backend::InFlight,
     balance::Picked,
     metrics::{CallCount, MethodInfo},
     request::Outgoing,
+    response::{self, Pushback, connection_broken, deadline_exceeded, local_status},
 };
 use crate::{backoff::Backoff, deadline::Deadline, server::grpc_timeout};
 
-/// How often one attempt looks for another connection because the one it had closed before it could be used.
-const UNSENT_MAX: usize = 8;
+/// Connections that one attempt tries if each closes before the request could be sent.
+const CONNECTIONS_TRIED_MAX: usize = 8;
 
 const OWN_USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("onsale-kit/", env!("CARGO_PKG_VERSION")));
 
-/// An answer that has begun.
-struct Answer {
+/// A response whose headers have arrived.
+struct StartedResponse {
     response: Response<Incoming>,
     in_flight: InFlight,
 }
 
-/// An attempt that failed.
 struct Failure {
     status: Status,
     pushback: Pushback,
-    /// Where, if it came so far.
+    /// The address of the attempt, `None` if no connection was found.
     address: Option<SocketAddr>,
 }
 
 impl Failure {
     fn local(status: Status, address: Option<SocketAddr>) -> Self {
-        Self { status, pushback: Pushback::Unsaid, address }
+        Self { status, pushback: Pushback::Unspecified, address }
     }
 }
 
@@ -60,10 +59,10 @@ impl Shared {
         let mut count = CallCount::new(Arc::clone(&method));
         let answered = async {
             let deadline = self.deadline(&method, &headers, current)?;
-            // A stream may run for long, but it must begin as soon as any other answer.
+            // The stream's own deadline is long, but it must begin as soon as any other response.
             let begin_by = deadline.min(Deadline::after(self.config.deadline));
             let attempts = async {
-                // Within the bound: the body of a call that is passed on comes from somebody else's network.
+                // Under the bound, because the body of a call that is passed on is still being received.
                 let outgoing = self.outgoing(&method, &uri, headers, body).await?;
                 self.attempts(&method, outgoing, deadline, begin_by).await
             };
@@ -72,7 +71,7 @@ impl Shared {
         };
         match answered.await {
             Ok((answer, deadline)) => {
-                Ok(answer::response(answer.response, deadline, answer.in_flight, count))
+                Ok(response::started(answer.response, deadline, answer.in_flight, count))
             }
             Err(status) => {
                 let status: Status = status;
@@ -82,7 +81,7 @@ impl Shared {
         }
     }
 
-    /// The earliest of: what the settings allow, what the caller asked for, and what the running call has left.
+    /// Returns the earliest of the settings' limit, the request's `grpc-timeout` and the running call's deadline.
     fn deadline(
         &self,
         method: &MethodInfo,
@@ -112,7 +111,7 @@ impl Shared {
         mut headers: HeaderMap,
         body: Body,
     ) -> Result<Outgoing, Status> {
-        // A caller that set its own token or name keeps it.
+        // A request that is passed on keeps its own token and user agent.
         if let Some(tokens) = &self.tokens
             && !headers.contains_key(AUTHORIZATION)
         {
@@ -127,24 +126,24 @@ impl Shared {
         }
     }
 
-    /// The neighbour's name with the method's path: the name stays the authority whichever address is called.
+    /// Combines the target's authority, which is independent of the called address, with the method's path.
     fn absolute(&self, uri: &Uri) -> Result<Uri, Status> {
         let mut parts = self.origin.clone().into_parts();
         parts.path_and_query = Some(uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
         Uri::from_parts(parts).map_err(|error| {
-            let message = format!("failed to build the address of the method: {error}");
+            let message = format!("failed to build the URI of the method: {error}");
             local_status(Code::Internal, ErrorReason::Internal, message)
         })
     }
 
-    /// Attempts the call until one attempt is answered or there is to be no further one.
+    /// Attempts the call until it succeeds or may not be retried.
     async fn attempts(
         &self,
         method: &MethodInfo,
         mut outgoing: Outgoing,
         deadline: Deadline,
         begin_by: Deadline,
-    ) -> Result<Answer, Status> {
+    ) -> Result<StartedResponse, Status> {
         self.budget.deposit();
         let mut backoff = None;
         let mut avoid = None;
@@ -153,53 +152,53 @@ impl Shared {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            let is_worth_it = failure.status.code() == Code::Unavailable && method.is_idempotent;
-            if !is_worth_it || !method.is_request_single {
+            let may_help = failure.status.code() == Code::Unavailable && method.is_idempotent;
+            if !may_help || !method.is_request_single {
                 return Err(failure.status);
             }
             let backoff = backoff.get_or_insert_with(|| Backoff::new(self.config.retry.backoff));
-            let (Some(delay), Some(asked)) = (backoff.next_delay(), self.wait_asked(&failure)) else {
+            let (Some(delay), Some(asked)) = (backoff.next_delay(), self.requested_wait(&failure)) else {
                 return Err(failure.status);
             };
             let delay = delay.max(asked);
             if delay >= begin_by.remaining() {
                 return Err(failure.status);
             }
-            // Last of all, so that only a retry that would be made is paid for.
+            // Checked last, so that only retries that are really made are paid for.
             if !self.budget.withdraw() {
                 method.count_budget_exhausted();
                 return Err(failure.status);
             }
             method.count_retry();
-            tracing::debug!(neighbour = self.name, ?delay, status = %failure.status, "call is retried");
+            tracing::debug!(neighbor = self.name, ?delay, status = %failure.status, "call failed, retrying");
             tokio::time::sleep(delay).await;
             avoid = failure.address;
         }
     }
 
-    /// How long the neighbour wants us to wait; `None` when it wants no retry at all.
-    fn wait_asked(&self, failure: &Failure) -> Option<std::time::Duration> {
+    /// Returns the wait that the neighbor asks for, `None` if it forbids a retry.
+    fn requested_wait(&self, failure: &Failure) -> Option<std::time::Duration> {
         match failure.pushback {
             Pushback::Never => None,
-            Pushback::Unsaid => Some(std::time::Duration::ZERO),
+            Pushback::Unspecified => Some(std::time::Duration::ZERO),
             Pushback::After(wait) => {
-                // An instance that stops speaks for itself only; another may answer at once.
+                // A draining instance speaks only for itself: another one can take the retry immediately.
                 let has_other = failure.address.is_some_and(|address| self.balancer.has_other(address));
-                let is_elsewhere_open = has_other && answer::is_draining(&failure.status);
-                Some(if is_elsewhere_open { std::time::Duration::ZERO } else { wait })
+                let other_may_answer = has_other && response::is_draining(&failure.status);
+                Some(if other_may_answer { std::time::Duration::ZERO } else { wait })
             }
         }
     }
 
-    /// Sends the request once. A request that the neighbour has not looked at, because the connection was closing, goes
-    /// over another one: this is no retry and is safe for every method.
+    /// Sends the request once. A request that a closing connection has not processed is sent over another one: that does
+    /// not count as a retry and is safe for every method.
     async fn attempt(
         &self,
         outgoing: &mut Outgoing,
         deadline: Deadline,
         avoid: Option<SocketAddr>,
-    ) -> Result<Answer, Failure> {
-        for _ in 0..UNSENT_MAX {
+    ) -> Result<StartedResponse, Failure> {
+        for _ in 0..CONNECTIONS_TRIED_MAX {
             let picked = self.balancer.pick(avoid).await;
             let Picked { backend, mut sender, in_flight } =
                 picked.map_err(|unreachable| Failure::local(unavailable(unreachable.to_string()), None))?;
@@ -207,22 +206,22 @@ impl Shared {
             let Some(request) = outgoing.attempt(deadline) else { break };
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
-                    let Some(status) = answer::status(&response) else {
-                        return Ok(Answer { response, in_flight });
+                    let Some(status) = response::failure_status(&response) else {
+                        return Ok(StartedResponse { response, in_flight });
                     };
                     if status.code() != Code::Unavailable {
-                        return Ok(Answer { response, in_flight });
+                        return Ok(StartedResponse { response, in_flight });
                     }
                     backend.eject();
-                    let pushback = answer::pushback(response.headers(), &status);
+                    let pushback = response::pushback(response.headers(), &status);
                     return Err(Failure { status, pushback, address });
                 }
                 Err(error) => error,
             };
             match error.take_message() {
                 Some(unsent) => outgoing.restore(unsent),
-                None if answer::is_unread(error.error()) && outgoing.is_kept() => {}
-                None => return Err(Failure::local(broken(error.error()), address)),
+                None if response::is_unprocessed(error.error()) && outgoing.is_kept() => {}
+                None => return Err(Failure::local(connection_broken(error.error()), address)),
             }
         }
         Err(Failure::local(

@@ -1,4 +1,4 @@
-//! What the channels know of each method, and the counters of its calls.
+//! Facts about each method that channels need, and the counters of its calls.
 
 use std::{
     collections::HashMap,
@@ -17,12 +17,12 @@ const REQUESTS: &str = "rpc_client_requests_total";
 const RETRIES: &str = "rpc_client_retries_total";
 const BUDGET_EXHAUSTED: &str = "rpc_client_retry_budget_exhausted_total";
 
-/// Codes are 0 to 16.
+/// gRPC codes are 0 to 16.
 const CODES: usize = 17;
 
-/// Describes every metric of this file; once, at start.
+/// Describes the metrics of this file. Called once at start.
 fn describe() {
-    metrics::describe_counter!(REQUESTS, Unit::Count, "Calls to neighbours, by method and final gRPC code.");
+    metrics::describe_counter!(REQUESTS, Unit::Count, "Calls to neighbors, by method and final gRPC code.");
     metrics::describe_counter!(RETRIES, Unit::Count, "Attempts beyond the first of a call.");
     metrics::describe_counter!(
         BUDGET_EXHAUSTED,
@@ -31,11 +31,11 @@ fn describe() {
     );
 }
 
-/// The methods of the contracts by path.
+/// Methods of the contracts by path.
 #[derive(Debug)]
 pub(super) struct Methods {
     by_path: HashMap<String, Arc<MethodInfo>>,
-    /// Stands for every path no contract has; with its own name metrics would not be bounded.
+    /// Used for every path outside of the contracts, so that the number of metrics stays bounded.
     unknown: Arc<MethodInfo>,
 }
 
@@ -52,14 +52,14 @@ impl Methods {
     }
 }
 
-/// What a channel needs to know of a method.
+/// Properties of a method, and its counters.
 #[derive(Debug)]
 pub(super) struct MethodInfo {
     service: Arc<str>,
     name: Arc<str>,
     pub(super) is_idempotent: bool,
     pub(super) is_server_streaming: bool,
-    /// Whether the request is one message, which can be kept and sent again.
+    /// Set if the request is a single message, which can be kept and sent again.
     pub(super) is_request_single: bool,
     requests: [OnceLock<Counter>; CODES],
     retries: OnceLock<Counter>,
@@ -78,7 +78,7 @@ impl MethodInfo {
         }
     }
 
-    /// Never repeated and its request never kept: it may be a stream.
+    /// Properties of a method outside of the contracts: its request may be a stream, so it is neither kept nor retried.
     fn unknown() -> Self {
         Self {
             service: "unknown".into(),
@@ -116,7 +116,7 @@ impl MethodInfo {
     }
 }
 
-/// One call, counted once: with the code it ended with, or as cancelled when its caller dropped it.
+/// Counts one call once: with its final code, or as CANCELLED if it is dropped before.
 #[derive(Debug)]
 pub(super) struct CallCount {
     method: Option<Arc<MethodInfo>>,
@@ -127,7 +127,7 @@ impl CallCount {
         Self { method: Some(method) }
     }
 
-    /// The call ended; only the first end counts.
+    /// Counts the call with `code`. Later calls have no effect.
     pub(super) fn end(&mut self, code: Code) {
         if let Some(method) = self.method.take() {
             method.count_request(code);

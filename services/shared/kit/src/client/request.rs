@@ -1,4 +1,4 @@
-//! A request on its way out: kept so that it can be sent again, and given its deadline with every attempt.
+//! An outgoing request: kept for retries, and sent with the remaining time in every attempt.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use onsale_proto::r#type::v1::ErrorReason;
 use tonic::{Code, Status, body::Body};
 
-use super::answer::local_status;
+use super::response::local_status;
 use crate::deadline::Deadline;
 
 pub(super) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// The specification allows eight digits.
+/// Largest number in a `grpc-timeout`: eight digits.
 const TIMEOUT_AMOUNT_MAX: u128 = 99_999_999;
 
 #[derive(Debug)]
@@ -25,14 +25,14 @@ pub(super) struct Outgoing {
 
 #[derive(Debug)]
 enum OutgoingBody {
-    /// The whole request.
+    /// The whole body of a unary request.
     Kept(Bytes),
-    /// A request that may be a stream: it can be sent once. `None` while it is under way and after.
+    /// A body that may be a stream and can be sent only once. `None` while it is being sent and after.
     Once(Option<Body>),
 }
 
 impl Outgoing {
-    /// A request whose body is kept, which must then be at most `bytes_max` long.
+    /// Creates a request that can be sent again. Refuses a body of more than `bytes_max` bytes.
     pub(super) async fn keep(
         uri: Uri,
         headers: HeaderMap,
@@ -50,12 +50,12 @@ impl Outgoing {
         Ok(Self { uri, headers, body: OutgoingBody::Kept(collected.to_bytes()) })
     }
 
-    /// A request that is sent as it comes.
+    /// Creates a request whose body is streamed and can be sent once.
     pub(super) fn once(uri: Uri, headers: HeaderMap, body: Body) -> Self {
         Self { uri, headers, body: OutgoingBody::Once(Some(body)) }
     }
 
-    /// The request for one attempt; `None` when it is gone.
+    /// Returns the request for one attempt, `None` if its body has been sent already.
     pub(super) fn attempt(&mut self, deadline: Deadline) -> Option<Request<Body>> {
         let body = match &mut self.body {
             OutgoingBody::Kept(bytes) => Body::new(Full::new(bytes.clone())),
@@ -70,12 +70,12 @@ impl Outgoing {
         Some(request)
     }
 
-    /// Whether it can be sent more than once.
+    /// Returns true if the request can be sent again.
     pub(super) fn is_kept(&self) -> bool {
         matches!(self.body, OutgoingBody::Kept(_))
     }
 
-    /// Takes back what could not be sent.
+    /// Restores a request that was not sent.
     pub(super) fn restore(&mut self, unsent: Request<Body>) {
         if let OutgoingBody::Once(body) = &mut self.body {
             *body = Some(unsent.into_body());
@@ -83,12 +83,12 @@ impl Outgoing {
     }
 }
 
-/// `span` as `grpc-timeout`, in the finest unit that has room for it; never longer than `span`.
+/// Encodes `span` in the finest unit whose number has at most eight digits. Rounds down.
 fn timeout_header(span: Duration) -> HeaderValue {
     let units = [(span.as_micros(), 'u'), (span.as_millis(), 'm'), (u128::from(span.as_secs()), 'S')];
     let fitting = units.into_iter().find(|(amount, _)| *amount <= TIMEOUT_AMOUNT_MAX);
     let (amount, unit) = fitting.unwrap_or((TIMEOUT_AMOUNT_MAX, 'S'));
-    // Digits and a letter are always a valid header.
+    // Digits and a letter always form a valid header.
     HeaderValue::try_from(format!("{amount}{unit}")).unwrap_or(HeaderValue::from_static("0u"))
 }
 
@@ -100,7 +100,7 @@ mod tests {
     use crate::server::grpc_timeout::parse;
 
     #[test]
-    fn a_timeout_takes_the_finest_unit_with_room() {
+    fn timeout_uses_the_finest_unit_that_fits() {
         for (span, text) in [
             (Duration::ZERO, "0u"),
             (Duration::from_nanos(1_999), "1u"),
@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_far_side_reads_at_most_what_was_meant(micros in 0_u64..99_999_999_000_000) {
+        fn encoded_timeout_is_never_longer_and_at_most_a_second_shorter(micros in 0_u64..99_999_999_000_000) {
             let span = Duration::from_micros(micros);
             let read = parse(timeout_header(span).as_bytes()).unwrap();
             prop_assert!(read <= span);

@@ -1,4 +1,4 @@
-//! Which addresses a name stands for, followed over time.
+//! Lookup of a neighbor's addresses, repeated over time.
 
 use std::{future::Future, io, net::SocketAddr, sync::Weak, time::Duration};
 
@@ -7,22 +7,22 @@ use tokio_util::sync::CancellationToken;
 use super::balance::Balancer;
 use crate::backoff::jittered;
 
-/// One lookup may take this long.
-const LOOKUP_TIME_MAX: Duration = Duration::from_secs(5);
+/// Time limit of one lookup.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After a failed lookup, and when an address stops answering, the next lookup comes this soon instead of at its time.
-const HURRY: Duration = Duration::from_millis(500);
+/// Wait before the next lookup after a failed one, or after an address became unreachable.
+const EARLY_LOOKUP_DELAY: Duration = Duration::from_millis(500);
 
-/// A shorter interval counts as this: zero would look up without a pause.
+/// Shortest interval between lookups, used for shorter settings: zero would repeat them without a pause.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Finds the addresses of a neighbour.
+/// A source of a neighbor's addresses.
 pub trait Resolve: Send + Sync + 'static {
-    /// All addresses it has now. An empty answer counts as a failure.
+    /// Returns all current addresses. An empty list counts as a failure.
     fn resolve(&self) -> impl Future<Output = io::Result<Vec<SocketAddr>>> + Send;
 }
 
-/// For tests and for lists that do not come from DNS.
+/// Accepts a function, for tests and for address lists outside of DNS.
 impl<F, A> Resolve for F
 where
     F: Fn() -> A + Send + Sync + 'static,
@@ -33,7 +33,7 @@ where
     }
 }
 
-/// Asks the system's resolver. In Kubernetes a headless service's name stands for all its pods.
+/// Uses the system's resolver. In Kubernetes, the name of a headless service resolves to all its pods.
 #[derive(Clone, Debug)]
 pub(super) struct SystemResolver {
     host: String,
@@ -42,7 +42,7 @@ pub(super) struct SystemResolver {
 
 impl SystemResolver {
     pub(super) fn new(host: &str, port: u16) -> Self {
-        // The system's resolver knows no brackets around a literal IPv6 address.
+        // The system's resolver accepts a literal IPv6 address only without brackets.
         Self { host: host.trim_matches(['[', ']']).to_owned(), port }
     }
 }
@@ -53,10 +53,10 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Keeps the balancer's addresses up to date until the process shuts down or the channel is gone. When lookups fail,
-/// the last known addresses stay: an outage of the name service must not become one of ours. Not a `Worker`: a failed
-/// lookup is repeated sooner than a good one.
-pub(super) async fn follow<R: Resolve>(
+/// Repeats lookups and updates the balancer until shutdown or until the channel is dropped. Failed lookups keep the last
+/// addresses, so that an outage of DNS does not become an outage of calls. Not a `Worker`: a failed lookup is repeated
+/// sooner than a successful one.
+pub(super) async fn keep_resolving<R: Resolve>(
     balancer: Weak<Balancer>,
     resolver: R,
     interval: Duration,
@@ -66,7 +66,7 @@ pub(super) async fn follow<R: Resolve>(
     loop {
         let found = tokio::select! {
             () = shutdown.cancelled() => return,
-            found = tokio::time::timeout(LOOKUP_TIME_MAX, resolver.resolve()) => found,
+            found = tokio::time::timeout(LOOKUP_TIMEOUT, resolver.resolve()) => found,
         };
         let Some(balancer) = balancer.upgrade() else { return };
         let is_found = match found {
@@ -78,19 +78,19 @@ pub(super) async fn follow<R: Resolve>(
             Ok(Err(error)) => balancer.set_lookup_failed(&error.to_string()),
             Err(_elapsed) => balancer.set_lookup_failed("the lookup took too long"),
         };
-        let pause = if is_found { jittered(interval, 75..=125) } else { HURRY.min(interval) };
-        let trouble = balancer.trouble();
-        // Not kept through the pause: the last clone of the channel must be able to end this.
+        let pause = if is_found { jittered(interval, 75..=125) } else { EARLY_LOOKUP_DELAY.min(interval) };
+        let lookup_wanted = balancer.lookup_wanted();
+        // Dropped before the pause, so that this loop ends with the last clone of the channel.
         drop(balancer);
-        let hurry = async {
-            trouble.notified().await;
-            // Many addresses fail together: one lookup serves them all.
-            tokio::time::sleep(HURRY.min(interval)).await;
+        let early = async {
+            lookup_wanted.notified().await;
+            // One lookup for many addresses that fail together.
+            tokio::time::sleep(EARLY_LOOKUP_DELAY.min(interval)).await;
         };
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
-            () = hurry => {}
+            () = early => {}
         }
     }
 }

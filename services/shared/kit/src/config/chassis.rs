@@ -1,4 +1,4 @@
-//! The settings every service shares. Their defaults and what they are for stand in the kit's `config.default.toml`.
+//! Settings that all services share. The kit's `config.default.toml` documents each key and its default.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -7,19 +7,19 @@ use serde::Deserialize;
 use super::{Problem, optional};
 use crate::auth::AuthConfig;
 
-/// The sections that the kit reads.
+/// The sections that the kit reads itself.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChassisConfig {
-    /// Listening, limits, deadlines, drain.
+    /// Ports, limits, deadlines and drain.
     pub server: ServerConfig,
     /// Logs and traces.
     pub telemetry: TelemetryConfig,
-    /// Who issues tokens.
+    /// Token issuers and keys.
     pub auth: AuthConfig,
 }
 
-/// How calls arrive, and how many.
+/// Section `server`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(
@@ -51,7 +51,7 @@ pub struct ServerConfig {
     pub drain: DrainConfig,
 }
 
-/// How the process stops.
+/// Section `server.drain`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(
@@ -67,7 +67,7 @@ pub struct DrainConfig {
     pub retry_after_max: Duration,
 }
 
-/// What the process tells about itself.
+/// Section `telemetry`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(
@@ -82,18 +82,18 @@ pub struct TelemetryConfig {
     pub trace_sample_ratio: f64,
 }
 
-/// The form of log lines.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// For a terminal.
+    /// Text lines for a terminal.
     Human,
     /// One JSON object per line.
     Json,
 }
 
 impl ChassisConfig {
-    /// What the types alone do not check.
+    /// Checks ranges and rules that the types cannot express.
     pub(super) fn validate(&self) -> Vec<Problem> {
         let server = &self.server;
         let mut problems = self.auth.validate();

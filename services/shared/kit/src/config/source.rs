@@ -1,4 +1,4 @@
-//! Where settings come from: files and the environment. The only place that reads the process environment.
+//! Sources of settings: files and the environment. No other module reads the process environment.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -10,33 +10,33 @@ use figment::{
 
 use super::{ConfigError, Problem};
 
-/// Names a file of settings.
+/// Environment variable with the path of a settings file.
 const CONFIG_FILE_VARIABLE: &str = "ONSALE_CONFIG";
 
-/// The environment variables settings are read from.
+/// The environment variables whose names begin with `ONSALE_`.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: BTreeMap<String, String>,
 }
 
 impl Environment {
-    /// Those of this process. A variable that is not Unicode is skipped.
+    /// Reads the process environment. Variables that are not Unicode are skipped.
     #[must_use]
     pub fn of_process() -> Self {
-        // Not `vars`, which panics at a variable that is not Unicode, whosever it is.
+        // `vars` would panic at any variable that is not Unicode, also at one that is not ours.
         let all = std::env::vars_os();
         Self::from_iter(
             all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
         )
     }
 
-    /// The value of `ONSALE_CONFIG`.
+    /// The path in `ONSALE_CONFIG`.
     pub(super) fn config_file(&self) -> Option<PathBuf> {
         self.variables.get(CONFIG_FILE_VARIABLE).map(PathBuf::from)
     }
 
-    /// One source per variable, those for all services first. A value has the type of its default: `"007"` stays a
-    /// text where the default is a text.
+    /// Returns one source per variable, those for all services first. A value is parsed as the type of its default, so
+    /// that `"007"` remains a text where the default is a text.
     pub(super) fn sources(&self, service: &str, known: &Dict) -> Vec<Source> {
         let own = format!("ONSALE_{}__", service.to_uppercase().replace('-', "_"));
         let mut sources = Vec::new();
@@ -58,7 +58,7 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
     }
 }
 
-/// The sections the kit reads; all others belong to the service.
+/// The two readers of settings: the kit reads `server`, `telemetry` and `auth`, the service all other sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Chassis,
@@ -67,7 +67,7 @@ pub(super) enum Part {
 
 const CHASSIS_SECTIONS: [&str; 3] = ["server", "telemetry", "auth"];
 
-/// Some settings and where they are from.
+/// A tree of settings and the name of its origin.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     origin: String,
@@ -78,7 +78,7 @@ impl Source {
     pub(super) fn toml(origin: String, text: &str) -> Result<Self, ConfigError> {
         let parsed = Toml::string(text).data();
         let values = parsed.map_err(|error| ConfigError::Syntax {
-            // Only the first line: the others quote the file.
+            // The first line only: the others quote the file, which may hold a secret.
             message: error.to_string().lines().next().unwrap_or_default().to_owned(),
             origin: origin.clone(),
         })?;
@@ -94,9 +94,9 @@ impl Source {
 
     fn variable(name: &str, key: &str, text: &str, known: &Dict) -> Self {
         let path: Vec<_> = key.split("__").map(str::to_lowercase).collect();
-        let value = match default_of(known, &path) {
-            Default::Text => Value::from(text),
-            Default::Other | Default::Unknown => {
+        let value = match default_type(known, &path) {
+            DefaultType::Text => Value::from(text),
+            DefaultType::Other | DefaultType::Unknown => {
                 text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {})
             }
         };
@@ -108,7 +108,7 @@ impl Source {
         Self { origin: format!("the environment variable {name}"), values }
     }
 
-    /// This source with the sections of one part only.
+    /// Returns a copy with the sections of one part.
     pub(super) fn only(&self, part: Part) -> Self {
         let wanted = |key: &str| CHASSIS_SECTIONS.contains(&key) == (part == Part::Chassis);
         let values = self.values.iter().filter(|(key, _)| wanted(key));
@@ -118,7 +118,7 @@ impl Source {
         }
     }
 
-    /// Takes out the keys that no defaults file knows, and says which they were.
+    /// Removes the keys that no defaults file has, and returns a problem for each.
     pub(super) fn remove_unknown_keys(&mut self, known: &Dict) -> Vec<Problem> {
         let mut unknown = Vec::new();
         remove_unknown(&mut self.values, known, "", &mut unknown);
@@ -138,23 +138,23 @@ impl Provider for Source {
     }
 }
 
-/// What the defaults say about a key.
-enum Default {
-    /// It is a text, or lies inside of one (`key.file` where `key` is a text).
+/// Type of a key's default.
+enum DefaultType {
+    /// A text, or the table form of one (`key.file` where the default of `key` is a text).
     Text,
-    /// It is of another type.
+    /// Any other type.
     Other,
-    /// They do not have it.
+    /// The key has no default.
     Unknown,
 }
 
-fn default_of(known: &Dict, path: &[String]) -> Default {
-    let Some((first, rest)) = path.split_first() else { return Default::Unknown };
+fn default_type(known: &Dict, path: &[String]) -> DefaultType {
+    let Some((first, rest)) = path.split_first() else { return DefaultType::Unknown };
     match known.get(first) {
-        Some(Value::String(..)) => Default::Text,
-        Some(Value::Dict(_, inner)) => default_of(inner, rest),
-        Some(_) => Default::Other,
-        None => Default::Unknown,
+        Some(Value::String(..)) => DefaultType::Text,
+        Some(Value::Dict(_, inner)) => default_type(inner, rest),
+        Some(_) => DefaultType::Other,
+        None => DefaultType::Unknown,
     }
 }
 
@@ -166,7 +166,7 @@ fn remove_unknown(values: &mut Dict, known: &Dict, prefix: &str, unknown: &mut V
                 unknown.push(path);
                 return false;
             }
-            // A default that is an empty table is open: its keys are names, not settings.
+            // An empty table as a default accepts any key: its keys are names, not settings.
             (Some(Value::Dict(_, inner)), Value::Dict(_, value)) if !inner.is_empty() => {
                 remove_unknown(value, inner, &path, unknown);
             }

@@ -1,4 +1,4 @@
-//! Types of values: secrets, texts that may stand in a file, and optional values.
+//! Types of settings: secrets, texts that may be stored in a file, and optional values.
 
 use std::{fmt, fs, path::PathBuf};
 
@@ -7,12 +7,12 @@ use serde::{
     de::{DeserializeOwned, Error, MapAccess, Visitor, value::StringDeserializer},
 };
 
-/// A text that stands in the settings or in the file they name (`{ file = "/path" }`).
+/// A text, given directly or as the file that holds it (`{ file = "/path" }`, without its final line break).
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Text(String);
 
 impl Text {
-    /// The text itself.
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -37,17 +37,17 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A text that is never printed. An empty one is refused when it is read.
+/// A non-empty text that is never printed: `Debug` and `Display` show `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// A secret made by the program itself, as tests and tools do.
+    /// Wraps a secret that the program itself created, as tests and tools do.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The secret itself, for the one place that needs it. Never log it, never put it in an error.
+    /// Returns the secret. Pass it on only to its one user, never to a log line or an error.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// For `#[serde(deserialize_with = "optional")]`: an empty text means that there is no value.
+/// Reads an optional value for `#[serde(deserialize_with = "optional")]`: an empty text means `None`.
 pub fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -91,7 +91,7 @@ where
     T::deserialize(StringDeserializer::<D::Error>::new(text)).map(Some)
 }
 
-/// Takes a text or `{ file = "/path" }`. Its errors never show what was found: it may be a secret.
+/// Reads a text or `{ file = "/path" }`. Its errors never quote the input, which may be a secret.
 struct TextVisitor;
 
 impl<'de> Visitor<'de> for TextVisitor {

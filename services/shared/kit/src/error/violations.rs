@@ -1,4 +1,4 @@
-//! Collects everything that is wrong with a request, so that a caller hears of it in one answer and not one by one.
+//! Collects all malformed fields of a request, so that the caller gets them in one response.
 
 use std::{fmt::Display, str::FromStr, time::Duration};
 
@@ -11,25 +11,26 @@ use tonic::Status;
 
 use super::{Kind, Reason, ServiceError, to_status};
 
-/// What is beyond this is not listed: the answer has to fit in headers, of which clients take 16 KiB in all.
+/// Size limit of the listed violations; further ones are dropped. The status must fit in headers, of which clients accept
+/// 16 KiB in total.
 const BYTES_MAX: usize = 4 * 1024;
 
-/// A longer text is cut off: it may quote what the caller sent.
+/// Longest text; it is cut off because it may quote the caller's input.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// So many are named in the message too; the details have them all.
-const NAMED_MAX: usize = 3;
+/// Number of violations in the status message. The details list them all.
+const SUMMARY_MAX: usize = 3;
 
-/// What is wrong with one field.
+/// A malformed field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Path of the field in the request, e.g. `seat_ids[2]`.
+    /// Path of the field in the request, for example `seat_ids[2]`.
     pub field: String,
-    /// What is wrong, and what would be right.
+    /// The rule that the value breaks, worded to follow the field's name.
     pub description: String,
 }
 
-/// The violations found so far while a request is converted.
+/// Collects violations while a request is converted.
 ///
 /// ```
 /// # use onsale_kit::error::{InvalidFields, Violations};
@@ -45,29 +46,29 @@ pub struct Violation {
 #[derive(Debug, Default)]
 pub struct Violations {
     found: Vec<Violation>,
-    /// How long their texts are together.
+    /// Total length of the texts found so far, plus 8 for each violation.
     bytes: usize,
 }
 
 impl Violations {
-    /// None found yet.
+    /// Creates an empty collection.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The value, or nothing and a violation of `field` with the error's text. With `format_args!` the name of a field costs
-    /// nothing until it is needed.
+    /// Returns the value, or records the error as a violation of `field`. Pass `format_args!` as `field` to format its name
+    /// only if it is needed.
     pub fn check<T, E: Display>(&mut self, field: impl Display, parsed: Result<T, E>) -> Option<T> {
         parsed.map_err(|error| self.push(field, error.to_string())).ok()
     }
 
-    /// The value of a message field that must be set.
+    /// Returns the value of a required message field, or records that it is missing.
     pub fn require<T>(&mut self, field: impl Display, value: Option<T>) -> Option<T> {
         self.check(field, value.ok_or("is required"))
     }
 
-    /// The time of a message field that must be set.
+    /// Converts the time of a required message field.
     pub fn require_time(
         &mut self,
         field: impl Display,
@@ -77,7 +78,7 @@ impl Violations {
         self.check(field, convert::time_from_pb(time))
     }
 
-    /// The time of a message field that may be unset; the outer `None` means that it is set to something unreadable.
+    /// Converts the time of an optional message field. The outer `None` means that the value is invalid.
     pub fn optional_time(
         &mut self,
         field: impl Display,
@@ -86,7 +87,7 @@ impl Violations {
         time.map_or(Some(None), |time| self.check(field, convert::time_from_pb(time)).map(Some))
     }
 
-    /// The span of a message field that must be set.
+    /// Converts the duration of a required message field.
     pub fn require_duration(
         &mut self,
         field: impl Display,
@@ -96,13 +97,13 @@ impl Violations {
         self.check(field, convert::duration_from_pb(span))
     }
 
-    /// The amount, of at least 0, of a message field that must be set.
+    /// Converts the amount (0 or more) of a required message field.
     pub fn require_money(&mut self, field: impl Display, money: Option<pb::Money>) -> Option<Money> {
         let money = self.require(&field, money)?;
         self.check(field, convert::money_from_pb(&money))
     }
 
-    /// An id that may be unset, which is the empty text; the outer `None` means that it is malformed.
+    /// Parses an optional id; the empty text means unset. The outer `None` means that the id is malformed.
     pub fn optional_id<T: FromStr<Err = ParseIdError>>(
         &mut self,
         field: impl Display,
@@ -111,23 +112,24 @@ impl Violations {
         if text.is_empty() { Some(None) } else { self.check(field, text.parse()).map(Some) }
     }
 
-    /// Notes a violation.
+    /// Records a violation.
     pub fn push(&mut self, field: impl Display, description: impl Into<String>) {
-        let violation = Violation { field: cut(field.to_string()), description: cut(description.into()) };
-        // A little for each besides its texts.
+        let violation =
+            Violation { field: truncated(field.to_string()), description: truncated(description.into()) };
+        // Each violation also costs about 8 bytes of encoding.
         self.bytes += violation.field.len() + violation.description.len() + 8;
         if self.bytes <= BYTES_MAX {
             self.found.push(violation);
         }
     }
 
-    /// An error when anything was found.
+    /// Returns an error if a violation was recorded.
     pub fn finish(self) -> Result<(), InvalidFields> {
         self.build(|| Some(()))
     }
 
-    /// The converted request, or an error with everything that was found. `make` answers none only when one of its
-    /// parts was refused above, so it can use `?` on them.
+    /// Returns the converted request, or an error with all violations. `make` may use `?` on values that were checked above:
+    /// it returns `None` only if one of them was refused.
     pub fn build<T>(mut self, make: impl FnOnce() -> Option<T>) -> Result<T, InvalidFields> {
         if self.found.is_empty() {
             if let Some(made) = make() {
@@ -139,16 +141,16 @@ impl Violations {
     }
 }
 
-/// One or more fields of the request are malformed.
+/// An error for one or more malformed fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} of the request's fields invalid: {}", violations.len(), summary(violations))]
 pub struct InvalidFields {
-    /// Each of them, in the order in which they were checked.
+    /// The violations in the order in which the fields were checked.
     pub violations: Vec<Violation>,
 }
 
 impl InvalidFields {
-    /// The request's bytes are not the message they should be, so no field can be named.
+    /// Creates the error for bytes that are not the expected message, so no field can be named.
     pub(crate) fn unreadable() -> Self {
         let description = "the request is not a readable message".to_owned();
         Self { violations: vec![Violation { field: String::new(), description }] }
@@ -175,17 +177,17 @@ impl From<InvalidFields> for Status {
     }
 }
 
-/// The text, shortened where it is too long.
-fn cut(mut text: String) -> String {
+/// Cuts the text off at `TEXT_BYTES_MAX`, on a character boundary.
+fn truncated(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
     text
 }
 
 fn summary(violations: &[Violation]) -> String {
-    let named = violations.iter().take(NAMED_MAX);
+    let named = violations.iter().take(SUMMARY_MAX);
     let mut each: Vec<_> =
         named.map(|violation| format!("{} {}", violation.field, violation.description)).collect();
-    if violations.len() > NAMED_MAX {
+    if violations.len() > SUMMARY_MAX {
         each.push("and more".to_owned());
     }
     each.join(", ")
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_fits_in_headers_whatever_the_caller_sent() {
+    fn status_with_any_violations_fits_in_headers() {
         for text in ["x".repeat(100_000), "ž ".repeat(50_000), String::new()] {
             let mut violations = Violations::new();
             for index in 0..10_000 {

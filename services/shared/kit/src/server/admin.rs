@@ -1,4 +1,4 @@
-//! The operators' port: `/metrics`, `/livez`, `/readyz`. Never reachable from outside, and never in the way of calls.
+//! The operators' port: `/metrics`, `/livez`, `/readyz`. It is not reachable from outside and shares no limit with calls.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -11,28 +11,28 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{gate::Gate, limits::Places};
+use super::{call_pipeline::CallPipeline, limits::ConcurrencyLimit};
 use crate::{health::Readiness, tasks::Tasks};
 
-/// Scrapers and probes are few.
+/// Only scrapers and probes connect; further connections are closed immediately.
 const CONNECTIONS_MAX: usize = 64;
 
-/// A connection that sends no request for this long is closed.
+/// Longest wait for a request; the connection is closed after it.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// No connection lives longer: a probe or a scrape is over in a moment, and keep-alive saves little.
+/// Longest life of a connection. Probes and scrapes are short, and keep-alive saves them little.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);
 
-/// What the port shows.
+/// The state that the port reports.
 pub(super) struct Admin {
-    pub(super) gate: Arc<Gate>,
-    pub(super) connections: Arc<Places>,
+    pub(super) pipeline: Arc<CallPipeline>,
+    pub(super) connections: Arc<ConcurrencyLimit>,
     pub(super) readiness: Readiness,
     pub(super) tasks: Tasks,
     pub(super) recorder: Arc<PrometheusHandle>,
 }
 
-/// Serves the port until the token is cancelled.
+/// Serves the port in the background until the returned token is cancelled.
 pub(super) fn serve(listener: TcpListener, admin: Admin) -> CancellationToken {
     let stop = CancellationToken::new();
     TaskTracker::new().spawn(accept(listener, Arc::new(admin), stop.clone()));
@@ -40,19 +40,19 @@ pub(super) fn serve(listener: TcpListener, admin: Admin) -> CancellationToken {
 }
 
 async fn accept(listener: TcpListener, admin: Arc<Admin>, stop: CancellationToken) {
-    let open = Places::new(CONNECTIONS_MAX);
+    let open = ConcurrencyLimit::new(CONNECTIONS_MAX);
     let tracker = TaskTracker::new();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let Ok((stream, _)) = accepted else {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Some(place) = open.take() else { continue };
+        let Some(permit) = open.try_acquire() else { continue };
         let (admin, stop) = (Arc::clone(&admin), stop.clone());
         tracker.spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let connection = tokio::time::timeout(CONNECTION_AGE_MAX, connection(stream, admin));
-            // Cancelled, too old or closed by the peer: all the same here.
+            // Cancellation, age and an end by the peer need no different handling.
             let _ = stop.run_until_cancelled(connection).await;
         });
     }
@@ -68,7 +68,7 @@ async fn connection(stream: TcpStream, admin: Arc<Admin>) {
         .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = served.await {
-        tracing::debug!(%error, "an admin connection ended early");
+        tracing::debug!(%error, "admin connection failed");
     }
 }
 
@@ -79,7 +79,7 @@ impl Admin {
         }
         match request.uri().path() {
             "/metrics" => text(StatusCode::OK, "text/plain; version=0.0.4", self.metrics()),
-            // Alive is who answers. What a restart would not heal has no place here.
+            // Liveness is the answer itself. Failures that a restart would not fix belong in /readyz.
             "/livez" => text(StatusCode::OK, "text/plain", "ok\n"),
             "/readyz" => self.ready(),
             _ => text(StatusCode::NOT_FOUND, "text/plain", "there is /metrics, /livez, /readyz\n"),
@@ -87,12 +87,12 @@ impl Admin {
     }
 
     fn metrics(&self) -> String {
-        let (requests, streams) = self.gate.under_way();
+        let (requests, streams) = self.pipeline.in_progress();
         let gauge = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let metrics = self.gate.metrics();
+        let metrics = self.pipeline.metrics();
         metrics.in_flight.set(gauge(requests));
         metrics.streams.set(gauge(streams));
-        metrics.connections.set(gauge(self.connections.taken()));
+        metrics.connections.set(gauge(self.connections.in_use()));
         self.tasks.report_worker_ages();
         self.recorder.render()
     }

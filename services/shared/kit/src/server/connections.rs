@@ -1,7 +1,8 @@
-//! Connections: accepted up to a limit, kept alive, aged, drained, and cut when they will not end.
+//! Connections of the gRPC port: accepted up to `server.connections_max`, kept alive, retired by age, drained, and cut if
+//! they do not end in time.
 //!
-//! Written on hyper directly and not on tonic's `Server`: that one gives no hold on a connection, so it could neither
-//! end its streams nor bound the drain, and it boxes every body twice more on the way.
+//! Built on hyper instead of tonic's `Server`, which gives no access to a single connection: it could neither end the
+//! streams nor bound the drain, and it boxes every body twice more.
 
 use std::{
     convert::Infallible,
@@ -20,40 +21,41 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    ReplyBody, RequestBody,
-    gate::Gate,
-    limits::{Place, Places},
-    lingering::Lingering,
+    RequestBody, ResponseBody,
+    call_pipeline::CallPipeline,
+    limits::{ConcurrencyLimit, Permit},
+    lingering_close::LingeringClose,
 };
-use crate::{backoff::jittered, config::ServerConfig, gathering::Gathering};
+use crate::{backoff::jittered, coalescing_writer::CoalescingWriter, config::ServerConfig};
 
-/// After a failed accept (out of file descriptors, most likely) wait a little: it would fail again at once.
+/// Pause after a failed accept. The usual cause, a lack of file descriptors, would make the next one fail immediately.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A peer that connects and says nothing for this long is no client: a port scan, or a probe of the port.
+/// Longest silence after connecting. Port scans and TCP probes send nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// When an old connection's streams have been ended, it may take this long to finish.
+/// Time for a retired connection to close after its streams were told to end.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Connections that were opened together must not end together.
+/// Range of a connection's age limit, in percent of `server.connection_age_max`, so that connections that opened together
+/// do not end together.
 const CONNECTION_AGE_PERCENT: RangeInclusive<u32> = 90..=110;
 
-/// The connections of a running server.
+/// All connections of a running server.
 pub(super) struct Connections {
-    /// Cancelled when no new connections and calls are to be taken and streams are to end.
+    /// Cancelled when the drain begins: no new connections and calls, and streams end.
     drain: CancellationToken,
-    /// Cancelled when what is left is to be cut.
+    /// Cancelled to close the remaining connections without waiting for their calls.
     cut: CancellationToken,
     tracker: TaskTracker,
-    open: Arc<Places>,
+    open: Arc<ConcurrencyLimit>,
 }
 
 impl Connections {
-    /// Accepts connections from here on.
+    /// Starts to accept connections in the background.
     pub(super) fn serve(
         listener: TcpListener,
-        gate: Arc<Gate>,
+        pipeline: Arc<CallPipeline>,
         config: ServerConfig,
         drain: CancellationToken,
     ) -> Self {
@@ -61,10 +63,10 @@ impl Connections {
             drain,
             cut: CancellationToken::new(),
             tracker: TaskTracker::new(),
-            open: Places::new(config.connections_max),
+            open: ConcurrencyLimit::new(config.connections_max),
         };
         let acceptor = Acceptor {
-            gate,
+            pipeline,
             config: Arc::new(config),
             drain: connections.drain.clone(),
             cut: connections.cut.clone(),
@@ -75,20 +77,24 @@ impl Connections {
         connections
     }
 
-    /// The connections that are open.
-    pub(super) fn open(&self) -> Arc<Places> {
+    /// The limit that counts the open connections.
+    pub(super) fn open(&self) -> Arc<ConcurrencyLimit> {
         Arc::clone(&self.open)
     }
 
-    /// Lets calls finish and ends streams, for at most `bound`; cuts what is left. Answers how many were cut.
+    /// Lets calls finish and ends streams for at most `bound`, then cuts the remaining connections. Returns how many were cut.
     pub(super) async fn drain(&self, bound: Duration) -> usize {
         self.drain.cancel();
         self.tracker.close();
         if tokio::time::timeout(bound, self.tracker.wait()).await.is_ok() {
             return 0;
         }
-        let left = self.open.taken();
-        tracing::warn!(connections = left, ?bound, "connections did not end in time and are cut");
+        let left = self.open.in_use();
+        tracing::warn!(
+            connections = left,
+            ?bound,
+            "connections did not end within the drain time, cutting them"
+        );
         self.cut.cancel();
         self.tracker.wait().await;
         left
@@ -96,61 +102,61 @@ impl Connections {
 }
 
 struct Acceptor {
-    gate: Arc<Gate>,
+    pipeline: Arc<CallPipeline>,
     config: Arc<ServerConfig>,
     drain: CancellationToken,
     cut: CancellationToken,
     tracker: TaskTracker,
-    open: Arc<Places>,
+    open: Arc<ConcurrencyLimit>,
 }
 
 impl Acceptor {
-    /// Ends, and closes the port, when the drain begins.
+    /// Accepts until the drain begins, then closes the port.
     async fn run(self, listener: TcpListener) {
         while let Some(accepted) = self.drain.run_until_cancelled(listener.accept()).await {
             match accepted {
-                Ok((stream, _)) => self.take(stream),
+                Ok((stream, _)) => self.accept(stream),
                 Err(error) => {
-                    tracing::warn!(%error, "failed to accept a connection");
+                    tracing::warn!(%error, "failed to accept a connection, retrying");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     }
 
-    fn take(&self, stream: TcpStream) {
-        let Some(place) = self.open.take() else {
-            self.gate.metrics().connections_refused.increment(1);
+    fn accept(&self, stream: TcpStream) {
+        let Some(permit) = self.open.try_acquire() else {
+            self.pipeline.metrics().connections_refused.increment(1);
             return;
         };
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "failed to set TCP_NODELAY");
         }
         let connection = Connection {
-            gate: Arc::clone(&self.gate),
+            pipeline: Arc::clone(&self.pipeline),
             config: Arc::clone(&self.config),
             drain: self.drain.clone(),
             ending: self.drain.child_token(),
             cut: self.cut.clone(),
-            _place: place,
+            _permit: permit,
         };
         self.tracker.spawn(connection.run(stream));
     }
 }
 
 struct Connection {
-    gate: Arc<Gate>,
+    pipeline: Arc<CallPipeline>,
     config: Arc<ServerConfig>,
     drain: CancellationToken,
-    /// Cancelled when this connection's streams are to end: with the drain, or at its age.
+    /// Cancelled to end this connection's streams: by the drain, or after the grace that follows its age limit.
     ending: CancellationToken,
     cut: CancellationToken,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl Connection {
     async fn run(self, stream: TcpStream) {
-        // hyper waits for a client's first bytes without bound, and with it the drain would.
+        // hyper waits for a client's first bytes without a limit, which would hold up the drain.
         let mut first = [0];
         let speaks = tokio::select! {
             peeked = tokio::time::timeout(SILENCE_MAX, stream.peek(&mut first)) => matches!(peeked, Ok(Ok(1..))),
@@ -159,8 +165,8 @@ impl Connection {
         if !speaks {
             return;
         }
-        let service = Calls { gate: Arc::clone(&self.gate), ending: self.ending.clone() };
-        let io = TokioIo::new(Gathering::new(Lingering::new(stream)));
+        let service = ConnectionService { pipeline: Arc::clone(&self.pipeline), ending: self.ending.clone() };
+        let io = TokioIo::new(CoalescingWriter::new(LingeringClose::new(stream)));
         let served = http2_builder(&self.config).serve_connection(io, service);
         let mut served = std::pin::pin!(served);
         let mut old = std::pin::pin!(tokio::time::sleep(jittered(
@@ -174,7 +180,7 @@ impl Connection {
             () = &mut old => None,
         };
         let Some(ended) = ended else {
-            // No new calls on this connection; the client opens another one.
+            // Sends GOAWAY: the client opens another connection for new calls.
             served.as_mut().graceful_shutdown();
             self.finish(served).await;
             return;
@@ -182,7 +188,7 @@ impl Connection {
         log_end(ended);
     }
 
-    /// Waits for the calls under way. Streams of an old connection have a grace; those of a draining server have none.
+    /// Waits for running calls. A retired connection's streams get `connection_age_grace`; a draining server's get none.
     async fn finish(&self, mut served: Pin<&mut impl Future<Output = hyper::Result<()>>>) {
         let grace = tokio::time::sleep(self.config.connection_age_grace);
         tokio::select! {
@@ -191,7 +197,7 @@ impl Connection {
             () = self.drain.cancelled() => {}
             () = grace => self.ending.cancel(),
         }
-        // A draining server is cut by its own bound; an old connection by this one.
+        // `Connections::drain` bounds a draining server; only a retired connection needs this bound.
         let overdue = async {
             if self.drain.is_cancelled() {
                 std::future::pending::<()>().await;
@@ -201,7 +207,7 @@ impl Connection {
         tokio::select! {
             ended = &mut served => log_end(ended),
             () = self.cut.cancelled() => {}
-            () = overdue => tracing::debug!("an old connection did not end in time and is cut"),
+            () = overdue => tracing::debug!("retired connection did not end in time, cutting it"),
         }
     }
 }
@@ -218,34 +224,34 @@ fn http2_builder(config: &ServerConfig) -> http2::Builder<TokioExecutor> {
 }
 
 fn log_end(ended: hyper::Result<()>) {
-    // Peers vanish all the time; that is news only to who looks for it.
+    // Debug only: peers disconnect without notice all the time.
     if let Err(error) = ended {
-        tracing::debug!(error = %crate::error::Chain(&error), "a connection ended early");
+        tracing::debug!(error = %crate::error::Chain(&error), "connection failed");
     }
 }
 
-/// Hands the calls of one connection to the gate.
-struct Calls {
-    gate: Arc<Gate>,
+/// Passes the calls of one connection to the pipeline.
+struct ConnectionService {
+    pipeline: Arc<CallPipeline>,
     ending: CancellationToken,
 }
 
-impl Service<Request<Incoming>> for Calls {
-    type Response = Response<ReplyBody>;
+impl Service<Request<Incoming>> for ConnectionService {
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = CallFuture;
 
-    fn call(&self, request: Request<Incoming>) -> Answer {
+    fn call(&self, request: Request<Incoming>) -> CallFuture {
         let request = request.map(RequestBody::from);
-        Answer(Box::pin(Arc::clone(&self.gate).answer(request, self.ending.clone())))
+        CallFuture(Box::pin(Arc::clone(&self.pipeline).call(request, self.ending.clone())))
     }
 }
 
-/// A call being answered. Boxed, so that an open stream does not keep the memory of the call that opened it.
-struct Answer(Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send>>);
+/// A running call. Boxed, so that an open stream does not keep the memory of the call that opened it.
+struct CallFuture(Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>);
 
-impl Future for Answer {
-    type Output = Result<Response<ReplyBody>, Infallible>;
+impl Future for CallFuture {
+    type Output = Result<Response<ResponseBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.as_mut().poll(context).map(Ok)

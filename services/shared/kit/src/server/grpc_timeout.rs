@@ -1,4 +1,4 @@
-//! The `grpc-timeout` header: how long the caller will wait.
+//! Parser of the `grpc-timeout` header: the time that the caller is willing to wait.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use http::{HeaderMap, HeaderName};
 
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// The header is there and is not a timeout.
+/// A `grpc-timeout` header that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// How long the caller will wait; none when it did not say.
+/// Reads the header. `None`: the caller set no timeout.
 pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Option<Duration>, Malformed> {
     match headers.get(GRPC_TIMEOUT) {
         Some(value) => parse(value.as_bytes()).map(Some).ok_or(Malformed),
@@ -18,7 +18,7 @@ pub(crate) fn from_headers(headers: &HeaderMap) -> Result<Option<Duration>, Malf
     }
 }
 
-/// At most 8 digits and a unit, as the gRPC specification has it: `50m` are fifty milliseconds.
+/// Parses at most 8 digits and one unit, as in the gRPC specification: `50m` means 50 milliseconds.
 pub(crate) fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_timeout_is_refused() {
+    fn malformed_timeout_is_refused() {
         for value in ["", "S", "1", "1s", "-1S", "+1S", "1.5S", " 1S", "1S ", "123456789S", "1SS"] {
             assert_eq!(parse(value.as_bytes()), None, "{value:?}");
         }
@@ -61,7 +61,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_timeout_of_the_specification_is_read(amount in 0_u64..=99_999_999, unit in 0_usize..6) {
+        fn timeout_of_any_amount_and_unit_is_read(amount in 0_u64..=99_999_999, unit in 0_usize..6) {
             let nanos_per_unit = [3_600_000_000_000_u128, 60_000_000_000, 1_000_000_000, 1_000_000, 1_000, 1];
             let text = format!("{amount}{}", ["H", "M", "S", "m", "u", "n"][unit]);
             let parsed = parse(text.as_bytes()).map(|span| span.as_nanos());
@@ -69,7 +69,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
             if parse(&bytes).is_some() {
                 prop_assert!(bytes.len() >= 2 && bytes.len() <= 9);
             }

@@ -1,51 +1,51 @@
-//! How many calls may be under way at once. Beyond that they are turned away at once: a queue would only make
-//! everybody wait for answers that come too late.
+//! Limits on concurrent calls and connections. Work above a limit is refused immediately: a queue would only make every
+//! caller wait for responses that come too late.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// A number of places, given out and returned.
+/// Hands out at most `permits_max` permits (exempt callers may exceed it). Dropping a permit returns it.
 #[derive(Debug)]
-pub(crate) struct Places {
-    taken: AtomicUsize,
-    places_max: usize,
+pub(crate) struct ConcurrencyLimit {
+    in_use: AtomicUsize,
+    permits_max: usize,
 }
 
-impl Places {
-    pub(crate) fn new(places_max: usize) -> Arc<Self> {
-        Arc::new(Self { taken: AtomicUsize::new(0), places_max })
+impl ConcurrencyLimit {
+    pub(crate) fn new(permits_max: usize) -> Arc<Self> {
+        Arc::new(Self { in_use: AtomicUsize::new(0), permits_max })
     }
 
-    /// A place, unless all are taken. It is returned when it is dropped.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
-        // Taken first and returned when it was one too many: one atomic step in the common case.
-        let place = Place { places: Arc::clone(self) };
-        let before = self.taken.fetch_add(1, Ordering::Relaxed);
-        (before < self.places_max).then_some(place)
+    /// Returns a permit, or `None` if all are in use.
+    pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+        // Adds first and returns an excess permit by dropping it: one atomic step in the common case.
+        let permit = Permit { limit: Arc::clone(self) };
+        let before = self.in_use.fetch_add(1, Ordering::Relaxed);
+        (before < self.permits_max).then_some(permit)
     }
 
-    /// A place even when all are taken, for the few callers that must never be turned away.
-    pub(crate) fn take_beyond(self: &Arc<Self>) -> Place {
-        self.taken.fetch_add(1, Ordering::Relaxed);
-        Place { places: Arc::clone(self) }
+    /// Returns a permit even if all are in use, for health and reflection calls, which are never refused.
+    pub(crate) fn acquire_exempt(self: &Arc<Self>) -> Permit {
+        self.in_use.fetch_add(1, Ordering::Relaxed);
+        Permit { limit: Arc::clone(self) }
     }
 
-    pub(crate) fn taken(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+    pub(crate) fn in_use(&self) -> usize {
+        self.in_use.load(Ordering::Relaxed)
     }
 }
 
-/// One place of [`Places`].
+/// One unit of a [`ConcurrencyLimit`].
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct Permit {
+    limit: Arc<ConcurrencyLimit>,
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.places.taken.fetch_sub(1, Ordering::Relaxed);
+        self.limit.in_use.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -54,16 +54,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_places_are_given_than_there_are_and_each_returns() {
-        let places = Places::new(2);
-        let first = places.take().expect("a place is free");
-        let second = places.take();
+    fn no_more_than_permits_max_are_handed_out() {
+        let limit = ConcurrencyLimit::new(2);
+        let first = limit.try_acquire().expect("a permit is free");
+        let second = limit.try_acquire();
         assert!(second.is_some());
-        assert!(places.take().is_none());
-        assert_eq!(places.taken(), 2);
+        assert!(limit.try_acquire().is_none());
+        assert_eq!(limit.in_use(), 2);
         drop(first);
-        assert!(places.take().is_some());
+        assert!(limit.try_acquire().is_some());
         drop(second);
-        assert_eq!(places.taken(), 0);
+        assert_eq!(limit.in_use(), 0);
     }
 }

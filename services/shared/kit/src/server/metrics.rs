@@ -1,7 +1,7 @@
-//! The metrics of answered calls: declared here, counted by the gate.
+//! Metrics of served calls; the call pipeline counts them.
 //!
-//! The handles of a method are made at start, so that a call only adds to them; a code's counter at its first use, so
-//! that the list shows no codes that never were.
+//! A method's handles are created at start, so that a call only adds to them. The counter of each code is created at its
+//! first use, so that `/metrics` lists no code that never occurred.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -18,26 +18,26 @@ const CONNECTIONS: &str = "rpc_server_connections_open";
 const CONNECTIONS_REFUSED: &str = "rpc_server_connections_refused_total";
 const PANICS: &str = "rpc_server_panics_total";
 
-/// Codes are 0 to 16.
+/// gRPC codes are 0 to 16.
 const CODES: usize = 17;
 
-/// Describes every metric of this file; once, at start.
+/// Describes the metrics of this file. Called once at start.
 pub(crate) fn describe() {
-    metrics::describe_counter!(REQUESTS, Unit::Count, "Calls answered, by method and gRPC code.");
+    metrics::describe_counter!(REQUESTS, Unit::Count, "Finished calls, by method and gRPC code.");
     metrics::describe_histogram!(
         DURATION,
         Unit::Seconds,
-        "Time to the answer, or until the caller gave up; for streams, to their begin."
+        "Time to the response, or until the caller gave up; for streams, to their start."
     );
-    metrics::describe_gauge!(IN_FLIGHT, Unit::Count, "Unary calls being answered.");
+    metrics::describe_gauge!(IN_FLIGHT, Unit::Count, "Running unary calls.");
     metrics::describe_gauge!(STREAMS, Unit::Count, "Open server streams.");
     metrics::describe_gauge!(CONNECTIONS, Unit::Count, "Open connections.");
     metrics::describe_counter!(
         CONNECTIONS_REFUSED,
         Unit::Count,
-        "Connections closed because there were too many."
+        "Connections refused at server.connections_max."
     );
-    metrics::describe_counter!(PANICS, Unit::Count, "Panics in handlers. Each asks for a human.");
+    metrics::describe_counter!(PANICS, Unit::Count, "Panics in handlers. Each needs a person's attention.");
 }
 
 /// The metrics of one method.
@@ -60,12 +60,12 @@ impl MethodMetrics {
         }
     }
 
-    /// A call was answered, or a stream begun, after `elapsed`.
+    /// Records the time until a call's response, or until a stream's start.
     pub(crate) fn record_duration(&self, elapsed: Duration) {
         self.duration.record(elapsed);
     }
 
-    /// A call or stream ended with `code`.
+    /// Counts a call or stream that ended with `code`.
     pub(crate) fn record_code(&self, code: Code) {
         let slot = usize::try_from(i32::from(code)).ok().and_then(|index| self.requests.get(index));
         if let Some(slot) = slot {
@@ -83,7 +83,7 @@ impl MethodMetrics {
     }
 }
 
-/// The metrics of the server as a whole. The gauges are set when they are read, so that a call need not.
+/// The metrics of the whole server. The gauges are set when `/metrics` is read, so that calls need not update them.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerMetrics {
     pub(crate) in_flight: Gauge,
@@ -105,12 +105,12 @@ impl ServerMetrics {
     }
 }
 
-/// A stream panicked, where no [`ServerMetrics`] is at hand.
+/// Counts a panic of a stream, which has no [`ServerMetrics`] at hand.
 pub(super) fn count_panic() {
     metrics::counter!(PANICS).increment(1);
 }
 
-/// As in the gRPC specification.
+/// Returns the code's name in the gRPC specification.
 pub(crate) fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

@@ -1,4 +1,4 @@
-//! What the chassis itself answers, before, instead of or after a handler.
+//! Errors that the chassis itself returns instead of, or after, a handler's response.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tonic::Status;
 
 use crate::error::{Kind, Reason, ServiceError, status};
 
-/// Why a call was not answered by its handler.
+/// The cause of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("no service here has this method")]
     MethodUnknown,
-    #[error("this version does not serve the method yet")]
+    #[error("this version does not implement the method")]
     MethodNotImplemented,
     #[error("the deadline has passed")]
     DeadlineExceeded,
@@ -22,7 +22,7 @@ pub(crate) enum Refusal {
     Draining { retry_after: Duration },
     #[error("the request is larger than {bytes_max} bytes")]
     RequestTooLarge { bytes_max: usize },
-    /// A panic or a status without a reason; whoever saw it has logged it.
+    /// A panic, or a status without a reason. Already logged where it occurred.
     #[error("internal error")]
     Internal,
 }
@@ -66,13 +66,13 @@ impl ServiceError for Refusal {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        // Not logged: refusals are the chassis working as it should, and come in thousands; metrics count them.
+        // Not logged: refusals are normal operation and come in thousands. Metrics count them.
         status(&refusal, refusal.to_string())
     }
 }
 
-/// A random time from a tenth of `most` up to it, so that those who were sent away do not all return at once.
-pub(crate) fn spread(most: Duration) -> Duration {
+/// Returns a random time from 10 to 100 % of `most`, so that refused callers do not all return at the same time.
+pub(crate) fn random_wait(most: Duration) -> Duration {
     let tenths = rand::random_range(1_000..=10_000_u32);
     most.saturating_mul(tenths) / 10_000
 }

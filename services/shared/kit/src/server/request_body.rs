@@ -1,6 +1,6 @@
-//! A request's body on its way to a handler, cut off at the size limit.
+//! Body of a request on its way to the handler, limited to `server.request_bytes_max`.
 //!
-//! The limit is here and not in each generated server's setting, so that no service can forget it.
+//! The limit is here instead of in each generated server's setting, so that no service can forget it.
 
 use std::{
     pin::Pin,
@@ -14,19 +14,19 @@ use tonic::Status;
 
 use super::refusal::Refusal;
 
-/// A request's body. Concrete on purpose: the generated servers box it once, and need not box it twice.
+/// A request's body. A concrete type, so that the generated servers box it only once.
 #[derive(Debug)]
 pub struct RequestBody {
     source: Source,
-    /// None for a stream of requests, which has no end to count towards.
+    /// `None` for a stream of requests, whose total size is not limited.
     limit: Option<Limit>,
 }
 
 #[derive(Debug)]
 enum Source {
-    /// Straight from the wire.
+    /// The body of an HTTP/2 request on the gRPC port.
     Wire(Incoming),
-    /// From a layer in front, such as gRPC-Web.
+    /// A body from a layer in front, such as gRPC-Web.
     Layered(tonic::body::Body),
 }
 
@@ -37,7 +37,7 @@ struct Limit {
 }
 
 impl RequestBody {
-    /// Cuts the body off after `bytes_max`.
+    /// Fails the body with REQUEST_TOO_LARGE once more than `bytes_max` bytes have arrived.
     #[must_use]
     pub(crate) fn limited(mut self, bytes_max: usize) -> Self {
         self.limit = Some(Limit { bytes_max, bytes_left: bytes_max });
@@ -66,7 +66,7 @@ impl Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let polled = match &mut self.source {
-            // Nobody is left to read the answer, and it is no fault of ours to be logged.
+            // CANCELLED is not logged as an error: the client has left, and nobody reads the status.
             Source::Wire(body) => Pin::new(body)
                 .poll_frame(context)
                 .map_err(|error| Status::cancelled(format!("the request broke off: {error}"))),

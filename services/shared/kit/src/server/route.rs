@@ -1,4 +1,4 @@
-//! Which handler answers a method. Built at start from the services that were added; a lookup by path after that.
+//! Routes from method paths to handlers. Built once at start from the added services.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,9 +15,9 @@ use tonic::{
 use super::{RequestBody, StartError, metrics::MethodMetrics};
 use crate::contract::{Contract, Method};
 
-/// What answers the calls of a service: every service that tonic generates, or anything of the same form.
+/// Serves the calls of one service. Implemented by every service that tonic generates.
 pub trait Handler: Send + Sync {
-    /// Answers one call. The work belongs into the future: only that has the call's deadline and context.
+    /// Serves one call. Do the work in the future: only the future runs under the call's deadline and context.
     fn call(&self, request: Request<RequestBody>) -> BoxFuture<Response<tonic::body::Body>, Infallible>;
 }
 
@@ -33,50 +33,53 @@ where
         + Sync,
 {
     fn call(&self, request: Request<RequestBody>) -> BoxFuture<Response<tonic::body::Body>, Infallible> {
-        // Generated services are always ready and a clone is a reference: there is nothing to wait for.
+        // No `poll_ready`: generated services are always ready, and a clone only copies a reference.
         Service::call(&mut self.clone(), request)
     }
 }
 
-/// A service to be served.
+/// A service that was added to the chassis.
 #[derive(Clone)]
-pub(super) struct Registered {
+pub(super) struct RegisteredService {
     pub(super) name: &'static str,
     pub(super) handler: Arc<dyn Handler>,
 }
 
-impl Registered {
+impl RegisteredService {
     pub(super) fn new<S: Handler + NamedService + 'static>(service: S) -> Self {
         Self { name: S::NAME, handler: Arc::new(service) }
     }
 }
 
-/// All that is needed to answer one method.
+/// Everything that serves one method.
 pub(super) struct Route {
-    /// As on the wire. It lives as long as the process, because log lines and spans refer to it.
+    /// The path on the wire. Leaked, because log lines and spans refer to it for the life of the process.
     pub(super) path: &'static str,
     pub(super) method: Method,
-    /// Not ours (health, reflection): never turned away for load, or an overloaded instance would look dead.
+    /// Set for health and reflection, which are never refused for load: an overloaded instance would look dead.
     pub(super) is_exempt: bool,
     pub(super) handler: Arc<dyn Handler>,
     pub(super) metrics: MethodMetrics,
 }
 
-/// Every route, by path.
+/// All routes by path.
 pub(super) struct Routes {
     routes: HashMap<&'static str, Arc<Route>>,
 }
 
 impl Routes {
-    /// The methods of `contract` whose services are in `ours` or, without limits, in `foreign`.
+    /// Builds routes for the methods of `contract` whose service is in `services` or in `exempt`. Calls of the latter may
+    /// exceed the concurrency limits.
     pub(super) fn new(
         contract: &Contract,
-        ours: &[Registered],
-        foreign: &[Registered],
+        services: &[RegisteredService],
+        exempt: &[RegisteredService],
     ) -> Result<Self, StartError> {
         let mut routes = HashMap::new();
-        for (registered, is_exempt) in
-            ours.iter().map(|service| (service, false)).chain(foreign.iter().map(|service| (service, true)))
+        for (registered, is_exempt) in services
+            .iter()
+            .map(|service| (service, false))
+            .chain(exempt.iter().map(|service| (service, true)))
         {
             let mut methods =
                 contract.methods().filter(|method| method.service == registered.name).peekable();
@@ -104,7 +107,7 @@ impl Routes {
         self.routes.get(path)
     }
 
-    /// The full names of the services served.
+    /// Returns the full names of the services served.
     pub(super) fn services(&self) -> BTreeSet<&str> {
         self.routes.values().map(|route| route.method.service.as_str()).collect()
     }

@@ -1,31 +1,31 @@
-//! The gRPC services every instance has besides its own: health v1 and reflection, v1 and the older v1alpha, which is the
-//! only one that many clients know.
+//! Standard gRPC services of every instance: health v1, and reflection v1 and v1alpha. Many clients know only the older
+//! v1alpha.
 
 use std::sync::Arc;
 
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use super::{StartError, gate::Gate, route::Registered};
+use super::{StartError, call_pipeline::CallPipeline, route::RegisteredService};
 use crate::{
     contract::Contract,
     health::{Readiness, Verdict},
     tasks::Tasks,
 };
 
-/// What the health service is called on the wire.
+/// Full name of the health service.
 const HEALTH: &str = "grpc.health.v1.Health";
 
-/// The health service, and the means to change what it says.
-pub(super) fn health() -> (Registered, HealthReporter) {
+/// Creates the health service and the reporter that sets its statuses.
+pub(super) fn health() -> (RegisteredService, HealthReporter) {
     let (reporter, service) = tonic_health::server::health_reporter();
-    (Registered::new(service), reporter)
+    (RegisteredService::new(service), reporter)
 }
 
-/// Reflection over our descriptors and health's; it lists only what is served here: `services` and health.
+/// Creates reflection over `descriptor_sets` and health's own. It lists only `services` and health, which are served here.
 pub(super) fn reflection(
     descriptor_sets: &[&'static [u8]],
-    services: &[Registered],
-) -> Result<[Registered; 2], StartError> {
+    services: &[RegisteredService],
+) -> Result<[RegisteredService; 2], StartError> {
     let builder = || {
         let builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -37,11 +37,11 @@ pub(super) fn reflection(
     };
     let v1 = builder().build_v1().map_err(StartError::Reflection)?;
     let v1alpha = builder().build_v1alpha().map_err(StartError::Reflection)?;
-    Ok([Registered::new(v1), Registered::new(v1alpha)])
+    Ok([RegisteredService::new(v1), RegisteredService::new(v1alpha)])
 }
 
-/// Their contracts are not ours and have no access option: anyone in the network may ask.
-pub(super) fn add_to(contract: &mut Contract) -> Result<(), StartError> {
+/// Adds the contracts of health and reflection. They have no access option: every client in the network may call them.
+pub(super) fn add_contracts(contract: &mut Contract) -> Result<(), StartError> {
     let foreign = [
         tonic_health::pb::FILE_DESCRIPTOR_SET,
         tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
@@ -53,22 +53,27 @@ pub(super) fn add_to(contract: &mut Contract) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Says the verdict for the instance as a whole (the empty name) and for each service on it.
-pub(super) async fn report(reporter: &HealthReporter, gate: &Gate, verdict: &Verdict) {
+/// Sets the health of the whole instance (the empty name) and of each of its services.
+pub(super) async fn set_health(reporter: &HealthReporter, pipeline: &CallPipeline, verdict: &Verdict) {
     let status = if verdict.is_ready() { ServingStatus::Serving } else { ServingStatus::NotServing };
-    for service in gate.routes().services().into_iter().chain([""]) {
+    for service in pipeline.routes().services().into_iter().chain([""]) {
         reporter.set_service_status(service, status).await;
     }
 }
 
-/// Keeps health in step with readiness until shutdown.
-pub(super) fn follow(reporter: HealthReporter, gate: Arc<Gate>, readiness: &Readiness, tasks: &Tasks) {
+/// Updates health at every change of readiness until shutdown.
+pub(super) fn keep_health_current(
+    reporter: HealthReporter,
+    pipeline: Arc<CallPipeline>,
+    readiness: &Readiness,
+    tasks: &Tasks,
+) {
     let mut verdicts = readiness.subscribe();
     let shutdown = tasks.token();
     tasks.spawn("grpc-health", async move {
         while let Some(Ok(())) = shutdown.run_until_cancelled(verdicts.changed()).await {
             let verdict = verdicts.borrow_and_update().clone();
-            report(&reporter, &gate, &verdict).await;
+            set_health(&reporter, &pipeline, &verdict).await;
         }
     });
 }

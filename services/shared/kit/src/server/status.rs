@@ -1,5 +1,5 @@
-//! Statuses on their way out. What tonic answers by itself, and what a handler answers as INTERNAL or UNKNOWN, leaves
-//! with a reason and without internals. Any other status is the handler's word, made by `error::to_status`.
+//! Statuses of responses. A status of tonic's own, and an INTERNAL or UNKNOWN without details from a handler, gets a reason
+//! and loses its message. All other statuses pass unchanged: `error::to_status` made them.
 
 use http::HeaderMap;
 use tonic::{Code, Status};
@@ -7,26 +7,26 @@ use tonic::{Code, Status};
 use super::refusal::Refusal;
 use crate::error::InvalidFields;
 
-/// How tonic begins its message when the bytes of a request are not the message they should be. It calls that
-/// INTERNAL; it is the caller's mistake, and must not be logged as one of ours: anybody can make as many as they like.
-const UNREADABLE: [&str; 4] = [
+/// Beginnings of tonic's messages for a request whose bytes are not the expected message. tonic reports INTERNAL, but it is
+/// the caller's mistake: any caller can cause any number of them, so they must not be logged as errors of ours.
+const UNREADABLE_PREFIXES: [&str; 4] = [
     "failed to decode Protobuf message",
     "Missing request message",
     "Unexpected EOF decoding stream",
     "protocol error: received message with",
 ];
 
-/// How it begins when a message announces more bytes than it takes.
-const TOO_LARGE: &str = "Error, decoded message length too large";
+/// Beginning of tonic's message for a message that announces more bytes than the generated server accepts.
+const TOO_LARGE_PREFIX: &str = "Error, decoded message length too large";
 
-/// What it takes at most; the generated servers' own setting.
+/// The generated servers' own limit, tonic's default of 4 MiB.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How it begins when a request is compressed. UNIMPLEMENTED is what gRPC asks for here, and the method does exist.
-const COMPRESSED: &str = "Content is compressed with";
+/// Beginning of tonic's message for a compressed request. Its UNIMPLEMENTED is what gRPC prescribes, and the method exists.
+const COMPRESSED_PREFIX: &str = "Content is compressed with";
 
-/// The code of an answer whose status stands in `headers` (or trailers). A status without a reason gets one.
-pub(super) fn settle(headers: &mut HeaderMap) -> Code {
+/// Returns the code of the status in `headers` (or trailers), OK if there is none. Adds a reason to a status without one.
+pub(super) fn normalize(headers: &mut HeaderMap) -> Code {
     let Some(code) = headers.get(Status::GRPC_STATUS).map(|value| Code::from_bytes(value.as_bytes())) else {
         return Code::Ok;
     };
@@ -40,30 +40,32 @@ pub(super) fn settle(headers: &mut HeaderMap) -> Code {
     status.code()
 }
 
-/// Replaces the status in `headers` by `status`.
+/// Replaces the status in `headers`.
 pub(super) fn write(status: &Status, headers: &mut HeaderMap) {
     for name in [Status::GRPC_STATUS, Status::GRPC_MESSAGE, Status::GRPC_STATUS_DETAILS] {
         headers.remove(name);
     }
     if let Err(error) = status.add_header(headers) {
-        tracing::error!(%error, "failed to write a status");
+        tracing::error!(%error, "failed to encode a status");
     }
 }
 
-/// The status to send instead of one that has no reason; none to send it as it is.
+/// Returns the status to send instead of one without a reason. `None` keeps it.
 fn with_reason(code: Code, message: &str) -> Option<Status> {
     match code {
-        Code::Unimplemented if message.starts_with(COMPRESSED) => None,
-        // The generated default of a method that no one has written yet.
+        Code::Unimplemented if message.starts_with(COMPRESSED_PREFIX) => None,
+        // The default body of a generated method that the service does not implement yet.
         Code::Unimplemented => Some(Refusal::MethodNotImplemented.into()),
-        Code::Internal | Code::Unknown if UNREADABLE.iter().any(|start| message.starts_with(start)) => {
+        Code::Internal | Code::Unknown
+            if UNREADABLE_PREFIXES.iter().any(|start| message.starts_with(start)) =>
+        {
             Some(InvalidFields::unreadable().into())
         }
         Code::Internal | Code::Unknown => {
-            tracing::error!(%code, message, "a handler answered with a status that has no reason");
+            tracing::error!(%code, message, "handler returned a status without a reason");
             Some(Refusal::Internal.into())
         }
-        Code::OutOfRange if message.starts_with(TOO_LARGE) => {
+        Code::OutOfRange if message.starts_with(TOO_LARGE_PREFIX) => {
             Some(Refusal::RequestTooLarge { bytes_max: MESSAGE_BYTES_MAX }.into())
         }
         Code::Ok

@@ -1,6 +1,6 @@
-//! The form of log lines: tracing's own, plus the trace id and name of the running call.
+//! Format of log lines: tracing's own, plus the trace id and name of the running call.
 //!
-//! Both are written when a line is, not when a call begins: most calls log nothing and should pay nothing.
+//! Both are formatted with the line instead of at the start of the call, because most calls log nothing.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use tracing_subscriber::{
 
 use super::propagation::CallContext;
 
-/// For a terminal.
+/// Text lines for a terminal.
 #[derive(Default)]
 pub(super) struct Human(Format<Full>);
 
@@ -44,7 +44,7 @@ pub(super) struct Json(Format<format::Json>);
 
 impl Default for Json {
     fn default() -> Self {
-        // The fields of the event at the top, those of the call's span beside them.
+        // Fields of the event at the top level, and those of the call's span in the object `span`.
         Self(Format::default().json().flatten_event(true).with_current_span(true).with_span_list(false))
     }
 }
@@ -65,7 +65,7 @@ where
         };
         let mut line = String::new();
         self.0.format_event(context, Writer::new(&mut line), event)?;
-        // Both values are plain: hex digits, and a name from the contract or the code. Nothing needs escaping.
+        // Needs no escaping: the trace id is hex digits, and the name comes from the contract or the code.
         let rest = line.strip_prefix('{').unwrap_or(&line);
         write!(writer, "{{\"trace_id\":\"{}\",\"call\":\"{}\",{rest}", call.trace.trace_id(), call.name)
     }

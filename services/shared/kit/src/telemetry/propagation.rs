@@ -1,7 +1,7 @@
-//! W3C trace context: which trace the running call belongs to, how it comes in and how it goes out.
+//! W3C trace context of the running call: how it arrives and how it is passed on.
 //!
-//! A call has a context even when no traces are exported: log lines of all services then still share a trace id, and
-//! a trace begun by somebody else passes through unbroken.
+//! A call has a context even if no traces are exported: the log lines of all services then still share a trace id, and a
+//! caller's trace passes through unbroken.
 
 use std::{
     fmt,
@@ -13,17 +13,16 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// The header, and the name of the field in an event's envelope.
-pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Whether spans go anywhere. When not, calls are spared the cost of building them.
+/// Set if spans are exported. Otherwise calls do not build them.
 static EXPORTING: AtomicBool = AtomicBool::new(false);
 
 tokio::task_local! {
     static CURRENT: CallContext;
 }
 
-/// A place in a trace: what `traceparent` says.
+/// A position in a trace: the content of `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     trace_id: TraceId,
@@ -32,20 +31,20 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// The begin of a new trace. It is kept or not as the exporter decides.
+    /// Starts a new trace. Its sampled flag is off; the exporter makes its own decision.
     #[must_use]
     pub fn root() -> Self {
         let trace_id = TraceId::from(rand::random::<u128>().max(1));
         Self { trace_id, span_id: SpanId::from(random_span_id()), sampled: false }
     }
 
-    /// A new place in the same trace.
+    /// Returns a new position in the same trace.
     #[must_use]
     pub fn child(self) -> Self {
         Self { span_id: SpanId::from(random_span_id()), ..self }
     }
 
-    /// Reads `traceparent`. A later version is read as far as this one knows it, as the standard asks.
+    /// Parses `traceparent`. Fields that a later version adds are ignored, as the standard demands.
     #[must_use]
     pub fn parse(traceparent: &str) -> Option<Self> {
         let is_hex = |part: &str, digits: usize| {
@@ -91,24 +90,24 @@ impl TraceContext {
     }
 }
 
-/// As in the header.
+/// Formats the context as the value of `traceparent`.
 impl fmt::Display for TraceContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "00-{}-{}-{:02x}", self.trace_id, self.span_id, u8::from(self.sampled))
     }
 }
 
-/// What log lines of a call are marked with.
+/// The trace and name that mark the log lines of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallContext {
-    /// Its place in its trace.
+    /// The call's position in its trace.
     pub trace: TraceContext,
-    /// What it is: a method's path, or a worker's name.
+    /// A method's path, or a worker's name.
     pub name: &'static str,
 }
 
 impl CallContext {
-    /// The context of the running call or job.
+    /// Returns the context of the running call or job, `None` outside of one.
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_with(|context| *context).ok()
@@ -120,13 +119,13 @@ impl CallContext {
     }
 }
 
-/// The context a request came with.
+/// Reads a request's trace context. `None` if the header is missing or malformed.
 #[must_use]
 pub fn extract(headers: &HeaderMap) -> Option<TraceContext> {
     headers.get(TRACEPARENT)?.to_str().ok().and_then(TraceContext::parse)
 }
 
-/// Puts the current context into the headers of an outgoing request; nothing outside of a call.
+/// Adds the current context to the headers of an outgoing request. Does nothing outside of a call.
 pub fn inject(headers: &mut HeaderMap) {
     let value = current_traceparent().and_then(|traceparent| HeaderValue::try_from(traceparent).ok());
     if let Some(value) = value {
@@ -134,21 +133,20 @@ pub fn inject(headers: &mut HeaderMap) {
     }
 }
 
-/// The current context as text, for an event's envelope. None outside of a call.
+/// Returns the current context as the text for an event's envelope, `None` outside of a call.
 #[must_use]
 pub fn current_traceparent() -> Option<String> {
     current().map(|context| context.to_string())
 }
 
-/// The current place in a trace: that of the innermost span when spans are exported, else that of the call.
-#[must_use]
-pub fn current() -> Option<TraceContext> {
+/// Returns the innermost span's position if spans are exported, else the running call's.
+fn current() -> Option<TraceContext> {
     let of_span = if is_exporting() { of_span(&tracing::Span::current()) } else { None };
     of_span.or_else(|| CallContext::current().map(|call| call.trace))
 }
 
-/// Makes `span` a part of the trace the caller is in, and answers where in the trace it is.
-pub fn adopt(span: &tracing::Span, parent: Option<TraceContext>) -> TraceContext {
+/// Makes `span` a child of `parent` (or a root without one) and returns its position in the trace.
+pub fn join_trace(span: &tracing::Span, parent: Option<TraceContext>) -> TraceContext {
     if is_exporting() {
         if let Some(parent) = parent
             && let Err(error) = span.set_parent(parent.to_remote())

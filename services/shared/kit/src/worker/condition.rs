@@ -4,8 +4,8 @@ use std::{fmt, future::pending};
 
 use futures_util::{Stream, StreamExt, stream::BoxStream};
 
-/// A condition that comes and goes. The worker asks [`is_met`](Condition::new) before each round, whenever `changes`
-/// yields, and once per interval.
+/// A condition that can change at any time. The worker checks it before each round, whenever `changes` yields, and once
+/// per interval.
 pub struct Condition {
     is_met: Box<dyn Fn() -> bool + Send + Sync>,
     changes: BoxStream<'static, ()>,
@@ -14,7 +14,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// A condition that `is_met` decides. `changes` yields when the answer may have changed.
+    /// Creates a condition. `is_met` decides it; `changes` yields when the result may have changed.
     #[must_use]
     pub fn new(
         is_met: impl Fn() -> bool + Send + Sync + 'static,
@@ -28,8 +28,8 @@ impl Condition {
         }
     }
 
-    /// Sets what happens when the condition is lost (default: nothing): `report` runs when the worker finds it unmet, and
-    /// again every interval and at every change until it is met.
+    /// Sets an action for the loss of the condition (default: none). `report` runs when the worker finds the condition
+    /// unmet, and again every interval and at every change until it is met.
     #[must_use]
     pub fn while_unmet(mut self, report: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_unmet = Box::new(report);
@@ -44,7 +44,7 @@ impl Condition {
         (self.on_unmet)();
     }
 
-    /// Waits for the next change; for ever once the source of changes has ended.
+    /// Waits for the next change. Never ends once the source of changes has ended.
     pub(super) async fn changed(&mut self) {
         if !self.has_ended && self.changes.next().await.is_some() {
             return;

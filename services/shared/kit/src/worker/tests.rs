@@ -9,7 +9,7 @@ use tokio_stream::wrappers::WatchStream;
 use super::*;
 
 const INTERVAL: Duration = Duration::from_secs(10);
-/// One interval with all of its jitter.
+/// One interval with its largest jitter.
 const INTERVAL_MAX: Duration = Duration::from_secs(11);
 const BOUND: Duration = Duration::from_secs(60);
 
@@ -17,7 +17,7 @@ const BOUND: Duration = Duration::from_secs(60);
 #[error("the store is down")]
 struct Down;
 
-/// The start times of rounds, counted from its creation.
+/// Start times of the rounds since the recorder's creation.
 #[derive(Clone)]
 struct Starts {
     begin: Instant,
@@ -43,7 +43,7 @@ impl Starts {
         self.times.lock()[index]
     }
 
-    /// A round that records its start and then returns what `outcome` says of its number, from 1.
+    /// Records the start of a round and returns what `outcome` gives for its number, from 1.
     fn round(
         &self,
         outcome: impl Fn(usize) -> Result<Round, Down> + Send + Sync + 'static,
@@ -53,7 +53,7 @@ impl Starts {
     }
 }
 
-/// Waits long enough for all tasks to run as far as they can without the clock moving.
+/// Lets all ready tasks run. No time passes on the paused clock.
 async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -61,7 +61,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_round_starts_at_once_and_the_next_after_the_jittered_interval() {
+async fn first_round_starts_immediately_and_the_next_after_the_interval() {
     let (tasks, starts) = (Tasks::new(), Starts::new());
     Worker::every("steady", INTERVAL).start(&tasks, starts.round(|_| Ok(Round::Idle)));
     settle().await;
@@ -73,7 +73,7 @@ async fn first_round_starts_at_once_and_the_next_after_the_jittered_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_work_starts_the_next_round_at_once() {
+async fn more_work_starts_the_next_round_immediately() {
     let (tasks, starts) = (Tasks::new(), Starts::new());
     let outcome = |number| Ok(if number < 5 { Round::More } else { Round::Idle });
     Worker::every("backlog", INTERVAL).start(&tasks, starts.round(outcome));
@@ -149,7 +149,7 @@ async fn hint_never_shortens_a_backoff() {
         hint.notify_one();
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // Each wait is drawn evenly from 0 to 60 s: with hints that shortened them, all 20 would pass in under a second.
+    // Each wait is uniformly random from 0 to 60 s. Shortened by hints, all 20 would pass within a second.
     assert!(starts.nth(20) > BOUND * 2, "{:?}", starts.nth(20));
     assert!(starts.nth(20) < BOUND * 20, "after its backoff a hinted round does not wait for the interval");
 }
@@ -188,7 +188,7 @@ async fn shutdown_ends_a_backoff_and_an_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panic_in_a_round_counts_as_a_failure_and_the_loop_goes_on() {
+async fn panic_in_a_round_counts_as_a_failure_and_the_loop_continues() {
     let (tasks, starts) = (Tasks::new(), Starts::new());
     let outcome = |number| if number == 1 { panic!("a fault in a round") } else { Ok(Round::Idle) };
     Worker::every("panicking", INTERVAL).start(&tasks, starts.round(outcome));

@@ -1,4 +1,4 @@
-//! Who may call what: every method with every role, and every kind of bad token.
+//! Access control: every method with every role, and every kind of bad token.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use onsale_kit::{
     server::{Chassis, Handler, RequestBody},
 };
 use onsale_proto::auth::v1::Role;
-use onsale_testkit::{echo::v1, tokens::Mint};
+use onsale_testkit::{echo::v1, tokens::TestIssuer};
 use onsale_types::{Clock, ManualClock, SystemClock, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
@@ -20,7 +20,7 @@ use tonic::{
 
 use crate::support::{Harness, assert_status, config, echo_request};
 
-/// A handler of anything, whose answer shows that it was reached.
+/// A handler for any method, whose response shows that the call reached it.
 #[derive(Clone)]
 struct Anything;
 
@@ -41,10 +41,11 @@ async fn call(channel: &Channel, path: &str, token: Option<&str>) -> Status {
 }
 
 #[tokio::test]
-async fn every_method_of_every_contract_lets_in_exactly_its_roles() {
-    let mint = Mint::new();
+async fn every_method_admits_exactly_its_roles() {
+    let issuer = TestIssuer::new();
     let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).expect("good contracts");
-    let mut chassis = Chassis::new("all", config(&mint, &[]), Arc::new(SystemClock)).expect("good settings");
+    let mut chassis =
+        Chassis::new("all", config(&issuer, &[]), Arc::new(SystemClock)).expect("good settings");
     let mut services: Vec<_> = contract.methods().map(|method| method.service.clone()).collect();
     services.sort();
     services.dedup();
@@ -59,7 +60,7 @@ async fn every_method_of_every_contract_lets_in_exactly_its_roles() {
         .expect("open");
 
     let roles = [Role::Customer, Role::Organizer, Role::Staff, Role::Service];
-    let tokens: Vec<_> = roles.iter().map(|role| (*role, mint.token(*role))).collect();
+    let tokens: Vec<_> = roles.iter().map(|role| (*role, issuer.token(*role))).collect();
     for method in contract.methods() {
         let is_open = method.roles.contains(Role::Anyone);
         let status = call(&channel, &method.path, None).await;
@@ -81,14 +82,14 @@ async fn every_method_of_every_contract_lets_in_exactly_its_roles() {
 }
 
 #[tokio::test]
-async fn every_broken_token_is_refused_even_where_none_is_needed() {
+async fn bad_token_is_refused_even_where_none_is_needed() {
     let harness = Harness::start(&[("SERVER__HEADER_BYTES_MAX", "65536")]).await;
     let channel = harness.channel().await;
-    let broken = harness.mint.broken(Role::Customer);
+    let broken = harness.issuer.broken(Role::Customer);
     assert!(broken.len() > 20);
     for path in ["/onsale.testkit.v1.EchoService/Echo", "/onsale.testkit.v1.EchoService/CallAsAnyone"] {
         for token in &broken {
-            // Twice: a verdict that is remembered must be remembered right.
+            // Twice: the second call would meet a wrongly cached result.
             for _ in 0..2 {
                 let status = call(&channel, path, Some(&token.token)).await;
                 assert_eq!(
@@ -106,10 +107,10 @@ async fn every_broken_token_is_refused_even_where_none_is_needed() {
 }
 
 #[test]
-fn a_token_with_any_one_letter_changed_is_refused() {
-    let mint = Mint::new();
-    let verifier = Verifier::new(&mint.auth_config(), Arc::new(SystemClock)).expect("good settings");
-    let token = mint.token(Role::Customer);
+fn token_with_any_letter_changed_is_refused() {
+    let issuer = TestIssuer::new();
+    let verifier = Verifier::new(&issuer.auth_config(), Arc::new(SystemClock)).expect("good settings");
+    let token = issuer.token(Role::Customer);
     verifier.verify(&token).expect("the token is good");
     for index in 0..token.len() {
         let mut changed = token.clone().into_bytes();
@@ -121,24 +122,24 @@ fn a_token_with_any_one_letter_changed_is_refused() {
 
 proptest! {
     #[test]
-    fn no_text_is_a_token_and_none_makes_the_verifier_panic(text in "\\PC{0,80}", parts in 0_usize..5) {
-        let mint = Mint::new();
-        let verifier = Verifier::new(&mint.auth_config(), Arc::new(SystemClock)).expect("good settings");
+    fn arbitrary_text_is_refused_without_a_panic(text in "\\PC{0,80}", parts in 0_usize..5) {
+        let issuer = TestIssuer::new();
+        let verifier = Verifier::new(&issuer.auth_config(), Arc::new(SystemClock)).expect("good settings");
         prop_assert!(verifier.verify(&text).is_err());
-        let signed = mint.token(Role::Customer);
+        let signed = issuer.token(Role::Customer);
         let mixed = format!("{}.{text}", signed.split('.').take(parts).collect::<Vec<_>>().join("."));
         prop_assert!(verifier.verify(&mixed).is_err());
     }
 }
 
 #[tokio::test]
-async fn a_role_its_issuer_may_not_grant_is_not_granted() {
+async fn role_that_the_issuer_may_not_grant_is_ignored() {
     let harness = Harness::start(&[]).await;
     let channel = harness.channel().await;
-    // Properly signed by the people's issuer; it may grant CUSTOMER, never SERVICE.
-    let mut claims = harness.mint.claims("somebody", &[Role::Customer]);
+    // Properly signed by the people's issuer, which may grant CUSTOMER but never SERVICE.
+    let mut claims = harness.issuer.claims("somebody", &[Role::Customer]);
     claims["roles"] = json!(["CUSTOMER", "SERVICE", "EMPEROR"]);
-    let token = harness.mint.sign(&claims);
+    let token = harness.issuer.sign(&claims);
     let status = call(&channel, "/onsale.testkit.v1.EchoService/CallAsService", Some(&token)).await;
     assert_status(&status, Code::PermissionDenied, "ROLE_MISSING");
 
@@ -149,9 +150,9 @@ async fn a_role_its_issuer_may_not_grant_is_not_granted() {
 }
 
 #[tokio::test]
-async fn a_service_token_reaches_what_is_for_services() {
+async fn service_token_is_accepted_by_service_methods() {
     let harness = Harness::start(&[]).await;
-    let tokens = harness.mint.service_tokens("queue");
+    let tokens = harness.issuer.service_tokens("queue");
     let bearer = tokens.bearer();
     assert!(bearer.is_sensitive());
     let token = bearer.to_str().expect("ASCII").strip_prefix("Bearer ").expect("a bearer token");
@@ -163,11 +164,11 @@ async fn a_service_token_reaches_what_is_for_services() {
 }
 
 #[tokio::test]
-async fn a_service_token_is_kept_for_half_of_its_life() {
+async fn service_token_is_cached_for_half_of_its_lifetime() {
     let clock = ManualClock::new(SystemClock.now());
-    let mint = Mint::with_clock(Arc::new(clock.clone()));
-    let tokens = mint.service_tokens("queue");
-    let half = mint.mesh_config().token_lifetime / 2;
+    let issuer = TestIssuer::with_clock(Arc::new(clock.clone()));
+    let tokens = issuer.service_tokens("queue");
+    let half = issuer.mesh_config().token_lifetime / 2;
     let first = tokens.bearer();
     clock.advance(half - Duration::from_secs(1));
     assert_eq!(tokens.bearer(), first);
@@ -178,7 +179,7 @@ async fn a_service_token_is_kept_for_half_of_its_life() {
 }
 
 #[tokio::test]
-async fn a_remembered_token_still_expires() {
+async fn cached_token_still_expires() {
     let clock = ManualClock::new(SystemClock.now());
     let harness = Harness::start_at(&[], Arc::new(clock.clone())).await;
     let mut client = harness.customer().await;
@@ -192,15 +193,15 @@ async fn a_remembered_token_still_expires() {
 }
 
 #[tokio::test]
-async fn an_email_counts_only_when_its_issuer_has_verified_it() {
+async fn email_counts_only_if_its_issuer_has_verified_it() {
     let harness = Harness::start(&[]).await;
     for (verified, expected) in
         [(json!(true), "Some(\"a@b.hr\")"), (json!(false), "None"), (json!("true"), "None")]
     {
-        let mut claims = harness.mint.claims("somebody", &[Role::Customer]);
+        let mut claims = harness.issuer.claims("somebody", &[Role::Customer]);
         claims["email"] = json!("a@b.hr");
         claims["email_verified"] = verified;
-        let mut client = harness.client(Some(&harness.mint.sign(&claims))).await;
+        let mut client = harness.client(Some(&harness.issuer.sign(&claims))).await;
         let who = client.echo(echo_request("who")).await.expect("a customer may call Echo").into_inner();
         assert_eq!(who.text, format!("somebody {{Customer}} {expected}"));
     }
@@ -212,9 +213,9 @@ async fn two_authorization_headers_are_refused() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
     let mut request = echo_request("a");
-    let other = format!("Bearer {}", harness.mint.token(Role::Customer));
+    let other = format!("Bearer {}", harness.issuer.token(Role::Customer));
     request.metadata_mut().append("authorization", other.parse().expect("ASCII"));
-    // The interceptor would replace it; this client has none.
+    // Without the interceptor, which would replace the header.
     let mut bare = v1::echo_service_client::EchoServiceClient::new(harness.channel().await);
     request.metadata_mut().append("authorization", other.parse().expect("ASCII"));
     let status = bare.echo(request).await.expect_err("two tokens");

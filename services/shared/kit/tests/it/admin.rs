@@ -11,21 +11,23 @@ use std::{
 
 use onsale_kit::server::{Chassis, Handler, RequestBody};
 use onsale_proto::auth::v1::Role;
-use onsale_testkit::{tokens::Mint, wait_until};
+use onsale_testkit::{tokens::TestIssuer, wait_until};
 use onsale_types::SystemClock;
 use tonic::codegen::BoxFuture;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-use crate::support::{Harness, PATIENCE, Raw, background, config, echo_request, http_get, watch_request};
+use crate::support::{
+    Harness, RawChannel, TIMEOUT, background, config, echo_request, http_get, watch_request,
+};
 
 #[tokio::test]
 async fn metrics_count_calls_by_method_and_code() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
-    client.echo(echo_request("a")).await.expect("fine");
-    client.echo(echo_request("limited")).await.expect_err("as told");
+    client.echo(echo_request("a")).await.expect("the call succeeds");
+    client.echo(echo_request("limited")).await.expect_err("requested by the test");
     let mut nobody = harness.client(None).await;
     nobody.echo(echo_request("a")).await.expect_err("no token");
     let mut open = client.watch(watch_request(0, Duration::from_secs(60))).await.expect("opens").into_inner();
@@ -39,28 +41,28 @@ async fn metrics_count_calls_by_method_and_code() {
         format!("rpc_server_requests_total{{{labels},code=\"RESOURCE_EXHAUSTED\"}}"),
         format!("rpc_server_requests_total{{{labels},code=\"UNAUTHENTICATED\"}}"),
         format!("rpc_server_duration_seconds_bucket{{{labels},le=\"0.001\"}}"),
-        "# HELP rpc_server_requests_total Calls answered, by method and gRPC code.".to_owned(),
+        "# HELP rpc_server_requests_total Finished calls, by method and gRPC code.".to_owned(),
     ] {
         assert!(body.contains(&expected), "{expected} in\n{body}");
     }
-    // All servers of a process share the gauges: another test's may be read in between.
+    // The servers of all tests share the gauges, so another test's values may be read in between.
     for gauge in
         ["rpc_server_streams_open 1", "rpc_server_connections_open 2", "rpc_server_requests_in_flight 0"]
     {
-        wait_until(gauge, PATIENCE, || async { harness.admin("/metrics").await.1.contains(gauge) }).await;
+        wait_until(gauge, TIMEOUT, || async { harness.admin("/metrics").await.1.contains(gauge) }).await;
     }
 
-    // Gone from the list when the stream ends, and counted.
+    // The ended stream leaves the gauge and is counted.
     drop(open);
     let cancelled = "method=\"Watch\",code=\"CANCELLED\"";
-    wait_until("the stream is counted out", PATIENCE, || async {
+    wait_until("the stream is counted out", TIMEOUT, || async {
         harness.admin("/metrics").await.1.contains(cancelled)
     })
     .await;
     harness.server.shutdown().await;
 }
 
-/// Never answers, and says when it was reached.
+/// Never responds, and notifies the test when a call arrives.
 struct Endless(Arc<AtomicBool>);
 
 impl Handler for Endless {
@@ -74,23 +76,24 @@ impl Handler for Endless {
 }
 
 #[tokio::test]
-async fn a_call_whose_caller_gave_up_is_counted() {
-    let (mint, is_reached) = (Mint::new(), Arc::new(AtomicBool::new(false)));
-    let mut chassis = Chassis::new("any", config(&mint, &[]), Arc::new(SystemClock)).expect("good settings");
-    // A method that no other test cancels: the metrics are the process's.
+async fn call_whose_caller_gave_up_is_counted() {
+    let (issuer, is_reached) = (TestIssuer::new(), Arc::new(AtomicBool::new(false)));
+    let mut chassis =
+        Chassis::new("any", config(&issuer, &[]), Arc::new(SystemClock)).expect("good settings");
+    // The metrics belong to the process, so use a method that no other test cancels.
     chassis.add_handler("onsale.claim.v1.ClaimService", Endless(Arc::clone(&is_reached)));
     let server = chassis.start().await.expect("the server starts");
-    let mut raw = Raw::connect(server.address()).await;
+    let mut raw = RawChannel::connect(server.address()).await;
     let request = http::Request::post("/onsale.claim.v1.ClaimService/GetClaim")
         .header("content-type", "application/grpc")
-        .header("authorization", format!("Bearer {}", mint.token(Role::Customer)))
+        .header("authorization", format!("Bearer {}", issuer.token(Role::Customer)))
         .body(tonic::body::Body::empty())
         .expect("a request");
     let call = background(tower::Service::call(&mut raw, request));
-    wait_until("the handler runs", PATIENCE, || async { is_reached.load(Ordering::SeqCst) }).await;
+    wait_until("the handler runs", TIMEOUT, || async { is_reached.load(Ordering::SeqCst) }).await;
     call.abort();
     let counted = "method=\"GetClaim\",code=\"CANCELLED\"} 1";
-    wait_until("the call is counted", PATIENCE, || async {
+    wait_until("the call is counted", TIMEOUT, || async {
         http_get(server.admin_address(), "/metrics").await.1.contains(counted)
     })
     .await;
@@ -99,7 +102,7 @@ async fn a_call_whose_caller_gave_up_is_counted() {
 }
 
 #[tokio::test]
-async fn a_failing_check_takes_the_instance_out_and_says_why_and_a_healed_one_brings_it_back() {
+async fn readyz_follows_a_check_that_fails_and_recovers() {
     let harness = Harness::start(&[]).await;
     let (line, body) = harness.admin("/readyz").await;
     assert!(line.contains("200") && body.contains("\"ready\":true"), "{line} {body}");
@@ -111,7 +114,7 @@ async fn a_failing_check_takes_the_instance_out_and_says_why_and_a_healed_one_br
         async move { if broken { Err("no connection".into()) } else { Ok(()) } }
     });
     harness.server.readiness().add_check("redis", std::future::pending);
-    wait_until("readiness follows", PATIENCE, || async { harness.admin("/readyz").await.0.contains("503") })
+    wait_until("readiness follows", TIMEOUT, || async { harness.admin("/readyz").await.0.contains("503") })
         .await;
     let (_, body) = harness.admin("/readyz").await;
     assert!(
@@ -127,7 +130,7 @@ async fn a_failing_check_takes_the_instance_out_and_says_why_and_a_healed_one_br
             health.check(request).await.is_ok_and(|answer| answer.into_inner().status() == expected)
         }
     };
-    wait_until("health follows", PATIENCE, || serving(ServingStatus::NotServing)).await;
+    wait_until("health follows", TIMEOUT, || serving(ServingStatus::NotServing)).await;
     harness.server.shutdown().await;
 
     let harness = Harness::start(&[]).await;
@@ -136,20 +139,20 @@ async fn a_failing_check_takes_the_instance_out_and_says_why_and_a_healed_one_br
         let broken = check.load(Ordering::SeqCst);
         async move { if broken { Err("no connection".into()) } else { Ok(()) } }
     });
-    wait_until("readiness follows", PATIENCE, || async { harness.admin("/readyz").await.0.contains("503") })
+    wait_until("readiness follows", TIMEOUT, || async { harness.admin("/readyz").await.0.contains("503") })
         .await;
     broken.store(false, Ordering::SeqCst);
-    wait_until("readiness heals", PATIENCE, || async { harness.admin("/readyz").await.0.contains("200") })
+    wait_until("readiness heals", TIMEOUT, || async { harness.admin("/readyz").await.0.contains("200") })
         .await;
     harness.server.shutdown().await;
 }
 
 #[tokio::test]
-async fn there_is_nothing_else_on_the_admin_port() {
+async fn unknown_paths_and_methods_are_refused() {
     let harness = Harness::start(&[]).await;
     let (line, _) = harness.admin("/").await;
     assert!(line.contains("404"), "{line}");
-    let token = harness.mint.token(Role::Customer);
+    let token = harness.issuer.token(Role::Customer);
     let (_, metrics) = harness.admin("/metrics").await;
     assert!(!metrics.contains(&token));
     harness.server.shutdown().await;

@@ -1,9 +1,9 @@
-//! Channels to neighbours: addresses, connections, deadlines, what travels with a call.
+//! Channels to neighbors: addresses, connections, deadlines, and the metadata of a call.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use onsale_kit::{
-    client::{ClientConfig, Neighbours},
+    client::{ClientConfig, Neighbors},
     contract::Contract,
     deadline::Deadline,
     tasks::Tasks,
@@ -14,7 +14,7 @@ use onsale_testkit::{
         self, EchoServer,
         v1::{WatchRequest, echo_service_client::EchoServiceClient},
     },
-    tokens::Mint,
+    tokens::TestIssuer,
     wait_until,
 };
 use tokio::{
@@ -25,14 +25,14 @@ use tokio::{
 use tonic::Code;
 
 use crate::{
-    neighbours::{
-        Addresses, Client, client, config, dead_address, echo, echo_once, neighbours, start, start_at,
+    neighbors::{
+        Addresses, Client, client, config, dead_address, echo, echo_once, neighbors, start, start_at,
         swallowing_address, wait_for,
     },
-    support::{PATIENCE, assert_status, background},
+    support::{TIMEOUT, assert_status, background},
 };
 
-/// Passes one connection on to `server`, and cuts it when aborted, as when a host dies.
+/// Relays one connection to `server`. Aborting it cuts the connection, as if a host died.
 async fn relay(server: SocketAddr) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -44,7 +44,7 @@ async fn relay(server: SocketAddr) -> (SocketAddr, JoinHandle<()>) {
     (address, relayed)
 }
 
-/// How many of `calls` calls each server answered; every one must succeed.
+/// Makes `calls` calls, which must all succeed, and returns how many each server answered.
 async fn spread(client: &mut Client, calls: usize) -> BTreeMap<String, usize> {
     let mut answered = BTreeMap::new();
     for _ in 0..calls {
@@ -54,10 +54,10 @@ async fn spread(client: &mut Client, calls: usize) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test]
-async fn a_name_is_looked_up_and_called() {
+async fn name_is_resolved_and_called() {
     let server = start("a", 1).await;
     let target = format!("http://localhost:{}", server.address().port());
-    let channel = neighbours().channel("echo", &ClientConfig { target, ..config() }).unwrap();
+    let channel = neighbors().channel("echo", &ClientConfig { target, ..config() }).unwrap();
     assert_eq!(echo(&mut EchoServiceClient::new(channel)).await.unwrap().instance, "a");
 }
 
@@ -65,32 +65,32 @@ async fn a_name_is_looked_up_and_called() {
 async fn calls_are_spread_over_all_addresses() {
     let servers = [start("a", 11).await, start("b", 12).await, start("c", 13).await];
     let mut client = client(&config(), &Addresses::of(&servers.each_ref()));
-    // Until all three are connected the first ones get more.
-    wait_until("all servers are called", PATIENCE, async || spread(&mut client.clone(), 10).await.len() == 3)
+    // The first connected addresses get more calls until all three are connected.
+    wait_until("all servers are called", TIMEOUT, async || spread(&mut client.clone(), 10).await.len() == 3)
         .await;
     let answered = spread(&mut client, 300).await;
     assert!(answered.values().all(|calls| *calls > 50), "{answered:?}");
 }
 
 #[tokio::test]
-async fn of_two_addresses_the_less_busy_is_called() {
+async fn less_busy_of_two_addresses_is_called() {
     let (first, second) = (start("first", 14).await, start("second", 15).await);
     let client = client(&config(), &Addresses::of(&[&first, &second]));
-    wait_until("both are called", PATIENCE, async || spread(&mut client.clone(), 10).await.len() == 2).await;
+    wait_until("both are called", TIMEOUT, async || spread(&mut client.clone(), 10).await.len() == 2).await;
     let started = |server: &EchoServer| server.service().calls().wait.started();
     let mut waiting = Vec::new();
     for number in 1..=20 {
         let mut client = client.clone();
         waiting.push(background(async move { client.wait(wait_for(Duration::from_secs(60))).await }));
         let all_begun = async || started(&first) + started(&second) == number;
-        wait_until("the call is under way", PATIENCE, all_begun).await;
+        wait_until("the call runs", TIMEOUT, all_begun).await;
     }
-    assert_eq!((started(&first), started(&second)), (10, 10), "of two the less busy is taken");
+    assert_eq!((started(&first), started(&second)), (10, 10), "the less busy one is called");
     waiting.iter().for_each(JoinHandle::abort);
 }
 
 #[tokio::test]
-async fn a_dead_address_fails_no_call_while_another_lives() {
+async fn dead_address_fails_no_call_while_another_is_up() {
     let server = start("alive", 16).await;
     let addresses = Addresses::of(&[&server]);
     addresses.set(vec![dead_address(17).await, server.address(), dead_address(18).await]);
@@ -102,25 +102,25 @@ async fn a_dead_address_fails_no_call_while_another_lives() {
 }
 
 #[tokio::test]
-async fn an_address_that_swallows_everything_delays_no_call_while_another_lives() {
+async fn hanging_address_delays_no_call_while_another_is_up() {
     let server = start("alive", 19).await;
     let addresses = Addresses::default();
     let (swallowing, _queued, _listener) = swallowing_address().await;
     addresses.set(vec![swallowing, server.address()]);
-    let config = ClientConfig { connect_timeout: PATIENCE, ..config() };
+    let config = ClientConfig { connect_timeout: TIMEOUT, ..config() };
     let mut client = client(&config, &addresses);
     let begin = Instant::now();
     for _ in 0..50 {
         assert_eq!(echo_once(&mut client).await.unwrap().instance, "alive");
     }
-    assert!(begin.elapsed() < PATIENCE / 2, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT / 2, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
-async fn a_server_that_stops_fails_no_call_that_can_go_elsewhere() {
+async fn stopping_server_fails_no_call_if_another_is_up() {
     let (first, second) = (start("first", 20).await, start("second", 21).await);
     let mut client = client(&config(), &Addresses::of(&[&first, &second]));
-    wait_until("both are called", PATIENCE, async || spread(&mut client.clone(), 10).await.len() == 2).await;
+    wait_until("both are called", TIMEOUT, async || spread(&mut client.clone(), 10).await.len() == 2).await;
     let calls = background(async move {
         for _ in 0..500 {
             echo(&mut client).await.unwrap();
@@ -133,27 +133,27 @@ async fn a_server_that_stops_fails_no_call_that_can_go_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_called_again() {
+async fn restarted_server_is_called_again() {
     let (first, second) = (start("first", 22).await, start("second", 23).await);
     let address = first.address();
     let mut client = client(&config(), &Addresses::of(&[&first, &second]));
     first.stop().await;
     assert_eq!(spread(&mut client, 20).await.len(), 1);
     let _back = start_at("back", address).await;
-    wait_until("it is called again", PATIENCE, async || {
+    wait_until("it is called again", TIMEOUT, async || {
         spread(&mut client.clone(), 10).await.contains_key("back")
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_change_of_addresses_is_followed() {
+async fn address_changes_are_followed() {
     let (old, new) = (start("old", 24).await, start("new", 25).await);
     let addresses = Addresses::of(&[&old]);
     let mut client = client(&config(), &addresses);
     assert_eq!(echo(&mut client).await.unwrap().instance, "old");
     addresses.set(vec![new.address()]);
-    wait_until("calls go to the new address", PATIENCE, async || {
+    wait_until("calls go to the new address", TIMEOUT, async || {
         echo(&mut client.clone()).await.unwrap().instance == "new"
     })
     .await;
@@ -161,16 +161,16 @@ async fn a_change_of_addresses_is_followed() {
 }
 
 #[tokio::test]
-async fn a_call_under_way_survives_that_its_address_is_removed() {
+async fn running_call_survives_the_removal_of_its_address() {
     let (old, new) = (start("old", 26).await, start("new", 27).await);
     let addresses = Addresses::of(&[&old]);
     let client = client(&config(), &addresses);
     let mut waiting = client.clone();
     let waiting = background(async move { waiting.wait(wait_for(Duration::from_millis(300))).await });
     let calls = &old.service().calls().wait;
-    wait_until("the call is under way", PATIENCE, async || calls.started() == 1).await;
+    wait_until("the call runs", TIMEOUT, async || calls.started() == 1).await;
     addresses.set(vec![new.address()]);
-    wait_until("calls go to the new address", PATIENCE, async || {
+    wait_until("calls go to the new address", TIMEOUT, async || {
         echo(&mut client.clone()).await.unwrap().instance == "new"
     })
     .await;
@@ -179,7 +179,7 @@ async fn a_call_under_way_survives_that_its_address_is_removed() {
 }
 
 #[tokio::test]
-async fn a_failing_name_service_leaves_the_known_addresses() {
+async fn failing_lookup_keeps_the_known_addresses() {
     let server = start("a", 28).await;
     let addresses = Addresses::of(&[&server]);
     let mut client = client(&config(), &addresses);
@@ -190,25 +190,25 @@ async fn a_failing_name_service_leaves_the_known_addresses() {
 }
 
 #[tokio::test]
-async fn a_channel_made_before_its_server_connects_when_it_comes() {
+async fn channel_connects_when_its_server_starts_later() {
     let address = dead_address(29).await;
     let addresses = Addresses::default();
     let mut client = client(&config(), &addresses);
     let status = echo(&mut client).await.unwrap_err();
     assert_status(&status, Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
     addresses.set(vec![address]);
-    wait_until("the name is known", PATIENCE, async || {
+    wait_until("the name is known", TIMEOUT, async || {
         let status = echo_once(&mut client.clone()).await.unwrap_err();
         assert_eq!(status.code(), Code::Unavailable);
         status.message().contains("failed to connect")
     })
     .await;
     let _server = start_at("late", address).await;
-    wait_until("the call succeeds", PATIENCE, async || echo(&mut client.clone()).await.is_ok()).await;
+    wait_until("the call succeeds", TIMEOUT, async || echo(&mut client.clone()).await.is_ok()).await;
 }
 
 #[tokio::test]
-async fn a_channel_connects_only_when_it_is_called() {
+async fn channel_connects_at_its_first_call() {
     let listener = TcpListener::bind("127.0.0.30:0").await.unwrap();
     let addresses = Addresses::default();
     addresses.set(vec![listener.local_addr().unwrap()]);
@@ -217,8 +217,8 @@ async fn a_channel_connects_only_when_it_is_called() {
     let accepted = futures_util::FutureExt::now_or_never(listener.accept());
     assert!(accepted.is_none(), "somebody connected without a call");
     let call = background(async move { echo(&mut client).await });
-    tokio::time::timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
-    // Accepted, but never answered: the deadline ends the call.
+    tokio::time::timeout(TIMEOUT, listener.accept()).await.unwrap().unwrap();
+    // The server accepts the connection and never responds, so the deadline ends the call.
     assert_status(&call.await.unwrap().unwrap_err(), Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
 }
 
@@ -242,7 +242,7 @@ async fn every_call_has_a_deadline() {
 }
 
 #[tokio::test]
-async fn the_deadline_of_the_running_call_travels_less_a_margin() {
+async fn outgoing_call_has_the_running_calls_deadline_less_a_margin() {
     let server = start("a", 32).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     echo(&mut client).await.unwrap();
@@ -255,7 +255,7 @@ async fn the_deadline_of_the_running_call_travels_less_a_margin() {
 }
 
 #[tokio::test]
-async fn a_timeout_asked_for_can_shorten_but_not_lengthen() {
+async fn requested_timeout_can_only_shorten_the_deadline() {
     let server = start("a", 33).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     for (asked, at_most) in [(1, Duration::from_secs(1)), (1_000, config().deadline)] {
@@ -267,7 +267,7 @@ async fn a_timeout_asked_for_can_shorten_but_not_lengthen() {
 }
 
 #[tokio::test]
-async fn no_call_is_made_when_the_time_is_up() {
+async fn no_call_is_made_after_the_deadline() {
     let server = start("a", 34).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     for left in [Duration::ZERO, Duration::from_millis(4)] {
@@ -278,7 +278,7 @@ async fn no_call_is_made_when_the_time_is_up() {
 }
 
 #[tokio::test]
-async fn a_call_that_takes_too_long_ends_in_deadline_exceeded_and_is_cancelled_there() {
+async fn slow_call_ends_in_deadline_exceeded_and_is_cancelled_at_the_server() {
     let server = start("a", 35).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     echo(&mut client).await.unwrap();
@@ -286,14 +286,14 @@ async fn a_call_that_takes_too_long_ends_in_deadline_exceeded_and_is_cancelled_t
     let call = client.wait(wait_for(Duration::from_secs(60)));
     let status = Deadline::after(Duration::from_millis(200)).scope(call).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
     let calls = &server.service().calls().wait;
-    wait_until("the server sees the end", PATIENCE, async || calls.cancelled() + calls.finished() == 1).await;
+    wait_until("the server sees the end", TIMEOUT, async || calls.cancelled() + calls.finished() == 1).await;
     assert_eq!(calls.finished(), 0);
 }
 
 #[tokio::test]
-async fn a_stream_ends_at_its_deadline() {
+async fn stream_ends_at_its_deadline() {
     let server = start("a", 36).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     let request =
@@ -312,7 +312,7 @@ async fn a_stream_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_stream_that_never_pauses_ends_at_its_deadline_too() {
+async fn busy_stream_ends_at_its_deadline() {
     let server = start("a", 44).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     let call = client.watch(WatchRequest { messages: 0, interval: None });
@@ -322,33 +322,33 @@ async fn a_stream_that_never_pauses_ends_at_its_deadline_too() {
             if let Err(status) = stream.message().await {
                 return status;
             }
-            // Slower than the server, so that there is always a message to be had.
+            // Reads more slowly than the server sends, so that a message is always ready.
             if number.is_multiple_of(100) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
         unreachable!("the stream has no end")
     };
-    let status = tokio::time::timeout(PATIENCE, read).await.expect("the stream ends");
+    let status = tokio::time::timeout(TIMEOUT, read).await.expect("the stream ends");
     assert_status(&status, Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
 }
 
 #[tokio::test]
-async fn a_request_that_never_ends_ends_at_the_deadline() {
+async fn endless_request_ends_at_the_deadline() {
     let server = start("a", 45).await;
     let config = ClientConfig { deadline: Duration::from_millis(200), ..config() };
     let resolver = Addresses::of(&[&server]).resolver();
-    let mut channel = neighbours().channel_with("echo", &config, resolver).unwrap();
+    let mut channel = neighbors().channel_with("echo", &config, resolver).unwrap();
     let endless = futures_util::stream::pending::<Result<http_body::Frame<bytes::Bytes>, tonic::Status>>();
     let body = tonic::body::Body::new(http_body_util::StreamBody::new(endless));
     let request = http::Request::post("/onsale.testkit.v1.EchoService/Echo").body(body).unwrap();
     let call = tower::Service::call(&mut channel, request);
-    let answer = tokio::time::timeout(PATIENCE, call).await.expect("the call ends");
+    let answer = tokio::time::timeout(TIMEOUT, call).await.expect("the call ends");
     assert_status(&answer.unwrap_err(), Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
 }
 
 #[tokio::test]
-async fn addresses_are_never_looked_up_without_a_pause() {
+async fn zero_resolve_interval_still_pauses_between_lookups() {
     let addresses = Addresses::default();
     let config = ClientConfig { resolve_interval: Duration::ZERO, ..config() };
     let _client = client(&config, &addresses);
@@ -360,7 +360,7 @@ async fn addresses_are_never_looked_up_without_a_pause() {
 }
 
 #[tokio::test]
-async fn a_stream_outlives_the_deadline_of_calls() {
+async fn stream_outlives_the_deadline_of_calls() {
     let server = start("a", 37).await;
     let config = ClientConfig { deadline: Duration::from_millis(200), ..config() };
     let mut client = client(&config, &Addresses::of(&[&server]));
@@ -377,7 +377,7 @@ async fn a_stream_outlives_the_deadline_of_calls() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_server_dies_ends_in_unavailable() {
+async fn stream_whose_server_dies_ends_in_unavailable() {
     let server = start("a", 38).await;
     let (address, connections) = relay(server.address()).await;
     let addresses = Addresses::default();
@@ -396,13 +396,13 @@ async fn a_stream_whose_server_dies_ends_in_unavailable() {
 }
 
 #[tokio::test]
-async fn a_call_shows_the_services_token_unless_it_has_one() {
+async fn call_carries_the_service_token_unless_it_has_its_own() {
     let server = start("a", 39).await;
-    let mint = Mint::new();
+    let issuer = TestIssuer::new();
     let contract = Contract::load(&[echo::DESCRIPTORS]).unwrap();
-    let tokens = Arc::new(mint.service_tokens("claim"));
-    let neighbours = Neighbours::new(&contract, Some(Arc::clone(&tokens)), Tasks::new());
-    let channel = neighbours.channel_with("echo", &config(), Addresses::of(&[&server]).resolver()).unwrap();
+    let tokens = Arc::new(issuer.service_tokens("claim"));
+    let neighbors = Neighbors::new(&contract, Some(Arc::clone(&tokens)), Tasks::new());
+    let channel = neighbors.channel_with("echo", &config(), Addresses::of(&[&server]).resolver()).unwrap();
     let mut client = EchoServiceClient::new(channel);
     let seen = echo(&mut client).await.unwrap();
     assert_eq!(seen.headers["authorization"], tokens.bearer().to_str().unwrap());
@@ -414,7 +414,7 @@ async fn a_call_shows_the_services_token_unless_it_has_one() {
 }
 
 #[tokio::test]
-async fn a_request_longer_than_allowed_is_not_sent() {
+async fn oversized_request_is_not_sent() {
     let server = start("a", 40).await;
     let config = ClientConfig { request_bytes_max: 1_000, ..config() };
     let mut client = client(&config, &Addresses::of(&[&server]));
@@ -424,32 +424,32 @@ async fn a_request_longer_than_allowed_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_is_cancelled_at_the_server() {
+async fn dropped_call_is_cancelled_at_the_server() {
     let server = start("a", 41).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     let calls = &server.service().calls().wait;
     let call = background(async move { client.wait(wait_for(Duration::from_secs(60))).await });
-    wait_until("the call is under way", PATIENCE, async || calls.started() == 1).await;
+    wait_until("the call runs", TIMEOUT, async || calls.started() == 1).await;
     call.abort();
-    wait_until("the server sees it", PATIENCE, async || calls.cancelled() == 1).await;
+    wait_until("the server sees it", TIMEOUT, async || calls.cancelled() == 1).await;
 }
 
 #[tokio::test]
-async fn what_the_channel_started_ends_with_the_task_set() {
+async fn channel_tasks_end_with_the_task_set() {
     let server = start("a", 42).await;
     let contract = Contract::load(&[echo::DESCRIPTORS]).unwrap();
     let tasks = Tasks::new();
-    let neighbours = Neighbours::new(&contract, None, tasks.clone());
-    let channel = neighbours.channel_with("echo", &config(), Addresses::of(&[&server]).resolver()).unwrap();
+    let neighbors = Neighbors::new(&contract, None, tasks.clone());
+    let channel = neighbors.channel_with("echo", &config(), Addresses::of(&[&server]).resolver()).unwrap();
     let mut client = EchoServiceClient::new(channel);
     echo(&mut client).await.unwrap();
-    assert!(tasks.shutdown(PATIENCE).await.is_empty());
-    // Last calls of a draining service still get through.
+    assert!(tasks.shutdown(TIMEOUT).await.is_empty());
+    // The last calls of a draining service still succeed.
     echo(&mut client).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_trace_of_the_running_call_travels() {
+async fn call_carries_the_running_calls_trace() {
     let server = start("a", 43).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     let call = CallContext { trace: TraceContext::root(), name: "test" };

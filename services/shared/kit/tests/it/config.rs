@@ -1,11 +1,11 @@
-//! Settings: what is unknown or bad stops the process, and no message shows a secret.
+//! Settings: unknown keys and bad values stop the process, and no message shows a secret.
 
 use std::{fs, time::Duration};
 
 use onsale_kit::config::{
     ChassisConfig, ConfigError, Environment, NoConfig, Problem, Secret, ServiceConfig, load, optional,
 };
-use onsale_testkit::{service::environment, tokens::Mint};
+use onsale_testkit::{service::environment, tokens::TestIssuer};
 use serde::Deserialize;
 
 const DEFAULTS: &str = r#"
@@ -45,7 +45,7 @@ impl ServiceConfig for Config {
 }
 
 fn with(settings: &[(&str, &str)]) -> Result<(ChassisConfig, Config), ConfigError> {
-    load("claim", DEFAULTS, &environment(&Mint::new(), settings))
+    load("claim", DEFAULTS, &environment(&TestIssuer::new(), settings))
 }
 
 #[track_caller]
@@ -56,7 +56,7 @@ fn refused(settings: &[(&str, &str)]) -> String {
 const KEY: (&str, &str) = ("CLAIM__PROVIDER_KEY", "007");
 
 #[test]
-fn defaults_hold_where_nothing_else_is_said() {
+fn defaults_apply_where_nothing_else_is_set() {
     let (chassis, config) = with(&[KEY]).expect("good settings");
     assert_eq!(chassis.server.deadline_default, Duration::from_secs(10));
     assert_eq!(config.claim.lifetime, Duration::from_secs(1200));
@@ -65,8 +65,8 @@ fn defaults_hold_where_nothing_else_is_said() {
 }
 
 #[test]
-fn a_value_has_the_type_of_its_default() {
-    // As a number it would lose its zeros.
+fn value_has_the_type_of_its_default() {
+    // As a number it would lose its leading zeros.
     let (_, config) =
         with(&[KEY, ("CLAIM__TICKETS_MAX", "6"), ("CLAIM__NAMES__A", "b")]).expect("good settings");
     assert_eq!(config.claim.provider_key.expose(), "007");
@@ -75,17 +75,17 @@ fn a_value_has_the_type_of_its_default() {
 }
 
 #[test]
-fn a_services_own_variable_stands_above_the_shared_one_and_both_above_the_file() {
+fn service_variable_overrides_the_shared_one_and_both_override_the_file() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     fs::write(&file, "[claim]\ntickets_max = 5\nlifetime = \"5m\"\nprovider_key = \"a\"\n").expect("written");
-    let mint = Mint::new();
+    let issuer = TestIssuer::new();
     let settings = [
         ("ONSALE_CONFIG", file.path().to_str().expect("a path is text").to_owned()),
         ("ONSALE__CLAIM__TICKETS_MAX", "6".to_owned()),
         ("ONSALE_CLAIM__CLAIM__TICKETS_MAX", "7".to_owned()),
         ("ONSALE_QUEUE__CLAIM__TICKETS_MAX", "8".to_owned()),
-        ("ONSALE__AUTH__MESH__KEY", mint.mesh_key()),
-        ("ONSALE__AUTH__MESH__JWKS", mint.mesh_jwks()),
+        ("ONSALE__AUTH__MESH__KEY", issuer.mesh_key()),
+        ("ONSALE__AUTH__MESH__JWKS", issuer.mesh_jwks()),
     ];
     let (_, config) =
         load::<Config>("claim", DEFAULTS, &Environment::from_iter(settings)).expect("good settings");
@@ -107,7 +107,7 @@ fn every_unknown_key_of_the_environment_is_named() {
 }
 
 #[test]
-fn an_unknown_key_of_the_file_is_named_with_the_file() {
+fn unknown_key_of_the_file_is_named_with_the_file() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     fs::write(&file, "[server]\nlistne = \"1\"\n[surprise]\na = 1\n").expect("written");
     let path = file.path().to_str().expect("a path is text").to_owned();
@@ -119,14 +119,15 @@ fn an_unknown_key_of_the_file_is_named_with_the_file() {
 }
 
 #[test]
-fn a_default_that_no_struct_knows_is_refused() {
+fn default_that_no_struct_has_is_refused() {
     let defaults = format!("{DEFAULTS}\n[clami]\nlifetime = \"1m\"\n");
-    let error = load::<Config>("claim", &defaults, &environment(&Mint::new(), &[KEY])).expect_err("unknown");
+    let error =
+        load::<Config>("claim", &defaults, &environment(&TestIssuer::new(), &[KEY])).expect_err("unknown");
     assert!(error.to_string().contains("clami: unknown key"), "{error}");
 }
 
 #[test]
-fn a_bad_value_is_named_with_its_key_and_where_it_came_from() {
+fn bad_value_is_named_with_its_key_and_origin() {
     let message = refused(&[KEY, ("SERVER__DEADLINE_MAX", "soon"), ("CLAIM__TICKETS_MAX", "-1")]);
     assert!(message.contains("server.deadline_max"), "{message}");
     assert!(message.contains("ONSALE__SERVER__DEADLINE_MAX"), "{message}");
@@ -135,7 +136,7 @@ fn a_bad_value_is_named_with_its_key_and_where_it_came_from() {
 }
 
 #[test]
-fn what_only_makes_no_sense_together_is_refused_too() {
+fn inconsistent_values_are_refused() {
     let message = refused(&[
         KEY,
         ("SERVER__DEADLINE_DEFAULT", "2m"),
@@ -154,13 +155,13 @@ fn what_only_makes_no_sense_together_is_refused_too() {
 }
 
 #[test]
-fn a_missing_secret_is_named() {
+fn missing_secret_is_named() {
     let message = refused(&[]);
     assert!(message.contains("claim.provider_key: a secret is required"), "{message}");
 }
 
 #[test]
-fn a_secret_can_stand_in_a_file() {
+fn secret_can_be_read_from_a_file() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     fs::write(&file, "from a file\n").expect("written");
     let path = file.path().to_str().expect("a path is text");
@@ -172,14 +173,14 @@ fn a_secret_can_stand_in_a_file() {
 }
 
 #[test]
-fn a_secret_is_never_printed() {
+fn secret_is_never_printed() {
     let secret = "hunter2-and-more";
     let (chassis, config) = with(&[("CLAIM__PROVIDER_KEY", secret)]).expect("good settings");
     let printed = format!("{chassis:?} {config:?} {}", config.claim.provider_key);
     assert!(!printed.contains(secret) && printed.contains("***"), "{printed}");
     assert!(!printed.contains(chassis.auth.mesh.key.expose()), "{printed}");
 
-    // Not where the value beside it is bad, not where it is a number, not where the file is no TOML.
+    // Neither beside a bad value, nor as a number, nor in a file that is not TOML.
     let message = refused(&[("CLAIM__PROVIDER_KEY", secret), ("CLAIM__LIFETIME", "soon")]);
     assert!(!message.contains(secret), "{message}");
     for text in ["[claim]\nprovider_key = 12345678\n", "[claim]\nprovider_key = \"12345678\nx"] {
@@ -193,8 +194,8 @@ fn a_secret_is_never_printed() {
 }
 
 #[test]
-fn keys_that_do_not_fit_together_are_refused() {
-    let other = Mint::new();
+fn mismatched_keys_are_refused() {
+    let other = TestIssuer::new();
     let message = refused(&[KEY, ("AUTH__MESH__JWKS", &other.mesh_jwks())]);
     assert!(message.contains("auth.mesh.jwks: lacks the public half of auth.mesh.key"), "{message}");
     let message = refused(&[KEY, ("AUTH__MESH__KEY", "bm90IGEga2V5"), ("AUTH__MESH__JWKS", "{}")]);
@@ -203,18 +204,18 @@ fn keys_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
-fn an_issuer_of_people_cannot_be_allowed_to_grant_service() {
+fn issuer_of_people_must_not_grant_service() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    let jwks = Mint::new().jwks();
+    let jwks = TestIssuer::new().jwks();
     let text = format!(
         "[[auth.issuers]]\nissuer = \"https://id\"\naudiences = [\"app\"]\njwks = '{jwks}'\nroles_granted = [\"SERVICE\"]\n"
     );
     fs::write(&file, text).expect("written");
-    let mint = Mint::new();
+    let issuer = TestIssuer::new();
     let variables = [
         ("ONSALE_CONFIG", file.path().to_str().expect("a path is text").to_owned()),
-        ("ONSALE__AUTH__MESH__KEY", mint.mesh_key()),
-        ("ONSALE__AUTH__MESH__JWKS", mint.mesh_jwks()),
+        ("ONSALE__AUTH__MESH__KEY", issuer.mesh_key()),
+        ("ONSALE__AUTH__MESH__JWKS", issuer.mesh_jwks()),
     ];
     let error = load::<NoConfig>("claim", "", &Environment::from_iter(variables)).expect_err("refused");
     assert!(error.to_string().contains("auth.issuers[0].roles_granted"), "{error}");

@@ -1,4 +1,4 @@
-//! The contracts' options: every method says who may call it.
+//! Contract options: every method names its permitted roles.
 
 use onsale_kit::contract::{Contract, ContractError, RoleSet};
 use onsale_proto::auth::v1::Role;
@@ -7,7 +7,7 @@ use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto};
 
 #[test]
-fn every_method_of_every_contract_says_who_may_call_it() {
+fn every_method_names_its_permitted_roles() {
     let contract = Contract::load(&[onsale_proto::DESCRIPTORS]).expect("no method lacks the option");
     assert!(contract.methods().count() > 0);
     for method in contract.methods() {
@@ -34,7 +34,7 @@ fn options_are_read() {
 }
 
 #[test]
-fn every_method_without_the_option_is_named() {
+fn every_method_without_the_access_option_is_named() {
     let method = |name: &str| MethodDescriptorProto {
         name: Some(name.to_owned()),
         input_type: Some(".google.protobuf.Empty".to_owned()),

@@ -1,4 +1,4 @@
-//! Time: what the caller gives is all there is, and nobody works for an answer that comes too late.
+//! Deadlines on the server: the caller's time is never exceeded, and late calls do no work.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,17 @@ use onsale_testkit::{echo::v1::echo_service_client::EchoServiceClient, wait_unti
 use tonic::{Code, metadata::MetadataValue, service::interceptor::InterceptedService};
 
 use crate::support::{
-    Bearer, Harness, PATIENCE, Raw, assert_status, echo_request, wait_request, watch_request,
+    Bearer, Harness, RawChannel, TIMEOUT, assert_status, echo_request, wait_request, watch_request,
 };
 
-/// A customer whose own side does not watch the time, so that what is seen is the server's doing.
-async fn raw_customer(harness: &Harness) -> EchoServiceClient<InterceptedService<Raw, Bearer>> {
-    let bearer = Bearer::new(Some(&harness.mint.token(Role::Customer)));
-    EchoServiceClient::with_interceptor(Raw::connect(harness.server.address()).await, bearer)
+/// A customer without client-side timeouts, so that only the server enforces the deadline.
+async fn raw_customer(harness: &Harness) -> EchoServiceClient<InterceptedService<RawChannel, Bearer>> {
+    let bearer = Bearer::new(Some(&harness.issuer.token(Role::Customer)));
+    EchoServiceClient::with_interceptor(RawChannel::connect(harness.server.address()).await, bearer)
 }
 
 #[tokio::test]
-async fn a_call_with_fifty_milliseconds_left_is_cancelled_then() {
+async fn call_with_fifty_milliseconds_left_is_cancelled_in_time() {
     let harness = Harness::start(&[]).await;
     let mut client = raw_customer(&harness).await;
     let mut request = wait_request(Duration::from_secs(30));
@@ -26,18 +26,18 @@ async fn a_call_with_fifty_milliseconds_left_is_cancelled_then() {
     let status = client.wait(request).await.expect_err("too late");
     assert_status(&status, Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
     assert!(
-        begin.elapsed() >= Duration::from_millis(50) && begin.elapsed() < PATIENCE,
+        begin.elapsed() >= Duration::from_millis(50) && begin.elapsed() < TIMEOUT,
         "{:?}",
         begin.elapsed()
     );
     let waits = &harness.echo.calls().wait;
-    wait_until("the handler is cancelled", PATIENCE, || async { waits.cancelled() == 1 }).await;
+    wait_until("the handler is cancelled", TIMEOUT, || async { waits.cancelled() == 1 }).await;
     assert_eq!(waits.finished(), 0);
     harness.server.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_call_that_comes_too_late_never_reaches_its_handler() {
+async fn late_call_never_reaches_its_handler() {
     let harness = Harness::start(&[]).await;
     let mut client = raw_customer(&harness).await;
     let mut request = echo_request("late");
@@ -49,7 +49,7 @@ async fn a_call_that_comes_too_late_never_reaches_its_handler() {
 }
 
 #[tokio::test]
-async fn the_handler_knows_how_much_time_is_left() {
+async fn handler_sees_the_remaining_time() {
     let harness = Harness::start(&[("SERVER__DEADLINE_DEFAULT", "3s"), ("SERVER__DEADLINE_MAX", "5s")]).await;
     let mut client = harness.customer().await;
     for (timeout, most) in [(None, 3_000), (Some("2S"), 2_000), (Some("1H"), 5_000)] {
@@ -65,7 +65,7 @@ async fn the_handler_knows_how_much_time_is_left() {
 }
 
 #[tokio::test]
-async fn a_timeout_that_is_none_is_refused() {
+async fn malformed_timeout_is_refused() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
     for timeout in ["soon", "5", "-1S", "123456789S"] {
@@ -79,8 +79,8 @@ async fn a_timeout_that_is_none_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_at_the_callers_deadline_and_only_then() {
-    // The limits of unary calls are not for streams.
+async fn stream_ends_at_the_callers_deadline_and_not_before() {
+    // The limits of unary calls do not apply to streams.
     let harness =
         Harness::start(&[("SERVER__DEADLINE_DEFAULT", "100ms"), ("SERVER__DEADLINE_MAX", "100ms")]).await;
     let mut client = harness.customer().await;

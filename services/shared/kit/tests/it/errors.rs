@@ -1,4 +1,4 @@
-//! What a caller sees when something fails: a code, a reason, details to act on, and nothing internal.
+//! Statuses of failed calls: a code, a reason, details to act on, and no internals.
 
 use onsale_testkit::echo::v1;
 use tonic::{Code, Request, client::Grpc};
@@ -6,15 +6,15 @@ use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 
 use crate::support::{
-    Harness, PANIC_MESSAGES, Raw, assert_status, echo_request, reason, retry_delay, watch_request,
+    Harness, PANIC_MESSAGES, RawChannel, assert_status, echo_request, reason, retry_delay, watch_request,
 };
 
 #[tokio::test]
-async fn the_text_of_an_internal_failure_does_not_leave() {
+async fn text_of_an_internal_error_is_not_sent() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
     for text in ["internal", "bare internal"] {
-        let status = client.echo(echo_request(text)).await.expect_err("as told");
+        let status = client.echo(echo_request(text)).await.expect_err("requested by the test");
         assert_status(&status, Code::Internal, "INTERNAL");
         assert_eq!(status.message(), "internal error");
         let everything = format!("{status:?} {}", String::from_utf8_lossy(status.details()));
@@ -22,7 +22,7 @@ async fn the_text_of_an_internal_failure_does_not_leave() {
             assert!(!everything.contains(secret), "{everything}");
         }
     }
-    let status = client.echo(echo_request("unavailable")).await.expect_err("as told");
+    let status = client.echo(echo_request("unavailable")).await.expect_err("requested by the test");
     assert_status(&status, Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
     assert!(!status.message().contains("10.0.0.1"), "{status:?}");
     assert!(retry_delay(&status).is_some());
@@ -30,10 +30,10 @@ async fn the_text_of_an_internal_failure_does_not_leave() {
 }
 
 #[tokio::test]
-async fn all_violations_come_in_one_answer() {
+async fn all_violations_are_in_one_response() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
-    let status = client.echo(echo_request("violations")).await.expect_err("as told");
+    let status = client.echo(echo_request("violations")).await.expect_err("requested by the test");
     assert_status(&status, Code::InvalidArgument, "FIELDS_INVALID");
     let details = status.get_error_details();
     let fields: Vec<_> = details
@@ -55,10 +55,10 @@ async fn all_violations_come_in_one_answer() {
 }
 
 #[tokio::test]
-async fn a_limit_carries_its_quota_its_facts_and_when_to_come_back() {
+async fn limit_status_carries_quota_metadata_and_retry_delay() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
-    let status = client.echo(echo_request("limited")).await.expect_err("as told");
+    let status = client.echo(echo_request("limited")).await.expect_err("requested by the test");
     assert_status(&status, Code::ResourceExhausted, "TOO_MANY_TICKETS");
     assert_eq!(status.message(), "at most 4 tickets per customer");
     assert_eq!(retry_delay(&status), Some(std::time::Duration::from_secs(7)));
@@ -71,31 +71,31 @@ async fn a_limit_carries_its_quota_its_facts_and_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_panic_costs_one_call_and_not_the_process() {
+async fn panic_fails_one_call_and_the_process_continues() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
-    let status = client.echo(echo_request("panic")).await.expect_err("as told");
+    let status = client.echo(echo_request("panic")).await.expect_err("requested by the test");
     assert_status(&status, Code::Internal, "INTERNAL");
-    assert!(!status.message().contains("as told"), "{status:?}");
-    client.echo(echo_request("fine")).await.expect("the connection lives");
+    assert!(!status.message().contains("requested by the test"), "{status:?}");
+    client.echo(echo_request("the call succeeds")).await.expect("the connection still works");
     harness.server.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_panic_in_a_stream_ends_that_stream_only() {
+async fn panic_in_a_stream_ends_only_that_stream() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
     let request = watch_request(PANIC_MESSAGES, std::time::Duration::ZERO);
     let mut stream = client.watch(request).await.expect("the stream opens").into_inner();
     assert_eq!(stream.message().await.expect("a message").map(|message| message.number), Some(1));
-    let status = stream.message().await.expect_err("as told");
+    let status = stream.message().await.expect_err("requested by the test");
     assert_status(&status, Code::Internal, "INTERNAL");
-    client.echo(echo_request("fine")).await.expect("the connection lives");
+    client.echo(echo_request("the call succeeds")).await.expect("the connection still works");
     harness.server.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_method_that_nobody_wrote_yet_says_so() {
+async fn unwritten_method_is_not_implemented() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.client(None).await;
     let status = client.unserved(v1::UnservedRequest {}).await.expect_err("a generated stub");
@@ -104,7 +104,7 @@ async fn a_method_that_nobody_wrote_yet_says_so() {
 }
 
 #[tokio::test]
-async fn a_method_that_is_not_served_here_is_unknown() {
+async fn method_of_an_unserved_service_is_unknown() {
     let harness = Harness::start(&[]).await;
     let mut grpc = Grpc::new(harness.channel().await);
     for path in [
@@ -116,15 +116,15 @@ async fn a_method_that_is_not_served_here_is_unknown() {
         grpc.ready().await.expect("the channel is ready");
         let path = path.parse().expect("a path");
         let answer = grpc.unary::<(), (), _>(Request::new(()), path, ProstCodec::default()).await;
-        assert_status(&answer.expect_err("nobody serves it"), Code::Unimplemented, "METHOD_UNKNOWN");
+        assert_status(&answer.expect_err("the method is not served"), Code::Unimplemented, "METHOD_UNKNOWN");
     }
     harness.server.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_request_that_is_no_message_is_the_callers_mistake() {
+async fn undecodable_request_is_the_callers_mistake() {
     let harness = Harness::start(&[]).await;
-    let token = harness.mint.token(onsale_proto::auth::v1::Role::Customer);
+    let token = harness.issuer.token(onsale_proto::auth::v1::Role::Customer);
     let channel = harness.channel().await;
     let service = tonic::service::interceptor::InterceptedService::new(
         channel,
@@ -132,7 +132,7 @@ async fn a_request_that_is_no_message_is_the_callers_mistake() {
     );
     let mut grpc = Grpc::new(service);
     grpc.ready().await.expect("the channel is ready");
-    // Field 1 as a number, where the contract has a text.
+    // Field 1 as a number, where the contract has a string.
     let path = "/onsale.testkit.v1.EchoService/Echo".parse().expect("a path");
     let answer = grpc.unary::<u64, (), _>(Request::new(5), path, ProstCodec::default()).await;
     let status = answer.expect_err("not a message");
@@ -144,13 +144,13 @@ async fn a_request_that_is_no_message_is_the_callers_mistake() {
     harness.server.shutdown().await;
 }
 
-/// An Echo with these bytes as its body, as a client that does not keep to the protocol would send it.
+/// Calls Echo with these bytes as the body, like a client that breaks the protocol.
 async fn echo_bytes(
     harness: &Harness,
     bytes: &'static [u8],
     encoding: Option<&'static str>,
 ) -> tonic::Status {
-    let token = harness.mint.token(onsale_proto::auth::v1::Role::Customer);
+    let token = harness.issuer.token(onsale_proto::auth::v1::Role::Customer);
     let mut request = http::Request::post("/onsale.testkit.v1.EchoService/Echo")
         .header("content-type", "application/grpc")
         .header("authorization", format!("Bearer {token}"));
@@ -158,13 +158,13 @@ async fn echo_bytes(
         request = request.header("grpc-encoding", encoding);
     }
     let body = tonic::body::Body::new(http_body_util::Full::new(bytes::Bytes::from_static(bytes)));
-    let mut raw = Raw::connect(harness.server.address()).await;
+    let mut raw = RawChannel::connect(harness.server.address()).await;
     let response = tower::Service::call(&mut raw, request.body(body).expect("a request")).await;
     tonic::Status::from_header_map(response.expect("an answer").headers()).expect("a status alone")
 }
 
 #[tokio::test]
-async fn bytes_that_break_the_protocol_are_the_callers_mistake_and_no_fault_of_ours() {
+async fn bytes_that_break_the_protocol_are_the_callers_mistake() {
     let harness = Harness::start(&[]).await;
     let broken: [&[u8]; 4] = [&[], &[0, 0, 0, 0, 5, 1], &[1, 0, 0, 0, 0], &[9, 0, 0, 0, 0]];
     for bytes in broken {
@@ -175,7 +175,7 @@ async fn bytes_that_break_the_protocol_are_the_callers_mistake_and_no_fault_of_o
     assert_status(&status, Code::InvalidArgument, "REQUEST_TOO_LARGE");
     let status = echo_bytes(&harness, &[1, 0, 0, 0, 0], Some("gzip")).await;
     assert_eq!(status.code(), Code::Unimplemented);
-    assert!(status.message().contains("compressed"), "not that the method is missing: {status:?}");
+    assert!(status.message().contains("compressed"), "the message must name the compression: {status:?}");
     assert_eq!(harness.echo.calls().echo.started(), 0);
     harness.server.shutdown().await;
 }

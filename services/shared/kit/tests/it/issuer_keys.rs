@@ -1,4 +1,4 @@
-//! Issuers that publish their keys at a URL: keys come, change, and stay while the issuer is away.
+//! Issuers that publish their keys at a URL: keys are fetched, replaced, and kept while the issuer is unavailable.
 
 use std::{
     net::SocketAddr,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use onsale_kit::{
-    auth::{KeyFetchConfig, SigningKey, TokenFacts, TokenSigner},
+    auth::{KeyFetchConfig, SigningKey, TokenFields, TokenSigner},
     config::Text,
     server::{Chassis, RunningServer},
     tasks::Tasks,
@@ -18,7 +18,7 @@ use onsale_kit::{
 use onsale_testkit::{
     call,
     echo::{self, EchoService},
-    tokens::{AUDIENCE, ISSUER, Mint},
+    tokens::{AUDIENCE, ISSUER, TestIssuer},
     wait_until,
 };
 use onsale_types::{Clock, SystemClock};
@@ -32,26 +32,26 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::support::{PATIENCE, assert_status, config, retry_delay};
+use crate::support::{TIMEOUT, assert_status, config, retry_delay};
 
 const METHOD: &str = "/onsale.testkit.v1.EchoService/CallAsCustomer";
 
-/// What the issuer says at its URL.
+/// The issuer's response at its URL.
 #[derive(Clone)]
 struct Published {
     document: Arc<Mutex<String>>,
-    asked: Arc<AtomicUsize>,
+    fetches: Arc<AtomicUsize>,
     address: SocketAddr,
     tasks: Tasks,
 }
 
 impl Published {
-    /// Listens, and answers every request with `document`, whatever it is.
+    /// Starts an issuer that returns `document` to every request.
     async fn start(document: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let published = Self {
             document: Arc::new(Mutex::new(document)),
-            asked: Arc::default(),
+            fetches: Arc::default(),
             address: listener.local_addr().expect("an address"),
             tasks: Tasks::new(),
         };
@@ -67,7 +67,7 @@ impl Published {
     async fn answer(&self, mut stream: tokio::net::TcpStream) {
         let mut request = [0; 4096];
         let _ = stream.read(&mut request).await;
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.fetches.fetch_add(1, Ordering::SeqCst);
         let document = self.document.lock().expect("no test panics in here").clone();
         let head =
             format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", document.len());
@@ -78,8 +78,8 @@ impl Published {
         *self.document.lock().expect("no test panics in here") = document;
     }
 
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    fn fetches(&self) -> usize {
+        self.fetches.load(Ordering::SeqCst)
     }
 
     fn url(&self) -> String {
@@ -94,14 +94,14 @@ fn signer() -> TokenSigner {
 
 fn token(signer: &TokenSigner) -> String {
     let expiry = SystemClock.now().checked_add(Duration::from_secs(60)).expect("a minute is no eternity");
-    let facts = TokenFacts { audience: AUDIENCE, subject: "somebody", expiry };
+    let facts = TokenFields { audience: AUDIENCE, subject: "somebody", expiry };
     signer.sign(&facts, &json!({ "roles": ["CUSTOMER"] })).expect("claims are an object")
 }
 
-/// A server that trusts whatever is published at `url`.
+/// Starts a server that trusts the keys published at `url`.
 async fn server(url: &str, change: impl FnOnce(&mut KeyFetchConfig)) -> (RunningServer, Channel) {
-    let mint = Mint::new();
-    let mut config = config(&mint, &[]);
+    let test_issuer = TestIssuer::new();
+    let mut config = config(&test_issuer, &[]);
     for issuer in &mut config.auth.issuers {
         issuer.jwks = Text::default();
         issuer.jwks_url = Some(url.to_owned());
@@ -120,11 +120,11 @@ async fn call_with(channel: &Channel, token: &str) -> Result<(), Status> {
 }
 
 #[tokio::test]
-async fn a_token_is_good_once_its_issuers_keys_are_known() {
+async fn token_is_accepted_once_the_keys_are_fetched() {
     let signer = signer();
     let issuer = Published::start(signer.jwks()).await;
     let (server, channel) = server(&issuer.url(), |_| {}).await;
-    // The very first call: it waits for the keys, and is not turned away.
+    // The first call waits for the keys instead of being refused.
     call_with(&channel, &token(&signer)).await.expect("a good token");
     let stranger = self::signer();
     let status = call_with(&channel, &token(&stranger)).await.expect_err("another key");
@@ -134,19 +134,19 @@ async fn a_token_is_good_once_its_issuers_keys_are_known() {
 }
 
 #[tokio::test]
-async fn a_new_key_is_fetched_when_a_token_names_it_and_a_dropped_one_is_not_accepted() {
+async fn new_key_is_fetched_on_demand_and_a_removed_one_is_refused() {
     let (old, new) = (signer(), signer());
     let issuer = Published::start(old.jwks()).await;
     let (server, channel) = server(&issuer.url(), |_| {}).await;
     let old_token = token(&old);
     call_with(&channel, &old_token).await.expect("a good token");
     issuer.publish(new.jwks());
-    // Sooner than the interval allows, a call with an unknown key is refused at once.
-    wait_until("the new key is accepted", PATIENCE, || async {
+    // Within `interval_min`, a call with an unknown key is refused immediately.
+    wait_until("the new key is accepted", TIMEOUT, || async {
         call_with(&channel, &token(&new)).await.is_ok()
     })
     .await;
-    // Also the one that was verified and remembered.
+    // Also the token that was verified and cached before.
     let status = call_with(&channel, &old_token).await.expect_err("its key was taken back");
     assert_status(&status, Code::Unauthenticated, "TOKEN_INVALID");
     drop(channel);
@@ -154,14 +154,14 @@ async fn a_new_key_is_fetched_when_a_token_names_it_and_a_dropped_one_is_not_acc
 }
 
 #[tokio::test]
-async fn keys_are_looked_for_at_intervals() {
+async fn keys_are_fetched_at_intervals() {
     let (old, new) = (signer(), signer());
     let issuer = Published::start(old.jwks()).await;
     let (server, channel) = server(&issuer.url(), |fetch| fetch.interval = Duration::from_millis(100)).await;
     call_with(&channel, &token(&old)).await.expect("a good token");
     issuer.publish(new.jwks());
     let old_token = token(&old);
-    wait_until("the old key is forgotten", PATIENCE, || async {
+    wait_until("the old key is refused", TIMEOUT, || async {
         call_with(&channel, &old_token).await.is_err()
     })
     .await;
@@ -171,34 +171,34 @@ async fn keys_are_looked_for_at_intervals() {
 }
 
 #[tokio::test]
-async fn while_the_issuer_is_away_or_talks_nonsense_its_last_keys_stay() {
+async fn last_keys_stay_while_the_issuer_is_down_or_returns_garbage() {
     let signer = signer();
     let issuer = Published::start(signer.jwks()).await;
     let (server, channel) = server(&issuer.url(), |fetch| fetch.interval = Duration::from_millis(100)).await;
     call_with(&channel, &token(&signer)).await.expect("a good token");
     for nonsense in ["", "<html>", "{\"keys\":[]}", &" ".repeat(100_000)] {
         issuer.publish(nonsense.to_owned());
-        let before = issuer.asked();
-        wait_until("the issuer was asked again", PATIENCE, || async { issuer.asked() > before + 1 }).await;
+        let before = issuer.fetches();
+        wait_until("the keys are fetched again", TIMEOUT, || async { issuer.fetches() > before + 1 }).await;
         call_with(&channel, &token(&signer)).await.expect("its keys stay");
     }
-    issuer.tasks.shutdown(PATIENCE).await;
+    issuer.tasks.shutdown(TIMEOUT).await;
     call_with(&channel, &token(&signer)).await.expect("its keys stay");
     drop(channel);
     server.shutdown().await;
 }
 
 #[tokio::test]
-async fn without_any_keys_yet_a_token_is_not_judged_and_the_caller_comes_back() {
+async fn token_is_unavailable_before_the_first_fetch() {
     let signer = signer();
     let issuer = Published::start("not yet".to_owned()).await;
     let (server, channel) = server(&issuer.url(), |_| {}).await;
-    let status = call_with(&channel, &token(&signer)).await.expect_err("nobody knows");
+    let status = call_with(&channel, &token(&signer)).await.expect_err("the keys are unknown");
     assert_status(&status, Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
     assert!(retry_delay(&status).is_some());
     call(&channel, "/onsale.testkit.v1.EchoService/CallAsAnyone", None).await.expect("needs no token");
     issuer.publish(signer.jwks());
-    wait_until("the token is accepted", PATIENCE, || async {
+    wait_until("the token is accepted", TIMEOUT, || async {
         call_with(&channel, &token(&signer)).await.is_ok()
     })
     .await;
@@ -207,7 +207,7 @@ async fn without_any_keys_yet_a_token_is_not_judged_and_the_caller_comes_back() 
 }
 
 #[tokio::test]
-async fn strangers_cannot_make_us_ask_the_issuer_at_will() {
+async fn unknown_keys_cause_at_most_one_fetch_per_interval_min() {
     let signer = signer();
     let issuer = Published::start(signer.jwks()).await;
     let (server, channel) = server(&issuer.url(), |fetch| fetch.interval_min = Duration::from_secs(60)).await;
@@ -216,14 +216,14 @@ async fn strangers_cannot_make_us_ask_the_issuer_at_will() {
         let status = call_with(&channel, &token(&self::signer())).await.expect_err("an unknown key");
         assert_status(&status, Code::Unauthenticated, "TOKEN_INVALID");
     }
-    assert_eq!(issuer.asked(), 1);
+    assert_eq!(issuer.fetches(), 1);
     drop(channel);
     server.shutdown().await;
 }
 
 #[test]
-fn an_issuer_has_its_keys_in_one_place() {
-    let mint = Mint::new();
+fn issuer_with_jwks_and_url_is_refused() {
+    let test_issuer = TestIssuer::new();
     for (extra, problem) in [
         ("jwks_url = \"https://i.test/jwks\", jwks = \"{}\",", "stands beside jwks"),
         ("jwks_url = \"ftp://i.test/jwks\",", "must be https"),
@@ -233,13 +233,14 @@ fn an_issuer_has_its_keys_in_one_place() {
         let issuer = format!(
             "[{{ issuer = \"https://i.test\", audiences = [\"a\"], {extra} roles_granted = [\"CUSTOMER\"] }}]"
         );
-        let environment = onsale_testkit::service::environment(&mint, &[("AUTH__ISSUERS", issuer.as_str())]);
+        let environment =
+            onsale_testkit::service::environment(&test_issuer, &[("AUTH__ISSUERS", issuer.as_str())]);
         let refused = onsale_kit::config::load::<onsale_kit::config::NoConfig>("echo", "", &environment);
         let sentence = refused.expect_err(extra).to_string();
         assert!(sentence.contains(problem), "{sentence}");
     }
     let issuer = "[{ issuer = \"https://i.test\", audiences = [\"a\"], jwks_url = \"https://i.test/jwks\", roles_granted = [\"CUSTOMER\"] }]";
-    let environment = onsale_testkit::service::environment(&mint, &[("AUTH__ISSUERS", issuer)]);
+    let environment = onsale_testkit::service::environment(&test_issuer, &[("AUTH__ISSUERS", issuer)]);
     onsale_kit::config::load::<onsale_kit::config::NoConfig>("echo", "", &environment)
         .expect("good settings");
 }

@@ -1,6 +1,6 @@
 //! The kit's tests over real sockets, in one binary.
 
-// Says to clippy that the helpers here are tests too, and may fail by panicking.
+// Marks the helper modules as tests for clippy, so that they may panic.
 #![cfg(test)]
 
 mod access;
@@ -13,7 +13,7 @@ mod drain;
 mod errors;
 mod issuer_keys;
 mod limits;
-mod neighbours;
+mod neighbors;
 mod process;
 mod retry;
 mod standard;

@@ -1,5 +1,5 @@
-//! A whole process: its settings, signals, exit codes, log and traces. The process is this test binary itself, told
-//! to run one "test" that is a service.
+//! A whole process: settings, signals, exit codes, log and traces. The process is this test binary, started with the filter
+//! of one "test" that is a service.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -15,7 +15,7 @@ use onsale_testkit::{
         self, EchoService,
         v1::{echo_service_client::EchoServiceClient, echo_service_server::EchoServiceServer},
     },
-    tokens::Mint,
+    tokens::TestIssuer,
     wait_until,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::{
@@ -26,13 +26,13 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, metadata::MetadataValue, transport::Endpoint};
 
 use crate::support::{
-    Bearer, Client, PATIENCE, Probe, background, echo_request, http_get, wait_request, watch_request,
+    Bearer, Client, Probe, TIMEOUT, background, echo_request, http_get, wait_request, watch_request,
 };
 
 const CHILD: &str = "ONSALE_TEST_CHILD";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// Not a test: the service that the tests below start. Does nothing when it runs among the tests.
+/// Not a test but the service that the tests below start. Does nothing in a normal run.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -71,17 +71,17 @@ impl Service {
         Self { child, log }
     }
 
-    /// The first log line that has all of `parts`.
+    /// Waits for the first log line that contains all of `parts`.
     async fn line(&self, parts: &[&str]) -> String {
         let find = || {
             let log = self.log.lock().expect("no panic");
             log.iter().find(|line| parts.iter().all(|part| line.contains(part))).cloned()
         };
-        wait_until(&format!("a log line with {parts:?}"), PATIENCE, || async { find().is_some() }).await;
+        wait_until(&format!("a log line with {parts:?}"), TIMEOUT, || async { find().is_some() }).await;
         find().unwrap_or_default()
     }
 
-    /// The ports it serves on: calls, admin.
+    /// Returns the addresses of the gRPC port and of the operators' port.
     async fn addresses(&self) -> (SocketAddr, SocketAddr) {
         let line = self.line(&["\"serving\""]).await;
         let line: serde_json::Value = serde_json::from_str(&line).expect("a log line is JSON");
@@ -94,14 +94,14 @@ impl Service {
         assert!(status.expect("kill can be run").success());
     }
 
-    /// Its exit code, once it has ended.
+    /// Waits for the process to end and returns its exit code.
     async fn exit_code(&mut self) -> Option<i32> {
         let begin = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("the process can be waited for") {
                 return status.code();
             }
-            assert!(begin.elapsed() < 2 * PATIENCE, "the process does not end: {:?}", self.log);
+            assert!(begin.elapsed() < 2 * TIMEOUT, "the process does not end: {:?}", self.log);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -109,7 +109,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Ended already in a test that passed.
+        // Has no effect after a test that passed, because the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -123,12 +123,12 @@ fn command(settings: &[(&str, &str)]) -> Command {
     command
 }
 
-fn start(mint: &Mint, settings: &[(&str, &str)]) -> Service {
-    Service::of(good_command(mint, settings))
+fn start(issuer: &TestIssuer, settings: &[(&str, &str)]) -> Service {
+    Service::of(good_command(issuer, settings))
 }
 
-fn good_command(mint: &Mint, settings: &[(&str, &str)]) -> Command {
-    let (key, jwks) = (mint.mesh_key(), mint.mesh_jwks());
+fn good_command(issuer: &TestIssuer, settings: &[(&str, &str)]) -> Command {
+    let (key, jwks) = (issuer.mesh_key(), issuer.mesh_jwks());
     let mut all = vec![
         ("SERVER__LISTEN", "127.0.0.1:0"),
         ("SERVER__ADMIN_LISTEN", "127.0.0.1:0"),
@@ -140,20 +140,20 @@ fn good_command(mint: &Mint, settings: &[(&str, &str)]) -> Command {
     command(&all)
 }
 
-async fn client(mint: &Mint, address: SocketAddr) -> Client {
+async fn client(issuer: &TestIssuer, address: SocketAddr) -> Client {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("a URI");
     let channel = endpoint.connect().await.expect("the service accepts connections");
-    let token = mint.token(onsale_proto::auth::v1::Role::Service);
+    let token = issuer.token(onsale_proto::auth::v1::Role::Service);
     EchoServiceClient::with_interceptor(channel, Bearer::new(Some(&token)))
 }
 
 #[tokio::test]
-async fn sigterm_lets_calls_finish_and_ends_with_code_0() {
+async fn sigterm_lets_calls_finish_and_exits_with_0() {
     for signal in ["-TERM", "-INT"] {
-        let mint = Mint::new();
-        let mut service = start(&mint, &[]);
+        let issuer = TestIssuer::new();
+        let mut service = start(&issuer, &[]);
         let (address, admin) = service.addresses().await;
-        let mut client = client(&mint, address).await;
+        let mut client = client(&issuer, address).await;
         let mut stream = client
             .watch(watch_request(0, Duration::from_secs(60)))
             .await
@@ -162,7 +162,7 @@ async fn sigterm_lets_calls_finish_and_ends_with_code_0() {
         stream.message().await.expect("the first message");
         let mut slow = client.clone();
         let call = background(async move { slow.wait(wait_request(Duration::from_millis(300))).await });
-        wait_until("the call runs", PATIENCE, || async {
+        wait_until("the call runs", TIMEOUT, || async {
             http_get(admin, "/metrics").await.1.contains("rpc_server_requests_in_flight 1")
         })
         .await;
@@ -175,13 +175,13 @@ async fn sigterm_lets_calls_finish_and_ends_with_code_0() {
 }
 
 #[tokio::test]
-async fn a_drain_that_is_cut_ends_with_code_75() {
-    let mint = Mint::new();
-    let mut service = start(&mint, &[("SERVER__DRAIN__TOTAL", "300ms")]);
+async fn cut_drain_exits_with_75() {
+    let issuer = TestIssuer::new();
+    let mut service = start(&issuer, &[("SERVER__DRAIN__TOTAL", "300ms")]);
     let (address, admin) = service.addresses().await;
-    let mut client = client(&mint, address).await;
+    let mut client = client(&issuer, address).await;
     let call = background(async move { client.wait(wait_request(Duration::from_secs(3600))).await });
-    wait_until("the call runs", PATIENCE, || async {
+    wait_until("the call runs", TIMEOUT, || async {
         http_get(admin, "/metrics").await.1.contains("rpc_server_requests_in_flight 1")
     })
     .await;
@@ -191,20 +191,20 @@ async fn a_drain_that_is_cut_ends_with_code_75() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_it_at_once() {
-    let mint = Mint::new();
-    let mut service = start(&mint, &[("SERVER__DRAIN__LAME_DUCK", "20s")]);
+async fn second_signal_exits_immediately() {
+    let issuer = TestIssuer::new();
+    let mut service = start(&issuer, &[("SERVER__DRAIN__LAME_DUCK", "20s")]);
     service.addresses().await;
     service.signal("-TERM");
     service.line(&["\"draining\""]).await;
     let begin = Instant::now();
     service.signal("-INT");
     assert_eq!(service.exit_code().await, Some(130));
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
-async fn bad_settings_end_it_with_code_64_before_a_port_opens() {
+async fn bad_settings_exit_with_64_before_a_port_opens() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = free.local_addr().expect("an address").to_string();
     drop(free);
@@ -226,9 +226,9 @@ async fn bad_settings_end_it_with_code_64_before_a_port_opens() {
 }
 
 #[tokio::test]
-async fn a_variable_of_the_environment_that_is_not_unicode_does_not_matter() {
+async fn environment_variable_that_is_not_unicode_is_ignored() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
-    let mut command = good_command(&Mint::new(), &[]);
+    let mut command = good_command(&TestIssuer::new(), &[]);
     command.env("NOT_OURS", OsStr::from_bytes(b"\xff\xfe"));
     let mut service = Service::of(command);
     service.addresses().await;
@@ -237,46 +237,46 @@ async fn a_variable_of_the_environment_that_is_not_unicode_does_not_matter() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_ends_it_with_code_70() {
+async fn taken_port_exits_with_70() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    let mut service = start(&Mint::new(), &[("SERVER__LISTEN", &address)]);
+    let mut service = start(&TestIssuer::new(), &[("SERVER__LISTEN", &address)]);
     assert_eq!(service.exit_code().await, Some(70));
 }
 
 #[tokio::test]
-async fn log_lines_of_a_call_have_its_trace_its_method_and_its_cause() {
-    let mint = Mint::new();
-    let mut service = start(&mint, &[]);
+async fn log_lines_of_a_call_carry_trace_method_and_cause() {
+    let issuer = TestIssuer::new();
+    let mut service = start(&issuer, &[]);
     let (address, _) = service.addresses().await;
-    let mut client = client(&mint, address).await;
+    let mut client = client(&issuer, address).await;
     let mut request = echo_request("log");
     request.metadata_mut().insert("traceparent", MetadataValue::from_static(PARENT));
-    client.echo(request).await.expect("fine");
-    let line = service.line(&["as told"]).await;
+    client.echo(request).await.expect("the call succeeds");
+    let line = service.line(&["requested by the test"]).await;
     let line: serde_json::Value = serde_json::from_str(&line).expect("a log line is JSON");
     assert_eq!(line["trace_id"], "0af7651916cd43dd8448eb211c80319c");
     assert_eq!(line["call"], "/onsale.testkit.v1.EchoService/Echo");
     assert_eq!(line["answer"], 42);
 
-    // Why a call failed is in the log, under the trace the caller knows; the caller itself was told nothing.
+    // The log has the cause, under a trace id that the caller knows; the caller's status does not.
     for (text, cause) in [
         ("internal", "failed to save hold 17 in the table secrets: disk full"),
         ("bare internal", "password=hunter2"),
-        ("panic", "as told"),
+        ("panic", "requested by the test"),
     ] {
         let trace_id = format!("{:032x}", 1_000 + text.len());
         let mut request = echo_request(text);
         let traceparent = format!("00-{trace_id}-b7ad6b7169203331-01");
         request.metadata_mut().insert("traceparent", traceparent.parse().expect("ASCII"));
-        client.echo(request).await.expect_err("as told");
+        client.echo(request).await.expect_err("requested by the test");
         service.line(&["ERROR", cause, &trace_id]).await;
     }
     service.signal("-TERM");
     assert_eq!(service.exit_code().await, Some(0));
 }
 
-/// Keeps what it is sent.
+/// Stores the received spans.
 #[derive(Clone, Default)]
 struct Collector {
     received: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
@@ -294,7 +294,7 @@ impl TraceService for Collector {
 }
 
 #[tokio::test]
-async fn spans_go_to_the_otlp_endpoint_within_the_callers_trace_and_are_flushed_at_the_end() {
+async fn spans_join_the_callers_trace_and_are_flushed_at_exit() {
     let collector = Collector::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
@@ -303,14 +303,14 @@ async fn spans_go_to_the_otlp_endpoint_within_the_callers_trace_and_are_flushed_
         .serve_with_incoming(TcpListenerStream::new(listener));
     let served = background(served);
 
-    let mint = Mint::new();
-    let mut service = start(&mint, &[("TELEMETRY__OTLP_ENDPOINT", &endpoint)]);
+    let issuer = TestIssuer::new();
+    let mut service = start(&issuer, &[("TELEMETRY__OTLP_ENDPOINT", &endpoint)]);
     let (address, _) = service.addresses().await;
-    let mut client = client(&mint, address).await;
+    let mut client = client(&issuer, address).await;
     let mut request = echo_request("traceparent");
     request.metadata_mut().insert("traceparent", MetadataValue::from_static(PARENT));
-    let own = client.echo(request).await.expect("fine").into_inner().text;
-    // Ended right away: what is buffered must still arrive.
+    let own = client.echo(request).await.expect("the call succeeds").into_inner().text;
+    // Stopped immediately: buffered spans must still arrive.
     service.signal("-TERM");
     assert_eq!(service.exit_code().await, Some(0));
     served.abort();

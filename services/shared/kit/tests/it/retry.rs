@@ -1,4 +1,4 @@
-//! Retries: only what is unavailable, only what is idempotent, only within budget, deadline and the neighbour's wish.
+//! Retries: only of UNAVAILABLE, only of idempotent methods, within budget, deadline and the neighbor's pushback.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::{
-    neighbours::{Addresses, client, config, dead_address, echo, echo_once, fail_with, start},
-    support::{PATIENCE, assert_status, background},
+    neighbors::{Addresses, client, config, dead_address, echo, echo_once, fail_with, start},
+    support::{TIMEOUT, assert_status, background},
 };
 
 #[tokio::test]
-async fn an_idempotent_call_that_was_unavailable_is_repeated() {
+async fn idempotent_call_is_retried_after_unavailable() {
     let server = start("a", 51).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     let response = client.fail(fail_with(Code::Unavailable, 2)).await.unwrap();
@@ -23,7 +23,7 @@ async fn an_idempotent_call_that_was_unavailable_is_repeated() {
 }
 
 #[tokio::test]
-async fn the_last_failure_is_the_answer_when_the_attempts_are_used_up() {
+async fn last_failure_is_returned_when_no_attempts_are_left() {
     let server = start("a", 52).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     let request = FailRequest { message: "still down".to_owned(), ..fail_with(Code::Unavailable, 0) };
@@ -33,7 +33,7 @@ async fn the_last_failure_is_the_answer_when_the_attempts_are_used_up() {
 }
 
 #[tokio::test]
-async fn no_other_code_is_repeated() {
+async fn other_codes_are_not_retried() {
     let server = start("a", 53).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     let others = (1..=16).map(Code::from).filter(|code| *code != Code::Unavailable);
@@ -46,7 +46,7 @@ async fn no_other_code_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_not_idempotent_is_never_repeated() {
+async fn call_that_is_not_idempotent_is_never_retried() {
     let server = start("a", 54).await;
     server.service().fail_with(Some(Status::unavailable("down")));
     let mut client = client(&config(), &Addresses::of(&[&server]));
@@ -57,7 +57,7 @@ async fn a_call_that_is_not_idempotent_is_never_repeated() {
 }
 
 #[tokio::test]
-async fn in_an_outage_retries_stay_within_the_budget() {
+async fn retries_in_an_outage_stay_within_the_budget() {
     let server = start("a", 55).await;
     server.service().fail_with(Some(Status::unavailable("down")));
     let client = client(&config(), &Addresses::of(&[&server]));
@@ -71,13 +71,13 @@ async fn in_an_outage_retries_stay_within_the_budget() {
         assert_eq!(call.await.unwrap(), Code::Unavailable);
     }
     let attempts = server.service().calls().echo.started();
-    // A fifth of the calls and a floor of 20, as in the settings.
+    // 20 % of the calls plus a floor of 20, as in the settings.
     assert!(attempts <= 500 + 100 + 20, "{attempts} attempts");
     assert!(attempts >= 500 + 20, "the budget is there to be used: {attempts} attempts");
 }
 
 #[tokio::test]
-async fn a_used_up_budget_fills_with_calls() {
+async fn empty_budget_is_refilled_by_calls() {
     let server = start("a", 56).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     server.service().fail_with(Some(Status::unavailable("down")));
@@ -99,7 +99,7 @@ async fn a_used_up_budget_fills_with_calls() {
 }
 
 #[tokio::test]
-async fn a_retry_goes_to_another_address() {
+async fn retry_uses_another_address() {
     let (bad, good) = (start("bad", 57).await, start("good", 58).await);
     bad.service().fail_with(Some(Status::unavailable("broken")));
     let mut client = client(&config(), &Addresses::of(&[&bad, &good]));
@@ -111,7 +111,7 @@ async fn a_retry_goes_to_another_address() {
 }
 
 #[tokio::test]
-async fn a_retry_waits_as_long_as_the_neighbour_asks() {
+async fn retry_waits_as_long_as_the_neighbor_asks() {
     let server = start("a", 59).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     let wait = Duration::from_millis(300);
@@ -123,7 +123,7 @@ async fn a_retry_waits_as_long_as_the_neighbour_asks() {
 }
 
 #[tokio::test]
-async fn a_wait_beyond_the_deadline_is_not_begun() {
+async fn wait_beyond_the_deadline_is_not_started() {
     let server = start("a", 60).await;
     let mut client = client(&config(), &Addresses::of(&[&server]));
     let wait = Duration::from_secs(60);
@@ -131,15 +131,15 @@ async fn a_wait_beyond_the_deadline_is_not_begun() {
         FailRequest { retry_delay: Some(wait.try_into().unwrap()), ..fail_with(Code::Unavailable, 1) };
     let begin = Instant::now();
     assert_eq!(client.fail(request).await.unwrap_err().code(), Code::Unavailable);
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
     assert_eq!(server.service().calls().fail.started(), 1);
 }
 
 #[tokio::test]
-async fn a_draining_instance_does_not_make_the_others_wait() {
+async fn draining_instance_does_not_delay_the_retry_elsewhere() {
     let (draining, other) = (start("draining", 61).await, start("other", 62).await);
     let mut client = client(&config(), &Addresses::of(&[&draining, &other]));
-    wait_until("both are called", PATIENCE, async || {
+    wait_until("both are called", TIMEOUT, async || {
         echo(&mut client.clone()).await.unwrap();
         draining.service().calls().echo.started() > 0 && other.service().calls().echo.started() > 0
     })
@@ -167,14 +167,14 @@ async fn attempts_end_with_the_deadline_of_the_call() {
     let begin = Instant::now();
     let status = Deadline::after(Duration::from_millis(400)).scope(echo(&mut client)).await.unwrap_err();
     assert!(matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded), "{status:?}");
-    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < TIMEOUT, "{:?}", begin.elapsed());
 }
 
-/// Accepts connections, reads what comes and hangs up, counting the connections.
-async fn hang_up_on_everybody(listener: TcpListener) {
+/// Accepts connections, reads the request and closes them.
+async fn close_every_connection(listener: TcpListener) {
     while let Ok((mut stream, _)) = listener.accept().await {
         let mut buffer = [0; 64 * 1024];
-        // The preface, the settings and the request; then no answer.
+        // Reads the preface, the settings and the request, and closes without a response.
         let mut read = 0;
         while read < 150 {
             match stream.read(&mut buffer).await {
@@ -186,11 +186,11 @@ async fn hang_up_on_everybody(listener: TcpListener) {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_under_a_call_is_unavailable() {
+async fn connection_that_breaks_during_a_call_is_unavailable() {
     let listener = TcpListener::bind("127.0.0.64:0").await.unwrap();
     let addresses = Addresses::default();
     addresses.set(vec![listener.local_addr().unwrap()]);
-    let _server = background(hang_up_on_everybody(listener));
+    let _server = background(close_every_connection(listener));
     let mut client = client(&ClientConfig { deadline: Duration::from_secs(2), ..config() }, &addresses);
     assert_status(&echo_once(&mut client).await.unwrap_err(), Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
     assert_status(&echo(&mut client).await.unwrap_err(), Code::Unavailable, "DEPENDENCY_UNAVAILABLE");
@@ -200,7 +200,7 @@ async fn a_connection_that_breaks_under_a_call_is_unavailable() {
 fn calls_and_retries_are_counted_by_method_and_final_code() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
-    // On this thread only, so that other tests are not counted.
+    // A recorder for this thread only, so that other tests are not counted.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     metrics::with_local_recorder(&recorder, || {
         runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! What every instance serves besides its own contract: health and reflection; and what it does not.
+//! Standard services of every instance, health and reflection, and the refusal of other protocols.
 
 use tokio_stream::StreamExt;
 use tonic::Request;
@@ -10,7 +10,7 @@ use tonic_reflection::pb::v1::{
 use crate::support::Harness;
 
 #[tokio::test]
-async fn reflection_lists_what_is_served_here_and_health() {
+async fn reflection_lists_the_served_services_and_health() {
     let harness = Harness::start(&[]).await;
     let mut client = ServerReflectionClient::new(harness.channel().await);
     let request = ServerReflectionRequest {
@@ -18,7 +18,7 @@ async fn reflection_lists_what_is_served_here_and_health() {
         message_request: Some(MessageRequest::ListServices(String::new())),
     };
     let request = Request::new(tokio_stream::iter([request]));
-    let mut answers = client.server_reflection_info(request).await.expect("reflection answers").into_inner();
+    let mut answers = client.server_reflection_info(request).await.expect("reflection responds").into_inner();
     let answer = answers.next().await.expect("an answer").expect("an answer");
     let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else {
         panic!("{answer:?}")
@@ -33,7 +33,7 @@ async fn reflection_lists_what_is_served_here_and_health() {
 }
 
 #[tokio::test]
-async fn something_that_does_not_speak_grpc_is_told_so() {
+async fn request_that_is_not_grpc_gets_415() {
     use http_body_util::Empty;
     use hyper_util::rt::{TokioExecutor, TokioIo};
     let harness = Harness::start(&[]).await;

@@ -1,4 +1,4 @@
-//! A server of the echo contract with all of the kit in front, and clients of it.
+//! A server of the echo contract behind the whole kit, and clients of it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use onsale_testkit::{
         v1::{self, echo_service_client::EchoServiceClient, echo_service_server::EchoServiceServer},
     },
     service::environment,
-    tokens::Mint,
+    tokens::TestIssuer,
 };
 use onsale_types::{Clock, SystemClock};
 use tokio_stream::StreamExt;
@@ -30,41 +30,41 @@ use tonic::{
 };
 use tonic_types::StatusExt;
 
-/// Long enough for a slow machine; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// Time after which a wait has failed, long enough for a slow machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) type Client = EchoServiceClient<InterceptedService<Channel, Bearer>>;
 
-/// A running server and what it trusts.
+/// A running server and the issuer that it trusts.
 pub(crate) struct Harness {
     pub(crate) server: RunningServer,
-    pub(crate) mint: Mint,
+    pub(crate) issuer: TestIssuer,
     pub(crate) echo: EchoService,
 }
 
 impl Harness {
-    /// A server with default settings, but for `settings` (`SERVER__DEADLINE_MAX`, `5s`).
+    /// Starts a server with default settings except `settings`, such as (`SERVER__DEADLINE_MAX`, `5s`).
     pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
         Self::start_at(settings, Arc::new(SystemClock)).await
     }
 
     pub(crate) async fn start_at(settings: &[(&str, &str)], clock: Arc<dyn Clock>) -> Self {
-        let mint = Mint::with_clock(Arc::clone(&clock));
+        let issuer = TestIssuer::with_clock(Arc::clone(&clock));
         let echo = EchoService::new("echo");
         let mut chassis =
-            Chassis::new("echo", config(&mint, settings), clock).expect("the settings are good");
+            Chassis::new("echo", config(&issuer, settings), clock).expect("the settings are good");
         chassis.add_descriptors(echo::DESCRIPTORS);
         chassis.add_service(EchoServiceServer::new(Probe { echo: echo.clone() }));
         let server = chassis.start().await.expect("the server starts");
-        Self { server, mint, echo }
+        Self { server, issuer, echo }
     }
 
-    /// A client that calls as a new customer.
+    /// Connects a client with the token of a new customer.
     pub(crate) async fn customer(&self) -> Client {
-        self.client(Some(&self.mint.token(Role::Customer))).await
+        self.client(Some(&self.issuer.token(Role::Customer))).await
     }
 
-    /// A client with this token, on a connection of its own.
+    /// Connects a client with this token, on a connection of its own.
     pub(crate) async fn client(&self, token: Option<&str>) -> Client {
         EchoServiceClient::with_interceptor(self.channel().await, Bearer::new(token))
     }
@@ -75,13 +75,13 @@ impl Harness {
         endpoint.connect().await.expect("the server accepts connections")
     }
 
-    /// The body of a page of the admin port, and its HTTP status line.
+    /// Fetches a page of the operators' port; returns the HTTP status line and the body.
     pub(crate) async fn admin(&self, path: &str) -> (String, String) {
         http_get(self.server.admin_address(), path).await
     }
 }
 
-/// A plain HTTP/1.1 GET: the status line and everything after the headers.
+/// Makes an HTTP/1.1 GET request; returns the status line and the body.
 pub(crate) async fn http_get(address: std::net::SocketAddr, path: &str) -> (String, String) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("the admin port is open");
@@ -93,15 +93,15 @@ pub(crate) async fn http_get(address: std::net::SocketAddr, path: &str) -> (Stri
     (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
 }
 
-/// The chassis' settings for a server that trusts `mint`, on free ports and quick to stop.
-pub(crate) fn config(mint: &Mint, settings: &[(&str, &str)]) -> ChassisConfig {
+/// Chassis settings for a server that trusts `issuer`, with free ports and a short drain.
+pub(crate) fn config(issuer: &TestIssuer, settings: &[(&str, &str)]) -> ChassisConfig {
     let (mut config, NoConfig {}) =
-        load("echo", "", &environment(mint, settings)).expect("the settings of the test are good");
-    config.auth = mint.auth_config();
+        load("echo", "", &environment(issuer, settings)).expect("the settings of the test are good");
+    config.auth = issuer.auth_config();
     config
 }
 
-/// Puts a token on every call.
+/// Adds a token to every call.
 #[derive(Clone, Debug)]
 pub(crate) struct Bearer(Option<MetadataValue<tonic::metadata::Ascii>>);
 
@@ -120,7 +120,7 @@ impl tonic::service::Interceptor for Bearer {
     }
 }
 
-/// The reason of a status, which every status of ours has.
+/// Returns the reason of a status; all our statuses have one.
 #[track_caller]
 pub(crate) fn reason(status: &Status) -> String {
     let details = status.get_error_details();
@@ -129,7 +129,7 @@ pub(crate) fn reason(status: &Status) -> String {
     info.reason.clone()
 }
 
-/// When the status says to come back.
+/// Returns the retry delay of a status.
 pub(crate) fn retry_delay(status: &Status) -> Option<Duration> {
     status.get_error_details().retry_info().and_then(|retry| retry.retry_delay)
 }
@@ -143,7 +143,7 @@ pub(crate) fn echo_request(text: &str) -> Request<v1::EchoRequest> {
     Request::new(v1::EchoRequest { text: text.to_owned() })
 }
 
-/// What the handler below can be made to fail with.
+/// Errors that the handler below returns on request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProbeError {
     #[error("failed to save hold 17 in the table secrets")]
@@ -194,7 +194,7 @@ impl From<ProbeError> for Status {
     }
 }
 
-/// The testkit's echo service, with an Echo that does as the text says.
+/// The testkit's echo service, with an Echo that acts on the request's text.
 pub(crate) struct Probe {
     pub(crate) echo: EchoService,
 }
@@ -203,7 +203,7 @@ pub(crate) struct Probe {
 impl v1::echo_service_server::EchoService for Probe {
     async fn echo(&self, request: Request<v1::EchoRequest>) -> Result<Response<v1::EchoResponse>, Status> {
         let text = match request.get_ref().text.as_str() {
-            "panic" => panic!("as told"),
+            "panic" => panic!("requested by the test"),
             "internal" => return Err(ProbeError::Save(std::io::Error::other("disk full")).into()),
             "unavailable" => return Err(ProbeError::Unreachable.into()),
             "limited" => return Err(ProbeError::TooMany.into()),
@@ -224,7 +224,7 @@ impl v1::echo_service_server::EchoService for Probe {
             "remaining" => Deadline::current()
                 .map_or(String::new(), |deadline| format!("{}", deadline.remaining().as_millis())),
             "log" => {
-                tracing::info!(answer = 42, "as told");
+                tracing::info!(answer = 42, "requested by the test");
                 "logged".to_owned()
             }
             _ => return self.echo.echo(request).await,
@@ -240,12 +240,12 @@ impl v1::echo_service_server::EchoService for Probe {
         &self,
         request: Request<v1::WatchRequest>,
     ) -> Result<Response<BoxStream<v1::WatchResponse>>, Status> {
-        // A number no test counts to: the stream panics at its second message.
+        // A number that no test asks for: the stream panics at its second message.
         if request.get_ref().messages == PANIC_MESSAGES {
             let messages = tokio_stream::iter(1..).then(|number| async move {
-                // The first message is on its way before the second panics.
+                // Gives the first message time to be sent before the second panics.
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                assert!(number < 2, "as told");
+                assert!(number < 2, "requested by the test");
                 Ok(v1::WatchResponse { number })
             });
             return Ok(Response::new(Box::pin(messages)));
@@ -276,7 +276,7 @@ impl v1::echo_service_server::EchoService for Probe {
     }
 }
 
-/// See [`Probe::watch`].
+/// Number of messages that makes [`Probe::watch`] panic.
 pub(crate) const PANIC_MESSAGES: u32 = 777;
 
 pub(crate) fn wait_request(span: Duration) -> Request<v1::WaitRequest> {
@@ -289,7 +289,7 @@ pub(crate) fn watch_request(messages: u32, interval: Duration) -> Request<v1::Wa
     Request::new(v1::WatchRequest { messages, interval: Some(interval) })
 }
 
-/// Runs a call beside the test.
+/// Runs a call in the background.
 #[expect(clippy::disallowed_methods, reason = "a call of a test, which ends with the test's runtime")]
 pub(crate) fn background<F>(call: F) -> tokio::task::JoinHandle<F::Output>
 where
@@ -298,13 +298,13 @@ where
     tokio::spawn(call)
 }
 
-/// A connection without a client's own ideas: tonic's channel reads `grpc-timeout` itself, and gives up by itself.
+/// A connection without client logic: tonic's channel would enforce `grpc-timeout` itself.
 #[derive(Clone)]
-pub(crate) struct Raw {
+pub(crate) struct RawChannel {
     sender: hyper::client::conn::http2::SendRequest<tonic::body::Body>,
 }
 
-impl Raw {
+impl RawChannel {
     pub(crate) async fn connect(address: std::net::SocketAddr) -> Self {
         use hyper_util::rt::{TokioExecutor, TokioIo};
         let stream = tokio::net::TcpStream::connect(address).await.expect("the port is open");
@@ -315,7 +315,7 @@ impl Raw {
     }
 }
 
-impl tower::Service<http::Request<tonic::body::Body>> for Raw {
+impl tower::Service<http::Request<tonic::body::Body>> for RawChannel {
     type Response = http::Response<tonic::body::Body>;
     type Error = hyper::Error;
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;

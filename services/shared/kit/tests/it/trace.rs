@@ -1,4 +1,4 @@
-//! Trace context comes in, is with the call, and can go out.
+//! Trace context arrives with a call, is available during it, and can be passed on.
 
 use onsale_kit::telemetry::propagation::{self, CallContext, TraceContext};
 use proptest::prelude::*;
@@ -9,25 +9,25 @@ use crate::support::{Harness, echo_request};
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[tokio::test]
-async fn a_call_continues_its_callers_trace() {
+async fn call_continues_its_callers_trace() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
     let mut request = echo_request("traceparent");
     request.metadata_mut().insert("traceparent", MetadataValue::from_static(PARENT));
-    let own = client.echo(request).await.expect("fine").into_inner().text;
+    let own = client.echo(request).await.expect("the call succeeds").into_inner().text;
     assert!(own.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && own.ends_with("-01"), "{own}");
-    assert_ne!(own, PARENT, "a call is a new place in the trace");
+    assert_ne!(own, PARENT, "a call has a new position in the trace");
     harness.server.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_call_without_a_trace_or_with_a_broken_one_begins_one() {
+async fn call_without_a_valid_trace_starts_one() {
     let harness = Harness::start(&[]).await;
     let mut client = harness.customer().await;
-    let first = client.echo(echo_request("traceparent")).await.expect("fine").into_inner().text;
+    let first = client.echo(echo_request("traceparent")).await.expect("the call succeeds").into_inner().text;
     let mut request = echo_request("traceparent");
     request.metadata_mut().insert("traceparent", MetadataValue::from_static("00-zz-zz-zz"));
-    let second = client.echo(request).await.expect("fine").into_inner().text;
+    let second = client.echo(request).await.expect("the call succeeds").into_inner().text;
     let first = TraceContext::parse(&first).expect("a trace");
     let second = TraceContext::parse(&second).expect("a trace");
     assert_ne!(first.trace_id().to_string(), second.trace_id().to_string());
@@ -35,7 +35,7 @@ async fn a_call_without_a_trace_or_with_a_broken_one_begins_one() {
 }
 
 #[tokio::test]
-async fn the_context_of_a_call_goes_into_outgoing_headers_and_ends_with_it() {
+async fn outgoing_headers_carry_the_trace_during_the_call_only() {
     let trace = TraceContext::parse(PARENT).expect("a trace");
     let mut headers = http::HeaderMap::new();
     CallContext { trace, name: "test" }.scope(async { propagation::inject(&mut headers) }).await;
@@ -45,7 +45,7 @@ async fn the_context_of_a_call_goes_into_outgoing_headers_and_ends_with_it() {
 }
 
 #[test]
-fn what_is_no_traceparent_is_refused() {
+fn malformed_traceparent_is_refused() {
     for text in [
         "",
         "00",
@@ -62,19 +62,19 @@ fn what_is_no_traceparent_is_refused() {
         assert_eq!(TraceContext::parse(text), None, "{text:?}");
     }
     let later = "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more";
-    assert!(TraceContext::parse(later).is_some(), "a later version is read as far as it is known");
+    assert!(TraceContext::parse(later).is_some(), "fields of a later version are ignored");
 }
 
 proptest! {
     #[test]
-    fn a_context_is_read_as_it_was_written(trace in 1..=u128::MAX, span in 1..=u64::MAX, sampled in any::<bool>()) {
+    fn formatted_context_parses_to_itself(trace in 1..=u128::MAX, span in 1..=u64::MAX, sampled in any::<bool>()) {
         let text = format!("00-{trace:032x}-{span:016x}-{:02x}", u8::from(sampled));
         let context = TraceContext::parse(&text).expect("well formed");
         prop_assert_eq!(context.to_string(), text);
     }
 
     #[test]
-    fn any_text_is_read_or_refused_without_a_panic(text in "\\PC{0,70}") {
+    fn arbitrary_text_never_panics(text in "\\PC{0,70}") {
         let _ = TraceContext::parse(&text);
     }
 }

@@ -273,7 +273,7 @@ impl<H: Handler> Handling<H> {
         work: impl Future<Output = Result<T, HandlerError>>,
     ) -> Result<T, HandlerError> {
         let span = tracing::info_span!("handle_event", topic = self.topic, group = %self.config.group);
-        let trace = propagation::adopt(&span, TraceContext::parse(traceparent));
+        let trace = propagation::join_trace(&span, TraceContext::parse(traceparent));
         let context = CallContext { trace, name: self.topic };
         let limited = limit(self.config.handler_timeout, Box::pin(work));
         tracing::Instrument::instrument(context.scope(limited), span).await

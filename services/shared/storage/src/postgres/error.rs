@@ -236,7 +236,7 @@ fn is_lost_race(state: &SqlState) -> bool {
     *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED
 }
 
-/// The server ended the session (shutdown, crash of a neighbour, idle limit), or has no place for one.
+/// The server ended the session (shutdown, crash of a neighbor, idle limit), or has no place for one.
 fn is_session_end(state: &SqlState) -> bool {
     [
         SqlState::ADMIN_SHUTDOWN,

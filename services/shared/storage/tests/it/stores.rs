@@ -12,7 +12,7 @@ use onsale_storage::{
 };
 use onsale_testkit::{
     service::{TestService, environment},
-    tokens::Mint,
+    tokens::TestIssuer,
 };
 use serde::Deserialize;
 
@@ -44,7 +44,7 @@ async fn open_with(spoil: impl FnOnce(&mut StoresConfig)) -> OpenError {
 #[test]
 fn the_defaults_file_says_what_the_code_says() {
     let environment = environment(
-        &Mint::new(),
+        &TestIssuer::new(),
         &[("STORES__POSTGRES__URL", "postgres://x"), ("STORES__REDIS__NODES", r#"["redis://x:1"]"#)],
     );
     let (_, Config { stores }) = load::<Config>("sandbox", DEFAULTS, &environment).unwrap();

@@ -1,4 +1,4 @@
-//! `teststack COMMAND …`: runs the command on a Postgres and a Redis Cluster of its own, and leaves nothing behind.
+//! `teststack COMMAND …` runs a command with a private Postgres and Redis Cluster and removes both afterwards.
 
 use std::process::ExitCode;
 

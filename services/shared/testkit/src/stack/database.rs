@@ -1,4 +1,4 @@
-//! A fresh database per test, copied from a template that has every migration.
+//! A fresh database per test, copied from a template database with all migrations.
 
 use std::net::SocketAddr;
 use std::sync::{OnceLock, mpsc};
@@ -11,21 +11,21 @@ use tokio_postgres::Client;
 use super::Error;
 use super::postgres_server::{PostgresServer, connect, database_url};
 
-/// Serializes the making of the template over all processes of a run. Any number will do; it must only be one.
+/// Advisory lock that serializes the creation of the template across all processes of a run. The number is arbitrary.
 const TEMPLATE_LOCK: i64 = 0x006f_6e73_616c_6501;
 
-/// A schema with the shared tables only, for tests of the mechanisms that use them.
+/// Schema with the shared tables only, for tests of the mechanisms that use these tables.
 pub const SANDBOX_SCHEMA: &str = "sandbox";
 
-/// A database of one test. Dropping it removes it, best effort: the server's end removes it in any case.
+/// A database of one test. Dropping the handle drops the database, best effort: stopping the server removes it in any case.
 #[derive(Debug)]
 pub struct TestDatabase {
-    /// The connection string, as the superuser.
+    /// Connection string of the superuser.
     pub url: String,
-    /// The database's name.
+    /// Name of the database on its server.
     pub name: String,
     address: SocketAddr,
-    /// Whether it goes with this handle.
+    /// Set if dropping this handle drops the database.
     is_owned: bool,
 }
 
@@ -39,7 +39,8 @@ impl TestDatabase {
         Ok(Self { url: database_url(address, &name), name, address, is_owned: true })
     }
 
-    /// The same on a server of one test's own, for a test that breaks it. The database goes with the server.
+    /// Creates a migrated database on a private server, for a test that stops or kills the server. The database lives as long
+    /// as the server.
     pub async fn create_on(server: &PostgresServer) -> Result<Self, Error> {
         let (address, name) = (server.address(), "test".to_owned());
         execute(&admin(address).await?, &format!("CREATE DATABASE {name}")).await?;
@@ -48,20 +49,20 @@ impl TestDatabase {
         Ok(Self { url, name, address, is_owned: false })
     }
 
-    /// The same database for another process of the same test. It goes with the first handle.
+    /// Returns a second handle, for another process of the same test. Only the first handle drops the database.
     #[must_use]
     pub fn share(&self) -> Self {
         let Self { url, name, address, .. } = self;
         Self { url: url.clone(), name: name.clone(), address: *address, is_owned: false }
     }
 
-    /// The door's settings for `schema` of this database.
+    /// Returns connection settings for `schema` of this database.
     #[must_use]
     pub fn config(&self, schema: &str) -> PostgresConfig {
         PostgresConfig::new(&self.url, schema)
     }
 
-    /// The door's settings for the schema that has the shared tables only.
+    /// Returns connection settings for [`SANDBOX_SCHEMA`].
     #[must_use]
     pub fn sandbox(&self) -> PostgresConfig {
         self.config(SANDBOX_SCHEMA)
@@ -73,7 +74,7 @@ impl Drop for TestDatabase {
         if !self.is_owned {
             return;
         }
-        // On a thread of its own: the test's runtime is ending.
+        // Use a separate thread, because the runtime of the test is shutting down.
         static REMOVER: OnceLock<mpsc::Sender<(SocketAddr, String)>> = OnceLock::new();
         let remover = REMOVER.get_or_init(|| {
             let (sender, names) = mpsc::channel::<(SocketAddr, String)>();
@@ -94,13 +95,13 @@ fn remove_all(names: &mpsc::Receiver<(SocketAddr, String)>) {
     }
 }
 
-/// Makes the template unless another process of the run has. Its name carries a digest of the migrations, so that
-/// a server that outlives a change of them never hands out an old one.
+/// Creates the template unless another process of the run has done so. Its name contains a digest of the migrations, so
+/// that a server that runs longer than a change of them never serves an old template.
 async fn make_template(address: SocketAddr) -> Result<String, Error> {
     let name = format!("template_{}", migrate::digest());
     let client = admin(address).await?;
     execute(&client, &format!("SELECT pg_advisory_lock({TEMPLATE_LOCK})")).await?;
-    // The mark is set last: a template without it was left half-made by a process that died.
+    // `IS_TEMPLATE` is set last: a database without it is incomplete, left by a process that died.
     let ready = client
         .query_opt("SELECT 1 FROM pg_database WHERE datname = $1 AND datistemplate", &[&name])
         .await
@@ -112,7 +113,7 @@ async fn make_template(address: SocketAddr) -> Result<String, Error> {
         execute(&client, &format!("ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false IS_TEMPLATE true"))
             .await?;
     }
-    // The lock ends with the session.
+    // Dropping the client ends the session and releases the lock.
     Ok(name)
 }
 

@@ -1,4 +1,4 @@
-//! A real Postgres on loopback. Starts it, tells where it listens, stops it; knows nothing of schemas.
+//! Starts and stops a real Postgres on loopback. Schemas and migrations belong to `database.rs`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use super::Error;
 use super::process::{self, Launch, Process, Scratch, Signal};
 
 const PACKAGE: &str = "postgresql";
-/// A data directory that is not whole yet begins like this.
-const HALF_MADE: &str = "new-";
-/// Another process may take a port between our look and the server's bind.
-const PORT_TRIES: u32 = 5;
+/// Name prefix of a data directory that is still being initialized.
+const INCOMPLETE_PREFIX: &str = "new-";
+/// Most attempts to start on a free port: another process may take the port between our check and the server's bind.
+const PORT_ATTEMPTS_MAX: u32 = 5;
 
-/// How to run a Postgres.
+/// Configuration of a Postgres server.
 #[derive(Clone, Debug)]
 pub struct PostgresServerConfig {
-    /// Where the data lives. Unset: a directory that goes when the server does.
+    /// Directory of data and log. Unset: a temporary directory that is removed with the server.
     pub directory: Option<PathBuf>,
-    /// The port; unset: a free one.
+    /// Port to listen on. Unset: a free port.
     pub port: Option<u16>,
-    /// `max_connections`.
+    /// Value of Postgres' `max_connections` (default 300).
     pub connections_max: u32,
-    /// Whether a commit waits for the disk. Only a run whose data nobody needs may turn it off.
+    /// Waits for the disk at each commit (default). False only if the data may be lost.
     pub durable: bool,
-    /// How long the server may take until it answers.
+    /// Longest time until the server accepts connections.
     pub start_timeout: Duration,
-    /// Further settings, as `name=value`.
+    /// Further settings in the form `name=value`.
     pub settings: Vec<String>,
 }
 
@@ -46,17 +46,17 @@ impl Default for PostgresServerConfig {
     }
 }
 
-/// A running Postgres. Dropping it ends it at once; it also ends when this process does, however that ends.
+/// A running Postgres. Dropping the handle stops the server immediately; the kernel also stops it when this process ends.
 #[derive(Debug)]
 pub struct PostgresServer {
     process: Process,
     port: u16,
-    // Declared last: the data goes after the server that writes it.
+    // Declared last, so that the directory is removed after the server has stopped.
     _scratch: Option<Scratch>,
 }
 
 impl PostgresServer {
-    /// Prepares the data directory if it is new, starts the server and waits until it answers.
+    /// Initializes the data directory if it is new, starts the server and waits until it accepts connections.
     pub async fn start(config: PostgresServerConfig) -> Result<Self, Error> {
         let (scratch, base) = match &config.directory {
             Some(directory) => (None, directory.clone()),
@@ -73,42 +73,44 @@ impl PostgresServer {
             match wait_until_ready(process, &prepared, port, config.start_timeout).await {
                 Ok(process) => return Ok(Self { process, port, _scratch: scratch }),
                 Err(Error::Ended { log, .. })
-                    if log.contains("could not bind") && config.port.is_none() && attempt < PORT_TRIES => {}
+                    if log.contains("could not bind")
+                        && config.port.is_none()
+                        && attempt < PORT_ATTEMPTS_MAX => {}
                 Err(error) => return Err(error),
             }
         }
         Err(Error::NoPort)
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// A connection string for `database`, as the superuser.
+    /// Returns a connection string of the superuser for `database`.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         database_url(self.address(), database)
     }
 
-    /// Stops it: sessions are ended, what is committed is on disk.
+    /// Stops the server within 20 s: ends its sessions and writes committed data to disk.
     pub async fn stop(self) -> Result<(), Error> {
         self.process.stop(Signal::Interrupt, Duration::from_secs(20)).await
     }
 }
 
-/// The connection string of `database` on the server at `address`.
+/// Returns the connection string for `database` on the server at `address`.
 pub(super) fn database_url(address: SocketAddr, database: &str) -> String {
     format!("postgres://postgres@{address}/{database}")
 }
 
-/// Connects and keeps the connection's background half running.
+/// Connects and spawns the task that drives the connection.
 pub(super) async fn connect(url: &str) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     #[expect(
         clippy::disallowed_methods,
-        reason = "the connection ends with its client, which nobody drains"
+        reason = "the task ends when the client is dropped, so no shutdown has to wait for it"
     )]
     tokio::spawn(async move {
         let _ = connection.await;
@@ -116,64 +118,69 @@ pub(super) async fn connect(url: &str) -> Result<tokio_postgres::Client, tokio_p
     Ok(client)
 }
 
-/// A data directory that a server can be started on, again and again.
+/// An initialized data directory on which servers can be started repeatedly.
 #[derive(Clone, Debug)]
 pub struct PreparedPostgres {
     base: PathBuf,
     data: PathBuf,
-    /// Postgres refuses to run as root.
+    /// Account of the server. Set only if we are root, because Postgres refuses to run as root.
     user: Option<&'static str>,
 }
 
 impl PreparedPostgres {
-    /// Fills `base/data` if it is new. `kept`: the data is to survive a power cut from the first moment.
-    pub async fn in_directory(base: &Path, kept: bool) -> Result<Self, Error> {
+    /// Initializes `base/data` if it does not exist. With `sync` the new files are synced to disk.
+    pub async fn in_directory(base: &Path, sync: bool) -> Result<Self, Error> {
         let user = process::is_root().then_some("postgres");
         let prepared = Self { base: base.to_owned(), data: base.join("data"), user };
-        prepared.clear_half_made();
+        prepared.remove_incomplete();
         if !prepared.data.exists() {
             let prepared = prepared.clone();
-            tokio::task::spawn_blocking(move || prepared.initialize(kept))
+            tokio::task::spawn_blocking(move || prepared.initialize(sync))
                 .await
                 .map_err(|source| Error::Directory { source: source.into() })??;
         }
         Ok(prepared)
     }
 
-    /// What was cut off in the middle goes, as far as it can: a program that made it may still be at it for a moment.
-    fn clear_half_made(&self) {
+    /// Removes directories of interrupted initializations. Errors are ignored, because an interrupted `initdb` may still be
+    /// writing.
+    fn remove_incomplete(&self) {
         for entry in std::fs::read_dir(&self.base).into_iter().flatten().flatten() {
-            if entry.file_name().as_encoded_bytes().starts_with(HALF_MADE.as_bytes()) {
+            if entry.file_name().as_encoded_bytes().starts_with(INCOMPLETE_PREFIX.as_bytes()) {
                 let _ = std::fs::remove_dir_all(entry.path());
             }
         }
     }
 
-    /// Made beside its place and then moved there: what is cut off in the middle must not look whole.
-    fn initialize(&self, kept: bool) -> Result<(), Error> {
+    /// Initializes a directory beside the final one and then renames it, so that an interrupted initialization never looks
+    /// complete.
+    fn initialize(&self, sync: bool) -> Result<(), Error> {
         let unusable = |source| Error::Directory { source };
         std::fs::create_dir_all(&self.base).map_err(unusable)?;
-        let half_made =
-            tempfile::Builder::new().prefix(HALF_MADE).tempdir_in(&self.base).map_err(unusable)?.keep();
+        let incomplete = tempfile::Builder::new()
+            .prefix(INCOMPLETE_PREFIX)
+            .tempdir_in(&self.base)
+            .map_err(unusable)?
+            .keep();
         if let Some(user) = self.user {
             let mut chown = Command::new("chown");
-            chown.arg(format!("{user}:")).arg(&half_made);
+            chown.arg(format!("{user}:")).arg(&incomplete);
             process::run_to_end(chown, "chown")?;
         }
         let initdb = process::find_program("initdb", PACKAGE)?;
         let mut command = process::guarded(&initdb, self.user, Signal::Kill)?;
         command.args(["-A", "trust", "-E", "UTF8", "--locale=C", "--data-checksums"]);
-        if !kept {
+        if !sync {
             command.arg("--no-sync");
         }
-        command.args(["-U", "postgres", "-D"]).arg(&half_made);
-        // `initdb` looks at where it stands, and another account may not see our directory.
+        command.args(["-U", "postgres", "-D"]).arg(&incomplete);
+        // `initdb` reads its working directory, and the other account may have no access to ours.
         command.current_dir("/");
         process::run_to_end(command, "initdb")?;
-        std::fs::rename(&half_made, &self.data).map_err(unusable)
+        std::fs::rename(&incomplete, &self.data).map_err(unusable)
     }
 
-    /// How to start the server on `port`.
+    /// Returns the command line that starts the server on `port`.
     pub fn launch(&self, port: u16, config: &PostgresServerConfig) -> Result<Launch, Error> {
         let on_off = if config.durable { "on" } else { "off" };
         let settings = [
@@ -200,7 +207,7 @@ impl PreparedPostgres {
         })
     }
 
-    /// Whether the server on `port` answers, and is the one that serves this directory.
+    /// Returns true if a server on `port` accepts connections and serves this directory.
     pub async fn answers(&self, port: u16) -> bool {
         let url = database_url(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), "postgres");
         data_directory(&url).await.is_ok_and(|directory| Path::new(&directory) == self.data)
@@ -224,11 +231,11 @@ async fn wait_until_ready(
         if Instant::now() >= end {
             return Err(Error::NotReady { name: "postgres".to_owned(), waited: timeout });
         }
-        tokio::time::sleep(process::LOOK_AGAIN).await;
+        tokio::time::sleep(process::POLL_INTERVAL).await;
     }
 }
 
-/// Asks the server which data it serves: on a port somebody else took, another Postgres may answer.
+/// Returns the data directory of the server: if another process took the port, another Postgres may respond.
 async fn data_directory(url: &str) -> Result<String, tokio_postgres::Error> {
     connect(url).await?.query_one("SHOW data_directory", &[]).await?.try_get(0)
 }

@@ -1,6 +1,5 @@
-//! Child processes that cannot outlive us: programs found by name, started from one long-lived thread, with a
-//! parent-death signal, and directories that vanish when we do.
-//! Nothing here may rely on a destructor alone: a killed process runs none.
+//! Child processes and temporary directories that end with this process. Children are started from one long-lived thread
+//! with a parent-death signal. Code in this file must not rely on a destructor alone: a killed process runs none.
 
 use std::fs::File;
 use std::io;
@@ -14,27 +13,27 @@ use std::time::{Duration, Instant};
 
 use super::Error;
 
-/// Ports below the range the kernel hands out to outgoing connections, so that none of those takes ours between
-/// the look and the bind.
+/// Ports below the kernel's range for outgoing connections, so that none of those takes a port between our check and the
+/// bind.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// How often a wait for a condition looks again.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// Pause between two checks of a condition.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The signals we send.
+/// Signals that the test kit sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Postgres' immediate shutdown: its children end with it and its shared memory is given back.
+    /// Postgres' immediate shutdown: its children end too and its shared memory is released.
     Quit,
-    /// Postgres' fast shutdown: sessions end, what is committed is kept.
+    /// Postgres' fast shutdown: sessions end and committed data is kept.
     Interrupt,
-    /// Asks a command to end.
+    /// Asks a process to end.
     Terminate,
-    /// The one signal that also ends a frozen process.
+    /// Ends a process immediately, even a frozen one.
     Kill,
-    /// Freezes the process.
+    /// Freezes a process until [`Signal::Continue`].
     Stop,
-    /// Thaws it.
+    /// Resumes a frozen process.
     Continue,
 }
 
@@ -51,26 +50,26 @@ impl Signal {
     }
 }
 
-/// What to start.
+/// Command line, environment and log of a child process.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// For messages.
+    /// Name used in error messages.
     pub name: String,
-    /// The program file.
+    /// Path of the program file.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments without the program itself.
     pub arguments: Vec<String>,
-    /// Variables besides those it inherits. Ours (`ONSALE_…`) it does not inherit: what it is told stands here.
+    /// Variables added to the inherited environment. Variables `ONSALE_…` are not inherited.
     pub environment: Vec<(String, String)>,
-    /// The account to run under; `None` is our own.
+    /// Account of the process. `None`: our own.
     pub user: Option<&'static str>,
-    /// Takes both outputs, at its end.
+    /// File to which standard output and error are appended.
     pub log: PathBuf,
-    /// Sent by the kernel when we end, and by us when the handle is dropped.
+    /// Signal sent by the kernel when this process ends, and by us when the handle is dropped.
     pub death_signal: Signal,
 }
 
-/// A running child. Dropping it ends it.
+/// A child process. Dropping the handle ends it.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -80,7 +79,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it.
+    /// Starts the process described by `launch`.
     pub fn start(launch: &Launch) -> Result<Self, Error> {
         let failed = |source| Error::Start { name: launch.name.clone(), source };
         let log = File::options().create(true).append(true).open(&launch.log).map_err(failed)?;
@@ -101,7 +100,7 @@ impl Process {
         })
     }
 
-    /// The error of a process that should run and does not; `None` while it runs.
+    /// Returns an error with the end of the log if the process has ended; `None` while it runs.
     pub(crate) fn failure(&mut self) -> Option<Error> {
         match self.child.try_wait() {
             Ok(None) => None,
@@ -109,13 +108,13 @@ impl Process {
         }
     }
 
-    /// The id the system knows it by.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How it ended; `None` while it runs.
+    /// Returns the exit status, or `None` while the process runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -124,21 +123,21 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> Result<(), Error> {
         send(self.child.id(), signal)
     }
 
-    /// Sends `signal`, waits for the end, and kills what has not ended within `patience`.
-    pub async fn stop(mut self, signal: Signal, patience: Duration) -> Result<(), Error> {
+    /// Sends `signal` and waits for the process to end. After `timeout` it is ended as by dropping the handle.
+    pub async fn stop(mut self, signal: Signal, timeout: Duration) -> Result<(), Error> {
         if self.is_running() {
             self.signal(signal)?;
         }
-        let end = Instant::now() + patience;
+        let end = Instant::now() + timeout;
         while self.is_running() && Instant::now() < end {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        // Dropping `self` ends what is still there.
+        // Dropping `self` ends a process that is still running.
         Ok(())
     }
 }
@@ -152,15 +151,15 @@ impl Drop for Process {
         let end = Instant::now() + Duration::from_secs(5);
         while self.is_running() && Instant::now() < end {
             // A destructor has no runtime to wait with.
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A directory that is removed when the handle is dropped, and also when this process ends in any other way:
-/// a shell waits at the other end of a pipe that only we hold open.
+/// A temporary directory that is removed when the handle is dropped or when this process ends in any way: a shell that
+/// removes it waits at the other end of a pipe that only this process holds open.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -168,18 +167,18 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes it, under the system's folder for such.
+    /// Creates the directory under the system's temporary directory.
     pub fn create(name: &str) -> Result<Self, Error> {
         let failed = |source| Error::Directory { source };
         let path = tempfile::Builder::new()
             .prefix(&format!("onsale-{name}-"))
-            // Another account (postgres) must be able to walk through.
+            // The account `postgres` must be able to enter the directory.
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .tempdir()
             .map_err(failed)?
             .keep();
         let mut command = Command::new("sh");
-        // A server that is still ending may write while we remove, so removal is tried again for a while.
+        // A stopping server may still write during the removal, so the script retries for about 10 s.
         let script = r#"cat >/dev/null; n=0; while [ $n -lt 100 ]; do rm -rf -- "$1" 2>/dev/null && exit 0; n=$((n+1)); sleep 0.1; done"#;
         command.arg("-c").arg(script).arg("sh").arg(&path);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
@@ -187,7 +186,7 @@ impl Scratch {
         Ok(Self { path, remover })
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -196,17 +195,17 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Closing the pipe is the order to remove.
+        // Closing the pipe starts the removal.
         drop(self.remover.stdin.take());
         let _ = self.remover.wait();
     }
 }
 
-/// Finds `program` on the path, or else among Debian's Postgres programs, the newest version first.
+/// Finds `program` on the `PATH`, or else among Debian's Postgres programs, newest version first.
 pub fn find_program(program: &'static str, package: &'static str) -> Result<PathBuf, Error> {
     let mut directories: Vec<PathBuf> =
         std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
-    // Debian keeps Postgres' server programs off the path, one directory per version.
+    // Debian keeps the server programs of Postgres outside the `PATH`, in one directory per version.
     let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
@@ -222,8 +221,8 @@ pub fn find_program(program: &'static str, package: &'static str) -> Result<Path
         .ok_or(Error::MissingProgram { program, package })
 }
 
-/// A loopback port that nobody listens on. Somebody may take it before we do; then the server ends at once and the
-/// caller takes another.
+/// Returns a loopback port on which no process listens. Another process may take it first: then the server ends
+/// immediately and the caller retries with another port.
 pub fn free_port() -> Result<u16, Error> {
     for _ in 0..1_000 {
         let port = rand::random_range(PORTS);
@@ -234,13 +233,13 @@ pub fn free_port() -> Result<u16, Error> {
     Err(Error::NoPort)
 }
 
-/// Whether we are the one account under which Postgres refuses to run.
+/// Returns true if this process runs as root.
 #[must_use]
 pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 
-/// Runs a short command to its end.
+/// Runs a short command to its end; fails with its output if it exits with an error.
 pub fn run_to_end(mut command: Command, name: &str) -> Result<(), Error> {
     let output = command
         .stdin(Stdio::null())
@@ -254,8 +253,8 @@ pub fn run_to_end(mut command: Command, name: &str) -> Result<(), Error> {
     Err(Error::Ended { name: name.to_owned(), log })
 }
 
-/// A command whose process dies with us, runs under `user`, and is out of reach of the terminal's Ctrl-C: we end it
-/// ourselves, in order.
+/// Returns a command whose process ends with this one, runs as `user`, and does not receive the terminal's Ctrl-C, so that
+/// we can stop processes in order.
 pub fn guarded(program: &Path, user: Option<&str>, death_signal: Signal) -> Result<Command, Error> {
     let mut command = Command::new(find_program("setpriv", "util-linux")?);
     command.arg("--pdeathsig").arg(format!("SIG{}", death_signal.name()));
@@ -266,12 +265,12 @@ pub fn guarded(program: &Path, user: Option<&str>, death_signal: Signal) -> Resu
     Ok(command)
 }
 
-/// Starts `command` from the keeper thread. The kernel ties the parent-death signal to the *thread* that forked, so
-/// a child started from a test's thread would die with that test.
+/// Starts `command` from a thread that lives as long as this process. The kernel ties the parent-death signal to the
+/// *thread* that forked, so a child started from a test's thread would end with that test.
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     type Request = (Command, mpsc::Sender<io::Result<Child>>);
-    static KEEPER: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
-    let keeper = KEEPER.get_or_init(|| {
+    static SPAWNER: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
         let (sender, requests) = mpsc::channel::<Request>();
         std::thread::spawn(move || {
             for (mut command, reply) in requests {
@@ -280,30 +279,30 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
         });
         sender
     });
-    let gone = || io::Error::other("the thread that keeps child processes has ended");
+    let gone = || io::Error::other("the thread that spawns child processes has ended");
     let (reply, answer) = mpsc::channel();
-    keeper.send((command, reply)).map_err(|_| gone())?;
+    spawner.send((command, reply)).map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
 }
 
-/// Signals a child started by [`guarded`] and all that it started itself.
+/// Sends a signal to a child started by [`guarded`] and to the children of that child.
 pub(crate) fn send_to_group(pid: u32, signal: Signal) -> Result<(), Error> {
     kill(signal, &format!("-{pid}"))
 }
 
-/// Signals one process.
+/// Sends a signal to one process.
 pub fn send(pid: u32, signal: Signal) -> Result<(), Error> {
     kill(signal, &pid.to_string())
 }
 
-/// The shell's own `kill`: there without any package, and without an unsafe call of ours.
+/// Runs the shell's built-in `kill`, which needs neither a package nor unsafe code.
 fn kill(signal: Signal, target: &str) -> Result<(), Error> {
     let mut command = Command::new("sh");
     command.args(["-c", "kill -s \"$1\" -- \"$2\"", "sh", signal.name(), target]);
     run_to_end(command, "kill")
 }
 
-/// The end of a log, enough to see why a server did not start.
+/// Returns the last 15 lines of a log, enough to see why a server did not start.
 #[must_use]
 pub fn log_tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();

@@ -1,36 +1,37 @@
-//! A real Redis Cluster on loopback, with the levers a test needs: kill, freeze, restart, wipe, move slots.
-//! Its data is always new: whatever is in Redis can be rebuilt from Postgres. The nodes by themselves ([`RedisNode`],
-//! [`form`]) keep theirs, for whoever runs them longer than a test.
+//! A real Redis Cluster on loopback that tests can kill, freeze, restart, flush and reshard.
+//! A cluster starts empty, because everything in Redis can be rebuilt from Postgres. Single nodes ([`RedisNode`],
+//! [`form_cluster`]) keep their data, for programs that run them longer than a test.
 
 mod control;
 mod formation;
 mod view;
 
-pub use control::is_settled;
-pub use formation::form;
+pub use control::is_cluster_settled;
+pub use formation::form_cluster;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::Error;
 use super::process::{self, Launch, Process, Scratch, Signal};
 
 const PACKAGE: &str = "redis-server";
-/// Another process may take a port between our look and the server's bind.
-const PORT_TRIES: u32 = 5;
+/// Most attempts to start a node on free ports: another process may take a port between our check and the server's bind.
+const PORT_ATTEMPTS_MAX: u32 = 5;
 
-/// How to run a cluster.
+/// Configuration of a Redis Cluster.
 #[derive(Clone, Debug)]
 pub struct RedisClusterConfig {
-    /// How many masters share the slots.
+    /// Number of masters that share the slots.
     pub masters: usize,
-    /// How many replicas each master has.
+    /// Number of replicas of each master.
     pub replicas_per_master: usize,
-    /// How long a node may be silent before the others call it failed.
+    /// Silence after which the other nodes mark a node as failed (default 2 s).
     pub node_timeout: Duration,
-    /// How long the cluster may take until every node agrees.
+    /// Longest time until all nodes agree on the layout of the cluster.
     pub start_timeout: Duration,
 }
 
@@ -45,29 +46,29 @@ impl Default for RedisClusterConfig {
     }
 }
 
-/// A running cluster. Dropping it ends it at once; it also ends when this process does, however that ends.
+/// A running cluster. Dropping the handle kills its nodes; the kernel also kills them when this process ends.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<Node>,
     config: RedisClusterConfig,
-    // Declared last: the data goes after the servers that write it.
+    // Declared last, so that the directory is removed after the servers have stopped.
     _scratch: Scratch,
 }
 
-/// One server of the cluster.
+/// One node of the cluster and its process.
 #[derive(Debug)]
 struct Node {
     server: RedisNode,
-    /// `None` while it is killed.
+    /// Process of the node. `None` after a kill, until the restart.
     process: Mutex<Option<Process>>,
 }
 
-/// Names a node of one cluster, whatever its role is at the moment.
+/// Index of a node in its cluster. It stays the same when the role of the node changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeIndex(usize);
 
 impl RedisCluster {
-    /// Starts the nodes, joins them into a cluster and waits until every node agrees on who holds what.
+    /// Starts the nodes, forms a cluster and waits until all nodes agree on its layout.
     pub async fn start(config: RedisClusterConfig) -> Result<Self, Error> {
         let scratch = Scratch::create("redis")?;
         let count = config.masters * (1 + config.replicas_per_master);
@@ -77,39 +78,38 @@ impl RedisCluster {
         }
         let cluster = Self { nodes, config, _scratch: scratch };
         let servers: Vec<RedisNode> = cluster.nodes.iter().map(|node| node.server.clone()).collect();
-        form(&servers, cluster.config.masters, cluster.config.start_timeout).await?;
+        form_cluster(&servers, cluster.config.masters, cluster.config.start_timeout).await?;
         cluster.wait_until_settled().await?;
         Ok(cluster)
     }
 
-    /// A cluster of one test's own, for a test that breaks it.
+    /// Starts a private cluster, for a test that breaks it.
     pub async fn start_private() -> Result<Self, Error> {
         Self::start(RedisClusterConfig::default()).await
     }
 
-    /// Every node's address, also of those that are down.
+    /// Returns the addresses of all nodes, including killed ones.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(Node::address).collect()
     }
 
-    /// The seed addresses a client is given, as `redis://` URLs.
+    /// Returns the addresses of all nodes as `redis://` URLs, for clients.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.addresses().into_iter().map(|address| format!("redis://{address}")).collect()
     }
 
-    /// The address of one node.
+    /// Returns the address of one node.
     pub fn address(&self, node: NodeIndex) -> Result<SocketAddr, Error> {
         Ok(self.node(node)?.address())
     }
 
-    /// Stops every node.
+    /// Kills all nodes and waits for their end.
     pub async fn stop(self) -> Result<(), Error> {
-        // Nobody needs the data, so there is nothing to save first.
+        // Nothing has to be saved first, because the data is removed too.
         for node in self.nodes {
-            let process = node.process.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Some(process) = process {
+            if let Some(process) = node.process.into_inner() {
                 process.stop(Signal::Kill, Duration::from_secs(5)).await?;
             }
         }
@@ -120,7 +120,7 @@ impl RedisCluster {
         self.nodes.get(node.0).ok_or(Error::NoSuchNode)
     }
 
-    /// The nodes that run, frozen ones too.
+    /// Returns the nodes that are not killed, including frozen ones.
     fn running(&self) -> impl Iterator<Item = (NodeIndex, &Node)> {
         self.nodes
             .iter()
@@ -135,13 +135,18 @@ impl Node {
         for attempt in 1.. {
             let (port, bus_port) = (process::free_port()?, process::free_port()?);
             let directory = base.join(port.to_string());
-            let server =
-                RedisNode { directory, port, bus_port, node_timeout: config.node_timeout, kept: false };
+            let server = RedisNode {
+                directory,
+                port,
+                bus_port,
+                node_timeout: config.node_timeout,
+                compacts_log: false,
+            };
             let mut process = Process::start(&server.launch()?)?;
             match control::wait_until_answering(&mut process, server.address(), config.start_timeout).await {
                 Ok(()) => return Ok(Self { server, process: Mutex::new(Some(process)) }),
-                // Most likely somebody took the port.
-                Err(Error::Ended { .. }) if attempt < PORT_TRIES => {}
+                // Most likely another process took the port.
+                Err(Error::Ended { .. }) if attempt < PORT_ATTEMPTS_MAX => {}
                 Err(error) => return Err(error),
             }
         }
@@ -153,37 +158,34 @@ impl Node {
     }
 
     fn is_running(&self) -> bool {
-        self.lock().as_mut().is_some_and(Process::is_running)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.process.lock().as_mut().is_some_and(Process::is_running)
     }
 }
 
-/// One server of a cluster, as it is started.
+/// Settings with which one node is started.
 #[derive(Clone, Debug)]
 pub struct RedisNode {
-    /// Its data, its view of the cluster and its log. A node started there again is the same node, if its port is too.
+    /// Directory of its data, its cluster state and its log. A node started again with the same directory and port is the
+    /// same node to the others.
     pub directory: PathBuf,
-    /// For clients.
+    /// Port for clients.
     pub port: u16,
-    /// For the other nodes.
+    /// Port for the other nodes.
     pub bus_port: u16,
-    /// How long a node may be silent before the others call it failed.
+    /// Silence after which the other nodes mark a node as failed.
     pub node_timeout: Duration,
-    /// Whether the data is to be kept for long: then its log of writes is rewritten as it grows.
-    pub kept: bool,
+    /// Rewrites the append-only file when it has doubled in size, for nodes that run longer than a test.
+    pub compacts_log: bool,
 }
 
 impl RedisNode {
-    /// Where it listens.
+    /// Returns the address on which the node listens for clients.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// How to start it; makes its directory.
+    /// Creates the directory of the node and returns the command line that starts it.
     pub fn launch(&self) -> Result<Launch, Error> {
         std::fs::create_dir_all(&self.directory).map_err(|source| Error::Directory { source })?;
         let node_timeout = self.node_timeout.as_millis().to_string();
@@ -196,14 +198,14 @@ impl RedisNode {
             ("--cluster-enabled", "yes"),
             ("--cluster-config-file", "nodes.conf"),
             ("--cluster-node-timeout", &node_timeout),
-            // However far behind, a replica takes over: that is the loss the code above it must survive.
+            // A replica takes over however stale it is: services must survive that loss of writes.
             ("--cluster-replica-validity-factor", "0"),
             ("--cluster-allow-replica-migration", "no"),
             // A shard without a master must not stop the others.
             ("--cluster-require-full-coverage", "no"),
             ("--appendonly", "yes"),
             ("--appendfsync", "everysec"),
-            ("--auto-aof-rewrite-percentage", if self.kept { "100" } else { "0" }),
+            ("--auto-aof-rewrite-percentage", if self.compacts_log { "100" } else { "0" }),
             ("--save", ""),
             ("--repl-diskless-sync", "yes"),
             ("--repl-diskless-sync-delay", "0"),
@@ -220,7 +222,7 @@ impl RedisNode {
             environment: Vec::new(),
             user: None,
             log: self.directory.join("redis.log"),
-            // Not a politer one: a frozen node would never see it.
+            // A frozen node would not receive any other signal.
             death_signal: Signal::Kill,
         })
     }

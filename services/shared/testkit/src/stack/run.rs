@@ -1,21 +1,21 @@
-//! Runs a command with a stack of its own: the servers start before it and are gone after it.
+//! Runs a command with a private stack: the servers start before the command and are removed after it.
 
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
-use super::process::{self, LOOK_AGAIN, Signal};
+use super::process::{self, POLL_INTERVAL, Signal};
 use super::{
     Error, POSTGRES_VARIABLE, PostgresServer, PostgresServerConfig, REDIS_VARIABLE, RedisCluster,
     RedisClusterConfig,
 };
 
-/// How long an interrupted command may take to end.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest time for an interrupted command to end; then its process group is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Starts the stack, runs `command` with its addresses in the environment, removes everything, and answers with the
-/// command's exit code; an interrupt ends the command first.
+/// Starts the stack, runs `command` with the addresses in its environment, removes the stack, and returns the exit code of
+/// the command. An interrupt ends the command first. An empty command returns 64.
 pub async fn run_command(command: &[String]) -> Result<ExitCode, Error> {
     let mut interrupts = Interrupts::listen()?;
     let (postgres, redis) = tokio::try_join!(
@@ -45,11 +45,11 @@ async fn supervise(
             return Ok(exit_code(status));
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             () = interrupts.next() => {
-                // The whole group: the command's own children too.
+                // Signal the whole group, so that children of the command end too.
                 process::send_to_group(child.id(), Signal::Terminate)?;
-                ends_at.get_or_insert_with(|| tokio::time::Instant::now() + PATIENCE);
+                ends_at.get_or_insert_with(|| tokio::time::Instant::now() + STOP_TIMEOUT);
             }
         }
         if ends_at.is_some_and(|end| tokio::time::Instant::now() >= end) {
@@ -58,14 +58,14 @@ async fn supervise(
     }
 }
 
-/// As a shell would report it.
+/// Returns the exit code that a shell would report: 128 plus the signal number for a killed process.
 fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt as _;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// The ways in which a command is asked to end.
+/// Receiver of the signals INT, TERM and HUP.
 #[derive(Debug)]
 pub struct Interrupts {
     interrupt: SignalStream,
@@ -74,7 +74,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Takes them from now on, instead of dying of them.
+    /// Starts to receive the signals, which no longer end this process.
     pub fn listen() -> Result<Self, Error> {
         let open = |kind| {
             signal(kind).map_err(|source| Error::Start { name: "the signal handler".to_owned(), source })
@@ -86,7 +86,7 @@ impl Interrupts {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

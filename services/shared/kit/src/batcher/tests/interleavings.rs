@@ -1,6 +1,6 @@
-//! Random interleavings: callers come at any time, leave at any time and have deadlines; items are good, bad or poison
-//! their whole batch; the processor is slow, fails, panics, miscounts or hangs; shutdown comes at any time. Whatever
-//! happens, every caller gets exactly its own answer or a typed error that is justified by what happened.
+//! Random interleavings. Callers arrive, leave and have deadlines at random times; items are good, bad or fail their whole
+//! batch; the processor is slow, fails, panics, hangs or returns a wrong number of results; shutdown comes at any time. In
+//! all cases every caller gets exactly its own answer or a typed error that the events justify.
 
 use std::{collections::HashMap, sync::atomic::AtomicBool};
 
@@ -10,15 +10,15 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// More than any scenario can take; who waits longer hangs.
-const LONGEST: Duration = Duration::from_secs(600);
+/// Longer than any scenario; a caller that waits this long hangs.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Nature {
+enum ItemKind {
     Good,
-    /// The processor refuses it and answers its neighbours.
+    /// The processor refuses this item and answers the others.
     Bad,
-    /// The processor cannot process a batch that has it.
+    /// The processor fails every batch with this item.
     Poison,
 }
 
@@ -27,11 +27,11 @@ struct Caller {
     arrives: Duration,
     leaves_after: Option<Duration>,
     deadline: Option<Duration>,
-    nature: Nature,
+    kind: ItemKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mood {
+enum Behavior {
     Works,
     Fails,
     PanicsAtOnce,
@@ -42,9 +42,9 @@ enum Mood {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum Ending {
     Close(Duration),
-    /// Shuts the task set down at the first, with the second as bound: what takes longer is aborted.
+    /// Shutdown of the task set: its start and its bound, after which tasks are aborted.
     Shutdown(Duration, Duration),
 }
 
@@ -52,9 +52,9 @@ enum End {
 struct Scenario {
     config: BatcherConfig,
     callers: Vec<Caller>,
-    /// How the processor is at its first call, its second, and so on; then from the beginning.
-    moods: Vec<(Mood, Duration)>,
-    end: Option<End>,
+    /// Behavior and duration of the processor's calls in order, repeated from the start.
+    behaviors: Vec<(Behavior, Duration)>,
+    end: Option<Ending>,
 }
 
 fn millis(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> {
@@ -62,28 +62,28 @@ fn millis(range: std::ops::Range<u64>) -> impl Strategy<Value = Duration> {
 }
 
 fn callers() -> impl Strategy<Value = Caller> {
-    let nature = prop_oneof![6 => Just(Nature::Good), 1 => Just(Nature::Bad), 1 => Just(Nature::Poison)];
+    let kind = prop_oneof![6 => Just(ItemKind::Good), 1 => Just(ItemKind::Bad), 1 => Just(ItemKind::Poison)];
     let leaves = prop::option::weighted(0.2, millis(0..60));
     let deadline = prop::option::weighted(0.3, millis(0..80));
-    (millis(0..100), leaves, deadline, nature).prop_map(|(arrives, leaves_after, deadline, nature)| Caller {
+    (millis(0..100), leaves, deadline, kind).prop_map(|(arrives, leaves_after, deadline, kind)| Caller {
         arrives,
         leaves_after,
         deadline,
-        nature,
+        kind,
     })
 }
 
-fn moods() -> impl Strategy<Value = (Mood, Duration)> {
-    let mood = prop_oneof![
-        12 => Just(Mood::Works),
-        1 => Just(Mood::Fails),
-        1 => Just(Mood::PanicsAtOnce),
-        1 => Just(Mood::PanicsAfterWork),
-        1 => Just(Mood::AnswersTooFew),
-        1 => Just(Mood::AnswersTooMany),
-        1 => Just(Mood::Hangs),
+fn behaviors() -> impl Strategy<Value = (Behavior, Duration)> {
+    let behavior = prop_oneof![
+        12 => Just(Behavior::Works),
+        1 => Just(Behavior::Fails),
+        1 => Just(Behavior::PanicsAtOnce),
+        1 => Just(Behavior::PanicsAfterWork),
+        1 => Just(Behavior::AnswersTooFew),
+        1 => Just(Behavior::AnswersTooMany),
+        1 => Just(Behavior::Hangs),
     ];
-    (mood, millis(0..30))
+    (behavior, millis(0..30))
 }
 
 fn scenarios() -> impl Strategy<Value = Scenario> {
@@ -99,52 +99,52 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
     );
     let end = prop_oneof![
         2 => Just(None),
-        1 => millis(0..150).prop_map(|at| Some(End::Close(at))),
-        1 => (millis(0..150), millis(0..60)).prop_map(|(at, bound)| Some(End::Shutdown(at, bound))),
+        1 => millis(0..150).prop_map(|at| Some(Ending::Close(at))),
+        1 => (millis(0..150), millis(0..60)).prop_map(|(at, bound)| Some(Ending::Shutdown(at, bound))),
     ];
     let callers = prop::collection::vec(callers(), 1..60);
-    let moods = prop::collection::vec(moods(), 1..8);
-    (config, callers, moods, end).prop_map(|(config, callers, moods, end)| Scenario {
+    let behaviors = prop::collection::vec(behaviors(), 1..8);
+    (config, callers, behaviors, end).prop_map(|(config, callers, behaviors, end)| Scenario {
         config,
         callers,
-        moods,
+        behaviors,
         end,
     })
 }
 
-/// What the processor did, for the judge.
+/// Calls and effects of the processor, for `check_run`.
 #[derive(Debug, Default)]
 struct Record {
     calls: Vec<Call>,
-    /// How often each item took effect.
+    /// Number of times that each item took effect.
     effects: HashMap<usize, u32>,
     in_work: usize,
-    in_work_most: usize,
+    in_work_max: usize,
 }
 
 #[derive(Debug)]
 struct Call {
     items: Vec<usize>,
-    mood: Mood,
+    behavior: Behavior,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{self:?}")]
 enum Fault {
     Bad(usize),
-    /// The batch had poison in it; with the items of that very attempt.
+    /// Items of the failed attempt, one of which is poison.
     Poison(Vec<usize>),
-    /// The call with this number failed.
+    /// Number of the call that failed.
     Failed(usize),
 }
 
-struct Moody {
-    natures: Vec<Nature>,
-    moods: Vec<(Mood, Duration)>,
+struct ScriptedProcessor {
+    kinds: Vec<ItemKind>,
+    behaviors: Vec<(Behavior, Duration)>,
     record: Arc<Mutex<Record>>,
 }
 
-/// Counts a call as over even when it is dropped or panics.
+/// Ends the count of a call when it is dropped, also by a panic.
 struct InWork(Arc<Mutex<Record>>);
 
 impl Drop for InWork {
@@ -153,20 +153,20 @@ impl Drop for InWork {
     }
 }
 
-impl Moody {
-    fn begin(&self, items: &[usize]) -> (usize, Mood, Duration, InWork) {
+impl ScriptedProcessor {
+    fn begin(&self, items: &[usize]) -> (usize, Behavior, Duration, InWork) {
         let mut record = self.record.lock();
         let number = record.calls.len();
-        let (mood, work) = self.moods[number % self.moods.len()];
-        record.calls.push(Call { items: items.to_vec(), mood });
+        let (behavior, work) = self.behaviors[number % self.behaviors.len()];
+        record.calls.push(Call { items: items.to_vec(), behavior });
         record.in_work += 1;
-        record.in_work_most = record.in_work_most.max(record.in_work);
-        (number, mood, work, InWork(Arc::clone(&self.record)))
+        record.in_work_max = record.in_work_max.max(record.in_work);
+        (number, behavior, work, InWork(Arc::clone(&self.record)))
     }
 
-    /// The item takes effect, unless it is bad.
+    /// Lets the item take effect unless it is bad.
     fn work_on(&self, item: usize) -> Result<usize, Fault> {
-        if self.natures[item] == Nature::Bad {
+        if self.kinds[item] == ItemKind::Bad {
             return Err(Fault::Bad(item));
         }
         *self.record.lock().effects.entry(item).or_default() += 1;
@@ -174,50 +174,52 @@ impl Moody {
     }
 }
 
-impl Processor<usize> for Moody {
+impl Processor<usize> for ScriptedProcessor {
     type Output = usize;
     type Error = Fault;
 
     async fn process(&self, items: &[usize]) -> BatchOutcome<usize, Fault> {
-        let (number, mood, work, _in_work) = self.begin(items);
-        assert!(mood != Mood::PanicsAtOnce, "the processor panics at once");
+        let (number, behavior, work, _in_work) = self.begin(items);
+        assert!(behavior != Behavior::PanicsAtOnce, "the processor panics at once");
         if !work.is_zero() {
             tokio::time::sleep(work).await;
         }
-        if items.iter().any(|item| self.natures[*item] == Nature::Poison) {
+        if items.iter().any(|item| self.kinds[*item] == ItemKind::Poison) {
             return BatchOutcome::Suspect(Fault::Poison(items.to_vec()));
         }
-        match mood {
-            Mood::Works => BatchOutcome::Answered(items.iter().map(|item| self.work_on(*item)).collect()),
-            Mood::Fails => BatchOutcome::Failed(Fault::Failed(number)),
-            Mood::AnswersTooFew => {
+        match behavior {
+            Behavior::Works => BatchOutcome::Answered(items.iter().map(|item| self.work_on(*item)).collect()),
+            Behavior::Fails => BatchOutcome::Failed(Fault::Failed(number)),
+            Behavior::AnswersTooFew => {
                 BatchOutcome::Answered(items.iter().skip(1).map(|item| self.work_on(*item)).collect())
             }
-            Mood::AnswersTooMany => {
+            Behavior::AnswersTooMany => {
                 let answers = items.iter().map(|item| self.work_on(*item));
                 BatchOutcome::Answered(answers.chain([Ok(0)]).collect())
             }
-            Mood::PanicsAtOnce | Mood::PanicsAfterWork => panic!("the processor panics after its work"),
-            Mood::Hangs => std::future::pending().await,
+            Behavior::PanicsAtOnce | Behavior::PanicsAfterWork => {
+                panic!("the processor panics after its work")
+            }
+            Behavior::Hangs => std::future::pending().await,
         }
     }
 }
 
-/// `None`: the caller left.
+/// `None`: the caller left before an answer.
 type Outcome = Option<Result<usize, SubmitError<Fault>>>;
 
-struct Ran {
+struct RunResult {
     outcomes: Vec<Outcome>,
     record: Record,
     aborted: bool,
 }
 
-async fn run(scenario: &Scenario) -> Ran {
+async fn run(scenario: &Scenario) -> RunResult {
     let tasks = Tasks::new();
     let record = Arc::new(Mutex::new(Record::default()));
-    let processor = Moody {
-        natures: scenario.callers.iter().map(|caller| caller.nature).collect(),
-        moods: scenario.moods.clone(),
+    let processor = ScriptedProcessor {
+        kinds: scenario.callers.iter().map(|caller| caller.kind).collect(),
+        behaviors: scenario.behaviors.clone(),
         record: Arc::clone(&record),
     };
     let batcher = Batcher::new("interleavings", scenario.config, processor, &tasks);
@@ -231,11 +233,11 @@ async fn run(scenario: &Scenario) -> Ran {
         let (batcher, tasks, aborted) = (batcher.clone(), tasks.clone(), Arc::clone(&aborted));
         running.spawn(async move {
             match end {
-                End::Close(at) => {
+                Ending::Close(at) => {
                     tokio::time::sleep(at).await;
                     batcher.close();
                 }
-                End::Shutdown(at, bound) => {
+                Ending::Shutdown(at, bound) => {
                     tokio::time::sleep(at).await;
                     aborted.store(!tasks.shutdown(bound).await.is_empty(), Ordering::SeqCst);
                 }
@@ -251,9 +253,9 @@ async fn run(scenario: &Scenario) -> Ran {
         }
     }
     drop(batcher);
-    assert!(tasks.shutdown(LONGEST).await.is_empty(), "the workers end");
+    assert!(tasks.shutdown(TIMEOUT).await.is_empty(), "the workers end");
     let record = std::mem::take(&mut *record.lock());
-    Ran { outcomes, record, aborted: aborted.load(Ordering::SeqCst) }
+    RunResult { outcomes, record, aborted: aborted.load(Ordering::SeqCst) }
 }
 
 async fn call(batcher: &Batcher<usize, usize, Fault>, item: usize, caller: Caller) -> Outcome {
@@ -267,43 +269,48 @@ async fn call(batcher: &Batcher<usize, usize, Fault>, item: usize, caller: Calle
     };
     let outcome = match caller.leaves_after {
         Some(span) => tokio::time::timeout(span, submitted).await.ok(),
-        None => Some(tokio::time::timeout(LONGEST, submitted).await.expect("no caller ever hangs")),
+        None => Some(tokio::time::timeout(TIMEOUT, submitted).await.expect("no caller ever hangs")),
     };
     if matches!(outcome, Some(Err(SubmitError::Timeout))) {
-        assert!(deadline.is_some_and(|deadline| deadline.is_past()), "a timeout before its time");
+        assert!(deadline.is_some_and(|deadline| deadline.is_past()), "a timeout before the deadline");
     }
     outcome
 }
 
-fn judge(scenario: &Scenario, ran: &Ran) {
-    let record = &ran.record;
-    assert!(record.in_work_most <= scenario.config.concurrency, "too many batches at once");
+fn check_run(scenario: &Scenario, result: &RunResult) {
+    let record = &result.record;
+    assert!(record.in_work_max <= scenario.config.concurrency, "too many batches at once");
     for call in &record.calls {
         assert!(!call.items.is_empty() && call.items.len() <= scenario.config.batch_max, "batch size");
         let arrivals: Vec<_> = call.items.iter().map(|item| scenario.callers[*item].arrives).collect();
         assert!(arrivals.is_sorted(), "a batch is in order of arrival");
     }
     assert!(record.effects.values().all(|times| *times == 1), "an item took effect twice");
-    for (item, outcome) in ran.outcomes.iter().enumerate() {
+    for (item, outcome) in result.outcomes.iter().enumerate() {
         if let Some(outcome) = outcome {
-            judge_one(scenario, ran, item, outcome);
+            check_outcome(scenario, result, item, outcome);
         }
     }
 }
 
-fn judge_one(scenario: &Scenario, ran: &Ran, item: usize, outcome: &Result<usize, SubmitError<Fault>>) {
-    let record = &ran.record;
-    let nature = scenario.callers[item].nature;
+fn check_outcome(
+    scenario: &Scenario,
+    result: &RunResult,
+    item: usize,
+    outcome: &Result<usize, SubmitError<Fault>>,
+) {
+    let record = &result.record;
+    let kind = scenario.callers[item].kind;
     let calls: Vec<&Call> = record.calls.iter().filter(|call| call.items.contains(&item)).collect();
     let took_effect = record.effects.contains_key(&item);
     match outcome {
         Ok(answer) => {
-            assert_eq!(*answer, item, "another's answer");
+            assert_eq!(*answer, item, "an answer to another item");
             assert!(took_effect, "an answer without effect");
         }
-        Err(SubmitError::Item(Fault::Bad(bad))) => assert_eq!((*bad, nature), (item, Nature::Bad)),
+        Err(SubmitError::Item(Fault::Bad(bad))) => assert_eq!((*bad, kind), (item, ItemKind::Bad)),
         Err(SubmitError::Item(Fault::Poison(alone))) => {
-            assert_eq!((alone.as_slice(), nature), ([item].as_slice(), Nature::Poison));
+            assert_eq!((alone.as_slice(), kind), ([item].as_slice(), ItemKind::Poison));
         }
         Err(SubmitError::Batch(fault)) => {
             let Fault::Failed(number) = **fault else { panic!("{fault} is no failure of a batch") };
@@ -313,14 +320,14 @@ fn judge_one(scenario: &Scenario, ran: &Ran, item: usize, outcome: &Result<usize
         Err(SubmitError::Overloaded) => assert!(calls.is_empty(), "refused and processed"),
         Err(SubmitError::ShuttingDown) => {
             assert!(calls.is_empty(), "refused and processed");
-            assert!(scenario.end.is_some(), "nobody asked for a shutdown");
+            assert!(scenario.end.is_some(), "no shutdown was requested");
         }
-        // `call` has checked the time.
+        // `call` has checked that the deadline had passed.
         Err(SubmitError::Timeout) => {}
         Err(SubmitError::Lost) => {
-            let is_broken = |call: &&Call| !matches!(call.mood, Mood::Works | Mood::Fails);
+            let is_broken = |call: &&Call| !matches!(call.behavior, Behavior::Works | Behavior::Fails);
             let broken = calls.last().is_some_and(is_broken);
-            assert!(broken || ran.aborted, "lost without a reason");
+            assert!(broken || result.aborted, "lost without a fault");
         }
         Err(SubmitError::Item(fault @ Fault::Failed(_))) => panic!("{fault} is no fault of an item"),
     }
@@ -330,9 +337,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_caller_gets_exactly_its_own_answer_or_a_justified_error(scenario in scenarios()) {
+    fn every_caller_gets_its_own_answer_or_a_justified_error(scenario in scenarios()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        let ran = runtime.block_on(run(&scenario));
-        judge(&scenario, &ran);
+        let result = runtime.block_on(run(&scenario));
+        check_run(&scenario, &result);
     }
 }

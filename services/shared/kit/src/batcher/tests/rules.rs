@@ -1,18 +1,18 @@
-//! One rule per test.
+//! One test per rule.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_lone_item_without_linger_waits_for_nobody() {
-    let batcher = Batcher::new("test", config(), Tenfold::default(), &Tasks::new());
+async fn single_item_without_linger_does_not_wait() {
+    let batcher = Batcher::new("test", config(), TimesTen::default(), &Tasks::new());
     let begin = Instant::now();
     assert_eq!(batcher.submit(4).await.unwrap(), 40);
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn items_that_arrive_while_a_batch_is_in_work_share_the_next() {
-    let processor = Tenfold::taking(SECOND);
+async fn items_that_arrive_during_a_batch_share_the_next() {
+    let processor = TimesTen::taking(SECOND);
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     let first = submit(&batcher, 100);
     settle().await;
@@ -24,8 +24,8 @@ async fn items_that_arrive_while_a_batch_is_in_work_share_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_lingers_for_company_from_its_first_item_on() {
-    let processor = Tenfold::default();
+async fn linger_counts_from_the_first_item_of_a_batch() {
+    let processor = TimesTen::default();
     let config = BatcherConfig { linger_max: SECOND, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &Tasks::new());
     let begin = Instant::now();
@@ -39,8 +39,8 @@ async fn a_batch_lingers_for_company_from_its_first_item_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_batch_does_not_linger() {
-    let processor = Tenfold::default();
+async fn full_batch_does_not_linger() {
+    let processor = TimesTen::default();
     let config = BatcherConfig { linger_max: SECOND, batch_max: 3, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &Tasks::new());
     let begin = Instant::now();
@@ -50,19 +50,19 @@ async fn a_full_batch_does_not_linger() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_batches_are_in_work_than_allowed() {
-    let processor = Tenfold::taking(SECOND);
+async fn at_most_concurrency_batches_run_at_the_same_time() {
+    let processor = TimesTen::taking(SECOND);
     let config = BatcherConfig { batch_max: 2, concurrency: 3, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &Tasks::new());
     let begin = Instant::now();
     answers(submit_many(&batcher, 12)).await;
-    assert_eq!(processor.in_work_most.load(Ordering::SeqCst), 3);
+    assert_eq!(processor.in_work_max.load(Ordering::SeqCst), 3);
     assert_eq!(begin.elapsed(), 2 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_refuses_at_once() {
-    let processor = Tenfold::taking(SECOND);
+async fn full_queue_refuses_immediately() {
+    let processor = TimesTen::taking(SECOND);
     let config = BatcherConfig { queue_max: 2, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &Tasks::new());
     let in_work = submit(&batcher, 1);
@@ -80,8 +80,8 @@ async fn a_full_queue_refuses_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_whose_caller_left_the_queue_is_not_processed() {
-    let processor = Tenfold::taking(SECOND);
+async fn queued_item_of_a_gone_caller_is_not_processed() {
+    let processor = TimesTen::taking(SECOND);
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     let in_work = submit(&batcher, 1);
     settle().await;
@@ -94,8 +94,8 @@ async fn an_item_whose_caller_left_the_queue_is_not_processed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_in_work_is_finished_when_its_caller_leaves() {
-    let processor = Tenfold::taking(SECOND);
+async fn started_item_is_finished_when_its_caller_leaves() {
+    let processor = TimesTen::taking(SECOND);
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     let caller = submit(&batcher, 1);
     settle().await;
@@ -106,8 +106,8 @@ async fn an_item_in_work_is_finished_when_its_caller_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_whose_deadline_passed_in_the_queue_is_not_processed() {
-    let processor = Tenfold::taking(SECOND);
+async fn item_whose_deadline_passes_in_the_queue_is_not_processed() {
+    let processor = TimesTen::taking(SECOND);
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     let in_work = submit(&batcher, 1);
     settle().await;
@@ -121,8 +121,8 @@ async fn an_item_whose_deadline_passed_in_the_queue_is_not_processed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_whose_deadline_has_passed_is_not_even_queued() {
-    let processor = Tenfold::default();
+async fn item_with_a_past_deadline_is_not_queued() {
+    let processor = TimesTen::default();
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     let answer = Deadline::after(Duration::ZERO).scope(batcher.submit(1)).await;
     assert!(matches!(answer, Err(SubmitError::Timeout)));
@@ -130,8 +130,8 @@ async fn an_item_whose_deadline_has_passed_is_not_even_queued() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_processor_works_under_the_latest_deadline_of_its_callers() {
-    let processor = Tenfold::default();
+async fn processor_runs_under_the_latest_deadline_of_its_callers() {
+    let processor = TimesTen::default();
     let config = BatcherConfig { process_max: 10 * SECOND, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &Tasks::new());
     let (near, far) = (Deadline::after(SECOND), Deadline::after(2 * SECOND));
@@ -158,7 +158,7 @@ async fn each_caller_gets_the_answer_to_its_own_item() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_bad_item_fails_no_neighbour() {
+async fn bad_item_does_not_fail_the_others() {
     let attempts = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&attempts);
     let processor = Scripted(move |items: &[u32]| {
@@ -175,12 +175,12 @@ async fn one_bad_item_fails_no_neighbour() {
             good => assert_eq!(answer.unwrap(), good),
         }
     }
-    // Halving 64 down to one bad item: the whole, then two attempts at each of six levels.
+    // Halving 64 items to one bad item: the whole batch, then two attempts at each of six levels.
     assert_eq!(attempts.load(Ordering::SeqCst), 13);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_batch_fails_all_its_callers_and_nobody_else() {
+async fn failed_batch_fails_all_its_callers_and_no_others() {
     let processor = Scripted(|items: &[u32]| {
         if items.contains(&1) {
             return BatchOutcome::Failed(Refused("store down"));
@@ -195,7 +195,7 @@ async fn a_failed_batch_fails_all_its_callers_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_loses_one_batch_and_not_the_batcher() {
+async fn panic_loses_one_batch_and_the_batcher_continues() {
     let processor = Scripted(|items: &[u32]| {
         assert!(!items.contains(&1), "a fault in the processor");
         BatchOutcome::Answered(items.iter().map(|item| Ok(*item)).collect())
@@ -208,7 +208,7 @@ async fn a_panic_loses_one_batch_and_not_the_batcher() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_do_not_match_the_items_are_nobodys() {
+async fn wrong_number_of_answers_reaches_no_caller() {
     for surplus in [0, 1, 4] {
         let processor =
             Scripted(move |_items: &[u32]| BatchOutcome::Answered((0..surplus).map(Ok).collect()));
@@ -220,8 +220,8 @@ async fn answers_that_do_not_match_the_items_are_nobodys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_processor_that_hangs_is_cut_off() {
-    let processor = Tenfold::taking(1_000 * SECOND);
+async fn hanging_processor_is_cut_off() {
+    let processor = TimesTen::taking(1_000 * SECOND);
     let batcher = Batcher::new("test", config(), processor, &Tasks::new());
     let begin = Instant::now();
     assert!(matches!(batcher.submit(1).await, Err(SubmitError::Lost)));
@@ -229,8 +229,8 @@ async fn a_processor_that_hangs_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_flushes_the_queue_and_refuses_what_comes_later() {
-    let processor = Tenfold::taking(SECOND);
+async fn shutdown_flushes_the_queue_and_refuses_later_items() {
+    let processor = TimesTen::taking(SECOND);
     let tasks = Tasks::new();
     let config = BatcherConfig { linger_max: 60 * SECOND, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &tasks);
@@ -245,8 +245,8 @@ async fn shutdown_flushes_the_queue_and_refuses_what_comes_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_shutdown_cannot_flush_in_time_is_refused() {
-    let processor = Tenfold::taking(SECOND);
+async fn items_left_at_the_end_of_the_flush_are_refused() {
+    let processor = TimesTen::taking(SECOND);
     let tasks = Tasks::new();
     let config = BatcherConfig { batch_max: 1, flush_max: SECOND * 3 / 2, ..config() };
     let batcher = Batcher::new("test", config, processor.clone(), &tasks);
@@ -254,17 +254,17 @@ async fn what_shutdown_cannot_flush_in_time_is_refused() {
     settle().await;
     batcher.close();
     let answers = answers(queued).await;
-    // The first is in work; the second and third begin before the flush ends.
+    // The first is running; the second and third start before the flush ends.
     assert_eq!(processor.batches(), [[1], [2], [3]]);
     assert!(answers.iter().take(3).all(Result::is_ok));
     assert!(answers.iter().skip(3).all(|answer| matches!(answer, Err(SubmitError::ShuttingDown))));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_aborted_batcher_answers_everybody() {
+async fn aborted_batcher_answers_every_caller() {
     let tasks = Tasks::new();
     let config = BatcherConfig { batch_max: 1, ..config() };
-    let batcher = Batcher::new("test", config, Tenfold::taking(9 * SECOND), &tasks);
+    let batcher = Batcher::new("test", config, TimesTen::taking(9 * SECOND), &tasks);
     let callers = submit_many(&batcher, 3);
     settle().await;
     assert_eq!(tasks.shutdown(SECOND).await, ["batcher"]);
@@ -275,9 +275,9 @@ async fn an_aborted_batcher_answers_everybody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batcher_ends_with_its_last_clone() {
+async fn batcher_ends_with_its_last_clone() {
     let tasks = Tasks::new();
-    let batcher = Batcher::new("test", config(), Tenfold::default(), &tasks);
+    let batcher = Batcher::new("test", config(), TimesTen::default(), &tasks);
     let clone = batcher.clone();
     drop(batcher);
     assert_eq!(clone.submit(1).await.unwrap(), 10);
@@ -289,13 +289,13 @@ async fn a_batcher_ends_with_its_last_clone() {
 #[tokio::test(start_paused = true)]
 async fn zero_in_the_settings_counts_as_one() {
     let config = BatcherConfig { queue_max: 0, batch_max: 0, concurrency: 0, ..config() };
-    let batcher = Batcher::new("test", config, Tenfold::default(), &Tasks::new());
+    let batcher = Batcher::new("test", config, TimesTen::default(), &Tasks::new());
     assert_eq!(batcher.submit(1).await.unwrap(), 10);
 }
 
 #[tokio::test]
-async fn a_submission_dropped_before_it_was_polled_queues_nothing() {
-    let processor = Tenfold::default();
+async fn submission_dropped_before_its_first_poll_queues_nothing() {
+    let processor = TimesTen::default();
     let batcher = Batcher::new("test", config(), processor.clone(), &Tasks::new());
     drop(batcher.submit(1));
     let mut polled = Box::pin(batcher.submit(2));
@@ -316,7 +316,7 @@ impl ServiceError for Refused {
 }
 
 #[test]
-fn a_processors_error_reaches_the_caller_in_its_own_words() {
+fn processor_error_reaches_the_caller_unchanged() {
     let errors = [SubmitError::Item(Refused("sold out")), SubmitError::Batch(Arc::new(Refused("sold out")))];
     for error in errors {
         let status = crate::error::to_status(&error);

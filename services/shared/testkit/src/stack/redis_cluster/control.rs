@@ -1,4 +1,4 @@
-//! The levers: questions about roles, and the ways to break and mend the cluster.
+//! Operations on a running cluster: queries of roles, faults and repairs.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,23 +8,23 @@ use redis::{AsyncConnectionConfig, FromRedisValue};
 
 use super::{NodeIndex, RedisCluster, view};
 use crate::stack::Error;
-use crate::stack::process::{LOOK_AGAIN, Process, Signal};
+use crate::stack::process::{POLL_INTERVAL, Process, Signal};
 
-/// For one administrative command; a node that needs longer is frozen.
+/// Timeout of one administrative command. A node that needs longer is considered frozen.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 const KEYS_PER_MOVE: usize = 100;
 
 impl RedisCluster {
-    /// The node that is master of `key`'s slot in the eyes of the majority that answers.
+    /// Returns the master of `key`'s slot. The view of a node that can reach a majority of the masters wins.
     pub async fn master_of(&self, key: &str) -> Result<NodeIndex, Error> {
         let slot = self.slot_of(key).await?;
         let mut answer = Err(Error::NoSuchNode);
         for (_, node) in self.running() {
-            let Ok(seen) = seen_by(node.address()).await else { continue };
-            let owner = seen.iter().find(|it| it.is("master") && it.is_well() && it.holds(slot));
+            let Ok(nodes) = view_from(node.address()).await else { continue };
+            let owner = nodes.iter().find(|it| it.is("master") && it.is_healthy() && it.holds(slot));
             if let Some(owner) = owner {
                 answer = self.index_of(owner.port);
-                // A node that lost its masters' majority may still hold an old view; its own state says so.
+                // A node that cannot reach a majority of the masters may have a stale view. Its cluster state shows that.
                 if cluster_state_is_ok(node.address()).await {
                     break;
                 }
@@ -33,73 +33,74 @@ impl RedisCluster {
         answer
     }
 
-    /// A running replica of the master of `key`'s slot.
+    /// Returns a healthy replica of the master of `key`'s slot.
     pub async fn replica_of(&self, key: &str) -> Result<NodeIndex, Error> {
         let master = self.master_of(key).await?;
-        let seen = seen_by(self.address(master)?).await?;
-        let own = seen.iter().find(|it| it.is("myself")).map(|it| it.id.clone());
-        let replica = seen.iter().find(|it| it.master.is_some() && it.master == own && it.is_well());
+        let nodes = view_from(self.address(master)?).await?;
+        let own = nodes.iter().find(|it| it.is("myself")).map(|it| it.id.clone());
+        let replica = nodes.iter().find(|it| it.master.is_some() && it.master == own && it.is_healthy());
         self.index_of(replica.ok_or(Error::NoSuchNode)?.port)
     }
 
-    /// Ends a node as a power cut would. `restart` brings it back.
+    /// Kills a node without warning. `restart` starts it again.
     pub async fn kill(&self, node: NodeIndex) -> Result<(), Error> {
-        let process = self.node(node)?.lock().take();
+        let process = self.node(node)?.process.lock().take();
         match process {
             Some(process) => process.stop(Signal::Kill, Duration::from_secs(5)).await,
             None => Ok(()),
         }
     }
 
-    /// Kills the master of `key`'s slot and says which node that was.
+    /// Kills the master of `key`'s slot and returns its index.
     pub async fn kill_master_of(&self, key: &str) -> Result<NodeIndex, Error> {
         let master = self.master_of(key).await?;
         self.kill(master).await?;
         Ok(master)
     }
 
-    /// Starts a killed node again, with its data and on its port, and waits until it answers.
+    /// Starts a killed node with its data and on its port, and waits until it responds.
     pub async fn restart(&self, index: NodeIndex) -> Result<(), Error> {
         let node = self.node(index)?;
         let mut process = Process::start(&node.server.launch()?)?;
         wait_until_answering(&mut process, node.address(), self.config.start_timeout).await?;
-        *node.lock() = Some(process);
+        *node.process.lock() = Some(process);
         Ok(())
     }
 
-    /// Freezes a node: it keeps its connections and answers nobody.
+    /// Freezes a node: it keeps its connections but responds to no command.
     pub fn freeze(&self, node: NodeIndex) -> Result<(), Error> {
         self.signal(node, Signal::Stop)
     }
 
-    /// Freezes every node: nobody answers any more.
+    /// Freezes all nodes of the cluster.
     pub fn freeze_all(&self) -> Result<(), Error> {
         self.running().try_for_each(|(index, _)| self.freeze(index))
     }
 
-    /// Lets a frozen node run on.
+    /// Resumes one frozen node.
     pub fn thaw(&self, node: NodeIndex) -> Result<(), Error> {
         self.signal(node, Signal::Continue)
     }
 
-    /// Lets every frozen node run on.
+    /// Resumes all frozen nodes of the cluster.
     pub fn thaw_all(&self) -> Result<(), Error> {
         self.running().try_for_each(|(index, _)| self.thaw(index))
     }
 
-    /// Cuts the replica of `key`'s master off from what is written from now on, and freezes it. Kill the master, then
-    /// thaw the replica: it takes over without those writes, as in a failover that loses acknowledged ones.
+    /// Freezes the replica of `key`'s master and disconnects it from later writes. A test then kills the master and thaws the
+    /// replica, which takes over without these writes: a failover that loses acknowledged writes.
     pub async fn cut_off_replica_of(&self, key: &str) -> Result<NodeIndex, Error> {
         let (master, replica) = (self.master_of(key).await?, self.replica_of(key).await?);
         self.freeze(replica)?;
-        // The frozen replica's socket would still collect what the master sends.
+        // Without this the socket of the frozen replica would still buffer what the master sends.
         let mut connection = connect(self.address(master)?).await?;
         ask::<redis::Value>(&mut connection, "CLIENT", &["KILL".into(), "TYPE".into(), "replica".into()])
             .await?;
         Ok(replica)
     }
 
-    /// Lets the replica of `key`'s master take over in agreement with the master: no write is lost.
+    /// Makes the replica of `key`'s master take over with the consent of the master, so that no write is lost. Returns the
+    /// new master.
     pub async fn hand_over(&self, key: &str) -> Result<NodeIndex, Error> {
         let replica = self.replica_of(key).await?;
         let mut connection = connect(self.address(replica)?).await?;
@@ -109,12 +110,12 @@ impl RedisCluster {
         Ok(replica)
     }
 
-    /// `FLUSHALL` on every master.
+    /// Runs `FLUSHALL` on all masters.
     pub async fn flush_all(&self) -> Result<(), Error> {
         for (_, node) in self.running() {
             let mut connection = connect(node.address()).await?;
             match ask::<()>(&mut connection, "FLUSHALL", &[]).await {
-                // A replica refuses; its master's flush reaches it.
+                // A replica refuses the command and receives the flush from its master.
                 Err(Error::Redis { source, .. }) if source.code() == Some("READONLY") => {}
                 other => other?,
             }
@@ -122,15 +123,15 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Moves `key`'s slot, with its keys, to another master, and says which.
+    /// Moves `key`'s slot with all its keys to another master and returns that master.
     pub async fn move_slot_of(&self, key: &str) -> Result<NodeIndex, Error> {
         let slot = self.slot_of(key).await?;
         let from = self.master_of(key).await?;
-        let seen = seen_by(self.address(from)?).await?;
-        let own = seen.iter().find(|it| it.is("myself")).ok_or(Error::NoSuchNode)?;
-        let target = seen
+        let nodes = view_from(self.address(from)?).await?;
+        let own = nodes.iter().find(|it| it.is("myself")).ok_or(Error::NoSuchNode)?;
+        let target = nodes
             .iter()
-            .find(|it| it.is("master") && it.is_well() && it.id != own.id)
+            .find(|it| it.is("master") && it.is_healthy() && it.id != own.id)
             .ok_or(Error::NoSuchNode)?;
         let to = self.index_of(target.port)?;
         let mut source = connect(self.address(from)?).await?;
@@ -145,12 +146,11 @@ impl RedisCluster {
         Ok(to)
     }
 
-    /// Waits until every running node calls the cluster well, all agree on who holds which slot, and every replica
-    /// follows its master.
+    /// Waits until all running nodes are settled, as [`is_cluster_settled`] defines it.
     pub async fn wait_until_settled(&self) -> Result<(), Error> {
         let settled = async || {
             let alive: Vec<SocketAddr> = self.running().map(|(_, node)| node.address()).collect();
-            is_settled(&alive).await
+            is_cluster_settled(&alive).await
         };
         wait_for("the cluster to settle", self.config.start_timeout, settled).await
     }
@@ -166,7 +166,11 @@ impl RedisCluster {
     }
 
     fn signal(&self, node: NodeIndex, signal: Signal) -> Result<(), Error> {
-        self.node(node)?.lock().as_ref().map_or(Err(Error::NoSuchNode), |process| process.signal(signal))
+        self.node(node)?
+            .process
+            .lock()
+            .as_ref()
+            .map_or(Err(Error::NoSuchNode), |process| process.signal(signal))
     }
 
     fn index_of(&self, port: u16) -> Result<NodeIndex, Error> {
@@ -174,16 +178,16 @@ impl RedisCluster {
     }
 }
 
-/// Whether every node of `alive` calls the cluster well, all agree on who holds which slot, and every replica follows its
-/// master.
-pub async fn is_settled(alive: &[SocketAddr]) -> Result<bool, Error> {
+/// Returns true if every node in `alive` reports a healthy cluster, all agree on the owner of each slot, and every replica
+/// is in sync with its master.
+pub async fn is_cluster_settled(alive: &[SocketAddr]) -> Result<bool, Error> {
     let ports: Vec<u16> = alive.iter().map(SocketAddr::port).collect();
     let mut agreed = None;
     for node in alive {
-        let seen = seen_by(*node).await?;
-        let all_well = ports.iter().all(|port| seen.iter().any(|it| it.port == *port && it.is_well()));
-        let roles = view::roles(&seen, &ports);
-        // A master that just lost its slots is about to become a replica.
+        let nodes = view_from(*node).await?;
+        let all_well = ports.iter().all(|port| nodes.iter().any(|it| it.port == *port && it.is_healthy()));
+        let roles = view::roles(&nodes, &ports);
+        // A master without slots has just lost them and will become a replica.
         let no_idle_master = roles.values().all(|(master, slots)| master.is_some() || !slots.is_empty());
         let same = *agreed.get_or_insert_with(|| roles.clone()) == roles;
         let settled = all_well && no_idle_master && same;
@@ -194,23 +198,23 @@ pub async fn is_settled(alive: &[SocketAddr]) -> Result<bool, Error> {
     Ok(agreed.is_some())
 }
 
-/// Looks until `condition` holds. An error counts as "not yet": a node may be on its way up or down.
+/// Waits until `condition` returns true. An error counts as false, because a node may be starting or stopping.
 pub(super) async fn wait_for(
     what: &'static str,
-    patience: Duration,
+    timeout: Duration,
     condition: impl AsyncFn() -> Result<bool, Error>,
 ) -> Result<(), Error> {
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     while !matches!(condition().await, Ok(true)) {
         if Instant::now() >= end {
-            return Err(Error::NotReady { name: what.to_owned(), waited: patience });
+            return Err(Error::NotReady { name: what.to_owned(), waited: timeout });
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
 
-/// An administrative connection to one node.
+/// Opens an administrative connection to one node.
 pub(super) async fn connect(address: SocketAddr) -> Result<MultiplexedConnection, Error> {
     let failed = |source| Error::Redis { command: "connect".to_owned(), source };
     let config = AsyncConnectionConfig::new()
@@ -252,11 +256,11 @@ pub(super) async fn wait_until_answering(
         if Instant::now() >= end {
             return Err(Error::NotReady { name: "redis-server".to_owned(), waited: timeout });
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn seen_by(node: SocketAddr) -> Result<Vec<view::Seen>, Error> {
+async fn view_from(node: SocketAddr) -> Result<Vec<view::NodeView>, Error> {
     let mut connection = connect(node).await?;
     Ok(view::parse(&ask::<String>(&mut connection, "CLUSTER", &["NODES".into()]).await?))
 }
@@ -265,7 +269,7 @@ async fn cluster_state_is_ok(node: SocketAddr) -> bool {
     reports(node, "CLUSTER", "cluster_state:ok").await
 }
 
-/// True for a master as well: it follows nobody.
+/// Returns true if the node is in sync with its master, or is a master itself.
 async fn follows_its_master(node: SocketAddr) -> bool {
     reports(node, "INFO", "role:master").await
         || (reports(node, "INFO", "master_link_status:up").await

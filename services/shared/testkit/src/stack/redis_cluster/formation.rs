@@ -1,4 +1,4 @@
-//! Makes a cluster out of lone nodes. By commands, not by `redis-cli --cluster create`: twice as fast.
+//! Forms a cluster out of separate nodes. Direct commands take half the time of `redis-cli --cluster create`.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::stack::Error;
 
 const SLOTS: usize = 16_384;
 
-/// Makes a cluster out of nodes that are in none, once they answer: the first `masters` share the slots, the others follow
-/// them. The cluster has not settled when this returns.
-pub async fn form(nodes: &[RedisNode], masters: usize, patience: Duration) -> Result<(), Error> {
-    wait_for("all nodes to answer", patience, async || everyone_answers(nodes).await).await?;
+/// Waits until all `nodes` respond and forms a cluster: the first `masters` nodes share the slots and the others become
+/// their replicas. The cluster is not yet settled when this returns.
+pub async fn form_cluster(nodes: &[RedisNode], masters: usize, timeout: Duration) -> Result<(), Error> {
+    wait_for("all nodes to answer", timeout, async || all_nodes_answer(nodes).await).await?;
     let mut connections = Vec::with_capacity(nodes.len());
     for node in nodes {
         connections.push(connect(node.address()).await?);
     }
     for (index, connection) in connections.iter_mut().enumerate() {
-        // Different epochs from the start: otherwise the nodes first have to settle whose word counts.
+        // Give each node its own epoch: otherwise the nodes must first resolve conflicts between equal epochs.
         ask::<()>(connection, "CLUSTER", &["SET-CONFIG-EPOCH".into(), (index + 1).to_string()]).await?;
         if index < masters {
             let (first, end) = (SLOTS * index / masters, SLOTS * (index + 1) / masters);
@@ -25,15 +25,15 @@ pub async fn form(nodes: &[RedisNode], masters: usize, patience: Duration) -> Re
             ask::<()>(connection, "CLUSTER", &range).await?;
         }
     }
-    // Everybody meets everybody: faster than waiting for gossip.
+    // Introduce every node to every other one, which is faster than waiting for gossip.
     for (index, connection) in connections.iter_mut().enumerate() {
         for node in nodes.iter().skip(index + 1) {
             let [port, bus_port] = [node.port.to_string(), node.bus_port.to_string()];
             ask::<()>(connection, "CLUSTER", &["MEET".into(), "127.0.0.1".into(), port, bus_port]).await?;
         }
     }
-    let known = async || everyone_is_known(nodes).await;
-    wait_for("all nodes to know each other", patience, known).await?;
+    let known = async || all_nodes_are_known(nodes).await;
+    wait_for("all nodes to know each other", timeout, known).await?;
 
     let mut ids = Vec::with_capacity(connections.len());
     for connection in &mut connections {
@@ -46,18 +46,18 @@ pub async fn form(nodes: &[RedisNode], masters: usize, patience: Duration) -> Re
     Ok(())
 }
 
-async fn everyone_answers(nodes: &[RedisNode]) -> Result<bool, Error> {
+async fn all_nodes_answer(nodes: &[RedisNode]) -> Result<bool, Error> {
     for node in nodes {
         ask::<String>(&mut connect(node.address()).await?, "PING", &[]).await?;
     }
     Ok(true)
 }
 
-async fn everyone_is_known(nodes: &[RedisNode]) -> Result<bool, Error> {
+async fn all_nodes_are_known(nodes: &[RedisNode]) -> Result<bool, Error> {
     for node in nodes {
         let mut connection = connect(node.address()).await?;
         let seen = view::parse(&ask::<String>(&mut connection, "CLUSTER", &["NODES".into()]).await?);
-        if seen.len() != nodes.len() || !seen.iter().all(view::Seen::is_well) {
+        if seen.len() != nodes.len() || !seen.iter().all(view::NodeView::is_healthy) {
             return Ok(false);
         }
     }

@@ -1,26 +1,26 @@
-//! The cluster as one of its nodes sees it: `CLUSTER NODES`, parsed.
+//! Parser of `CLUSTER NODES`: the view that one node has of the cluster.
 
 use std::collections::BTreeMap;
 
-/// One line of `CLUSTER NODES`.
+/// One line of `CLUSTER NODES`, which describes one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct NodeView {
     pub(super) id: String,
     pub(super) port: u16,
     pub(super) flags: Vec<String>,
-    /// The master's id, for a replica.
+    /// Id of the master. `None` for a master.
     pub(super) master: Option<String>,
-    /// First and last slot of each range it holds.
+    /// First and last slot of each range that the node owns.
     pub(super) slots: Vec<(u16, u16)>,
 }
 
-impl Seen {
+impl NodeView {
     pub(super) fn is(&self, flag: &str) -> bool {
         self.flags.iter().any(|it| it == flag)
     }
 
-    /// Neither failed, nor suspected, nor still being introduced.
-    pub(super) fn is_well(&self) -> bool {
+    /// Returns true if the node is neither failed nor suspected, and has joined the cluster.
+    pub(super) fn is_healthy(&self) -> bool {
         !["fail", "fail?", "handshake", "noaddr"].into_iter().any(|flag| self.is(flag))
     }
 
@@ -29,34 +29,36 @@ impl Seen {
     }
 }
 
-/// Parses the answer of `CLUSTER NODES`; lines that make no sense are left out.
-pub(super) fn parse(answer: &str) -> Vec<Seen> {
+/// Parses the output of `CLUSTER NODES` and skips malformed lines.
+pub(super) fn parse(answer: &str) -> Vec<NodeView> {
     answer.lines().filter_map(parse_line).collect()
 }
 
-/// The master a node follows, and the ranges it holds.
+/// Master id and slot ranges of a node.
 pub(super) type Role = (Option<String>, Vec<(u16, u16)>);
 
-/// What all nodes must agree on: whom each follows, and which ranges it holds. Only the nodes on the ports in `alive` count.
-pub(super) fn roles(seen: &[Seen], alive: &[u16]) -> BTreeMap<String, Role> {
-    seen.iter()
+/// Returns the part of a view on which all nodes must agree: the role of each node by its id. Nodes whose port is not in
+/// `alive` are left out.
+pub(super) fn roles(nodes: &[NodeView], alive: &[u16]) -> BTreeMap<String, Role> {
+    nodes
+        .iter()
         .filter(|node| alive.contains(&node.port))
         .map(|node| (node.id.clone(), (node.master.clone(), node.slots.clone())))
         .collect()
 }
 
-fn parse_line(line: &str) -> Option<Seen> {
+fn parse_line(line: &str) -> Option<NodeView> {
     let mut fields = line.split_whitespace();
     let id = fields.next()?.to_owned();
     let port = fields.next()?.split('@').next()?.rsplit(':').next()?.parse().ok()?;
     let flags = fields.next()?.split(',').map(str::to_owned).collect();
     let master = fields.next().filter(|master| *master != "-").map(str::to_owned);
-    // Ping sent, pong received, epoch, link state.
+    // Skip the fields ping-sent, pong-recv, config-epoch and link-state.
     let slots = fields.skip(4).filter_map(parse_range).collect();
-    Some(Seen { id, port, flags, master, slots })
+    Some(NodeView { id, port, flags, master, slots })
 }
 
-/// `5`, `0-5460`; a slot on the move, `[5->-id]`, is still its owner's and is listed among the ranges as well.
+/// Parses `5` or `0-5460`. Returns `None` for a migrating slot such as `[5->-id]`: its owner lists it in a range as well.
 fn parse_range(text: &str) -> Option<(u16, u16)> {
     match text.split_once('-') {
         Some((first, last)) => Some((first.parse().ok()?, last.parse().ok()?)),
