@@ -1,4 +1,4 @@
-//! Redis does not answer: Postgres alone sells, slower. When it comes back, nobody notices what it missed.
+//! Redis is unavailable: Postgres alone sells, slower. Afterwards the stale pools cause no wrong sale.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ async fn start_on_with(cluster: &RedisCluster, settings: &[(&str, &str)]) -> Wor
 }
 
 #[tokio::test]
-async fn without_redis_units_are_sold_from_postgres_and_none_twice_after_it_is_back() {
+async fn sale_without_redis_causes_no_oversell_after_its_return() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let world = start_on(&cluster).await;
     let event = world.on_sale(vec![general("A", 30), seated("B", &[10, 10])]).await;
@@ -48,7 +48,7 @@ async fn without_redis_units_are_sold_from_postgres_and_none_twice_after_it_is_b
     for node in nodes {
         cluster.thaw(node).unwrap();
     }
-    // Its pools are of before the freeze: half of what they call free is taken.
+    // The pools are older than the freeze: half of the units that they offer are taken.
     let rush = join_all((0..60).map(|index| world.hold(&event, vec![count(&event, index % 2, 1)]))).await;
     for refused in rush.into_iter().filter(Result::is_err) {
         assert_eq!(reason(refused).1, "NOT_ENOUGH_UNITS");
@@ -57,7 +57,7 @@ async fn without_redis_units_are_sold_from_postgres_and_none_twice_after_it_is_b
 }
 
 #[tokio::test]
-async fn without_redis_two_processes_do_not_stand_in_each_others_way() {
+async fn processes_without_redis_see_units_taken_by_the_other() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let first = start_on(&cluster).await;
     let second = first.twin(&[]).await;
@@ -66,7 +66,7 @@ async fn without_redis_two_processes_do_not_stand_in_each_others_way() {
     for node in [cluster.master_of(pool.as_str()).await, cluster.replica_of(pool.as_str()).await] {
         cluster.freeze(node.unwrap()).unwrap();
     }
-    // Each sees what the other took only when it looks.
+    // Each process sees the units of the other only when it reads Postgres.
     for round in 0..12 {
         for world in [&first, &second] {
             let hold = world.hold(&event, vec![count(&event, 0, 2)]).await;
@@ -82,7 +82,7 @@ async fn without_redis_two_processes_do_not_stand_in_each_others_way() {
 }
 
 #[tokio::test]
-async fn nodes_that_refuse_cost_only_the_first_his_patience() {
+async fn refusing_nodes_cost_only_the_first_call_its_timeout() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let patience = Duration::from_secs(2);
     let world = start_on_with(&cluster, &[("POOL__PATIENCE", "2s"), ("POOL__AWAY_FOR", "1m")]).await;
@@ -92,12 +92,12 @@ async fn nodes_that_refuse_cost_only_the_first_his_patience() {
     for _ in 0..50 {
         world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
     }
-    // Asked each time, nodes that refuse take 50 ms to be called, and twice: to take the unit, and to take it out.
+    // Without a breaker each call would wait twice for 50 ms: to take the unit, and to remove it.
     assert!(begin.elapsed() < patience * 2, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
-async fn everything_in_redis_lost_in_mid_sale_costs_no_unit() {
+async fn loss_of_all_redis_data_during_a_sale_costs_no_unit() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let world = start_on(&cluster).await;
     let event = world.on_sale(vec![general("A", 20)]).await;

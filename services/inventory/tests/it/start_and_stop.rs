@@ -1,11 +1,11 @@
-//! The service stands: it opens its stores, says that it is ready, and stops when asked to; without a key it does not.
+//! Start and stop: the service opens its stores, becomes ready and drains; it refuses to start without a key.
 
 use onsale_testkit::{service::TestService, wait_until};
 
 use crate::support::{SOON, World, required};
 
 #[tokio::test]
-async fn it_is_ready_on_real_stores_and_drains_cleanly() {
+async fn service_becomes_ready_and_drains_cleanly() {
     let world = World::start().await;
     wait_until("the service is ready", SOON, || async {
         world.service.server.readiness().verdict().is_ready()
@@ -16,7 +16,7 @@ async fn it_is_ready_on_real_stores_and_drains_cleanly() {
 }
 
 #[tokio::test]
-async fn it_does_not_start_without_a_key_and_a_page_for_invitations() {
+async fn start_without_a_valid_key_and_page_is_refused() {
     let wrongs = [
         ("INVITATIONS__SIGNING_KEY", ""),
         ("INVITATIONS__SIGNING_KEY", "no key"),
@@ -33,7 +33,7 @@ async fn it_does_not_start_without_a_key_and_a_page_for_invitations() {
             &settings,
             onsale_inventory::build,
         );
-        let error = started.await.err().unwrap_or_else(|| panic!("{wrong:?} was taken")).to_string();
+        let error = started.await.err().unwrap_or_else(|| panic!("{wrong:?} was accepted")).to_string();
         assert!(error.to_uppercase().replace('.', "__").contains(wrong.0), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests of quotas share: an organizer who keeps and invites, and people who accept and buy.
+//! Support for tests of quotas: an organizer who creates quotas and invites, and invitees who accept and buy.
 
 use onsale_proto::{
     auth::v1::Role,
@@ -9,9 +9,9 @@ use onsale_proto::{
 use onsale_testkit::tokens::identity;
 use tonic::{Status, transport::Channel};
 
-use crate::support::{ORGANIZER, World, a_reservation, request_id, time, with_token};
+use super::{ORGANIZER, World, a_reservation, request_id, time, with_token};
 
-/// Before the event, and far away.
+/// A time in the far future and before the event.
 pub(crate) const RETURN_SECONDS: i64 = 3_900_000_000;
 
 pub(crate) fn a_quota(event: &pb::Event, selection: UnitSelection) -> pb::CreateQuotaRequest {
@@ -42,7 +42,7 @@ impl World {
         Ok(answer.into_inner().quota.unwrap())
     }
 
-    /// Keeps units, under new ids.
+    /// Creates a quota under a new request id.
     pub(crate) async fn keep(
         &self,
         event: &pb::Event,
@@ -76,10 +76,10 @@ impl World {
         self.invite_as(ORGANIZER, message).await
     }
 
-    /// The token that was mailed to `email`.
+    /// Returns the token that was mailed to `email`.
     pub(crate) async fn mailed_token(&self, email: &str) -> String {
-        let told = self.told::<QuotaInvitation>().await;
-        let mail = told.iter().find(|mail| mail.email == email).unwrap();
+        let published = self.published::<QuotaInvitation>().await;
+        let mail = published.iter().find(|mail| mail.email == email).unwrap();
         mail.accept_url.split_once("#token=").unwrap().1.to_owned()
     }
 
@@ -94,7 +94,7 @@ impl World {
         Ok(self.quotas().await.accept_invitation(request).await?.into_inner())
     }
 
-    /// Invites `customer` for so many units, and lets them accept; answers their token.
+    /// Invites `customer` for `unit_count` units and lets them accept; returns the token.
     pub(crate) async fn invited(&self, quota: &pb::Quota, customer: &str, unit_count: u32) -> String {
         let email = format!("{customer}@example.test");
         self.invite(quota, vec![an_invitee(&email, unit_count)]).await.unwrap();
@@ -103,7 +103,7 @@ impl World {
         token
     }
 
-    /// Reserves with an invitation, under new ids.
+    /// Reserves with an invitation under new ids.
     pub(crate) async fn hold_invited(
         &self,
         event: &pb::Event,
@@ -115,14 +115,14 @@ impl World {
         Ok(self.reserve(message).await?.hold.unwrap())
     }
 
-    /// Lets the time of every quota come.
+    /// Moves the return time of every quota into the past.
     pub(crate) async fn end_quotas(&self) {
         let sql = "UPDATE quota SET return_time = now() - interval '1s'";
         self.postgres.execute("end quotas", sql, &[]).await.unwrap();
     }
 
-    /// What no test may leave wrong: the counts of stock and quotas are what the rows say.
-    pub(crate) async fn check_books(&self) {
+    /// Asserts that the counts of stock and quotas agree with the rows.
+    pub(crate) async fn assert_counts(&self) {
         let wrong_stock = "SELECT count(*) FROM sector_sale s
             LEFT JOIN LATERAL (
                 SELECT count(*) AS taken, count(*) FILTER (WHERE h.state = 'COMMITTED') AS sold,
@@ -130,7 +130,7 @@ impl World {
                 FROM hold_unit u LEFT JOIN hold h USING (hold_id) LEFT JOIN quota q ON q.quota_id = u.hold_id
                 WHERE u.sector_id = s.sector_id) c ON true
             WHERE (s.taken_count, s.sold_count, s.kept_count) <> (c.taken, c.sold, c.kept)";
-        assert_eq!(self.number(wrong_stock, &[]).await, 0, "stock is counted wrong");
+        assert_eq!(self.number(wrong_stock, &[]).await, 0, "the counts of stock differ from the rows");
         let wrong_quotas = "SELECT count(*) FROM quota q
             LEFT JOIN LATERAL (SELECT coalesce(sum(cardinality(h.units)), 0) AS used
                 FROM hold h WHERE h.quota_id = q.quota_id AND h.state <> 'RELEASED') u ON true
@@ -142,7 +142,7 @@ impl World {
                 OR q.invited_count <> CASE q.state WHEN 'OPEN' THEN p.promised - h.held ELSE 0 END
                 OR (SELECT count(*) FROM hold_unit k WHERE k.sector_id = q.sector_id AND k.hold_id = q.quota_id)
                     <> CASE q.state WHEN 'OPEN' THEN cardinality(q.units) - q.used_count ELSE 0 END";
-        assert_eq!(self.number(wrong_quotas, &[]).await, 0, "a quota is counted wrong");
+        assert_eq!(self.number(wrong_quotas, &[]).await, 0, "the counts of a quota differ from the rows");
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the tests of crowds and faults share: another pod, chance that repeats itself, customers with patience, and a look
-//! into the books: is every unit accounted for, and can every free one be had?
+//! Support for tests of crowds and faults: a second pod, reproducible random numbers, customers who retry, and checks that
+//! every unit is accounted for and every free unit can be reserved.
 
 use std::{
     collections::BTreeMap,
@@ -13,33 +13,33 @@ use onsale_types::SectorId;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::support::{SOON, World, count, reason};
+use super::{SOON, World, count, reason};
 
-/// How soon after a fault every free unit can be had again.
-pub(crate) const MENDED: Duration = Duration::from_secs(30);
-/// Between two tries of somebody who was told to come back.
-const AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// Time after a fault within which every free unit can be reserved again.
+pub(crate) const REPAIRED_WITHIN: Duration = Duration::from_secs(30);
+/// Wait between two attempts of a refused customer.
+const RETRY_AFTER: Duration = Duration::from_millis(20);
 
-/// What breaks the rules of the books, whatever happened.
-const FAULTS: [(&str, &str); 5] = [
+/// Violations of the stored invariants.
+const INCONSISTENCIES: [(&str, &str); 5] = [
     (
-        "a sector counts the units that are taken",
+        "taken_count equals the taken units",
         "SELECT count(*) FROM sector_sale s
          WHERE taken_count <> (SELECT count(*) FROM hold_unit u WHERE u.sector_id = s.sector_id)",
     ),
     (
-        "a sector counts the units that are sold",
+        "sold_count equals the sold units",
         "SELECT count(*) FROM sector_sale s WHERE sold_count <> (
              SELECT count(*) FROM hold_unit u JOIN hold h USING (hold_id)
              WHERE u.sector_id = s.sector_id AND h.state = 'COMMITTED')",
     ),
     (
-        "a taken unit is one of its sector's",
+        "a taken unit exists in its sector",
         "SELECT count(*) FROM hold_unit u LEFT JOIN sector s USING (sector_id)
          WHERE s.sector_id IS NULL OR u.unit > s.capacity",
     ),
     (
-        "a hold that stands has all its units",
+        "an active hold has all its units",
         "SELECT count(*) FROM hold h WHERE state <> 'RELEASED' AND (
              SELECT array_agg((sector_id, unit) ORDER BY sector_id, unit)
              FROM unnest(h.unit_sectors, h.units) AS own (sector_id, unit))
@@ -47,13 +47,13 @@ const FAULTS: [(&str, &str); 5] = [
              SELECT array_agg((sector_id, unit) ORDER BY sector_id, unit) FROM hold_unit u WHERE u.hold_id = h.hold_id)",
     ),
     (
-        "a unit belongs to a hold that stands",
+        "a unit belongs to an active hold",
         "SELECT count(*) FROM hold_unit u LEFT JOIN hold h USING (hold_id)
          WHERE h.state IS NULL OR h.state = 'RELEASED'",
     ),
 ];
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, the same in every run.
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -61,9 +61,9 @@ impl Chance {
         Self(u64::from(number) << 32 | 0x9e37_79b9)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
-        // SplitMix64.
+        // The SplitMix64 algorithm.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -76,35 +76,35 @@ impl Chance {
     }
 }
 
-/// Who has a unit, and how.
+/// The taken units of a sector, each with the id and the state of its hold.
 pub(crate) type Taken = BTreeMap<u32, (String, String)>;
 
 impl World {
-    /// Another pod of the service, on the same stores.
+    /// Starts another pod of the service on the same stores.
     pub(crate) async fn twin(&self, settings: &[(&str, &str)]) -> Self {
         let database = self.service.database.share();
         Self::start_on_with(TestStores { database, redis: self.service.redis.clone() }, settings).await
     }
 
-    /// Reserves, asking until it is answered for good: with the hold, or with why there is none.
-    pub(crate) async fn reserve_patiently(
+    /// Reserves, retrying until the answer is final: the hold, or a permanent refusal.
+    pub(crate) async fn reserve_until_final(
         &self,
         message: &pb::ReserveUnitsRequest,
     ) -> Result<pb::Hold, Status> {
-        patiently(async || Ok(self.reserve(message.clone()).await?.hold.unwrap())).await
+        until_final(async || Ok(self.reserve(message.clone()).await?.hold.unwrap())).await
     }
 
-    /// Commits, asking until it is answered for good.
-    pub(crate) async fn commit_patiently(&self, hold_id: &str) -> Result<pb::Hold, Status> {
-        patiently(async || self.commit(hold_id).await).await
+    /// Commits, retrying until the answer is final.
+    pub(crate) async fn commit_until_final(&self, hold_id: &str) -> Result<pb::Hold, Status> {
+        until_final(async || self.commit(hold_id).await).await
     }
 
-    /// Releases, asking until it is answered for good.
-    pub(crate) async fn release_patiently(&self, hold_id: &str) -> pb::Hold {
-        patiently(async || self.release(hold_id).await).await.unwrap()
+    /// Releases, retrying until the answer is final.
+    pub(crate) async fn release_until_final(&self, hold_id: &str) -> pb::Hold {
+        until_final(async || self.release(hold_id).await).await.unwrap()
     }
 
-    /// The taken units of a sector, with the id and the state of the hold of each.
+    /// Returns the taken units of a sector with their holds.
     pub(crate) async fn taken_of(&self, event: &pb::Event, sector: usize) -> Taken {
         let sector_id: SectorId = event.sectors[sector].sector_id.parse().unwrap();
         let sql =
@@ -116,23 +116,23 @@ impl World {
         rows.iter().map(|row| (unit(row), hold(row))).collect()
     }
 
-    /// Postgres agrees with itself, and what is answered agrees with Postgres. Nobody may be at work.
-    pub(crate) async fn assert_books(&self, event: &pb::Event) {
-        for (rule, sql) in FAULTS {
+    /// Asserts that the rows are consistent and that responses agree with them. No call may be running.
+    pub(crate) async fn assert_consistent(&self, event: &pb::Event) {
+        for (rule, sql) in INCONSISTENCIES {
             assert_eq!(self.number(sql, &[]).await, 0, "{rule}");
         }
         for sector in 0..event.sectors.len() {
             let taken = self.taken_of(event, sector).await;
             let expected = expected(&event.sectors[sector], &taken);
-            wait_until("what is free is told", SOON, async || {
-                let told = self.availability(event).await.sectors.remove(sector);
-                (told.free_count, told.held_count, told.free_map) == expected
+            wait_until("what is free is published", SOON, async || {
+                let published = self.availability(event).await.sectors.remove(sector);
+                (published.free_count, published.held_count, published.free_map) == expected
             })
             .await;
         }
     }
 
-    /// Everything that is free can be had, within the time that mending may take, and then there is no more.
+    /// Asserts that every free unit can be reserved within the time of a repair, and no more than those.
     pub(crate) async fn assert_sells_out(&self, event: &pb::Event) {
         let begun = Instant::now();
         for sector in 0..event.sectors.len() {
@@ -140,7 +140,7 @@ impl World {
             let mut free = capacity - u32::try_from(self.taken_of(event, sector).await.len()).unwrap();
             while free > 0 {
                 let message = crate::support::a_reservation(event, vec![count(event, sector, free.min(8))]);
-                let hold = self.reserve_patiently(&message).await;
+                let hold = self.reserve_until_final(&message).await;
                 let hold = hold.unwrap_or_else(|status| panic!("{free} are free: {status:?}"));
                 free -= u32::try_from(hold.items[0].units.len()).unwrap();
             }
@@ -148,32 +148,32 @@ impl World {
             assert_eq!(reason(one_more), (Code::FailedPrecondition, "NOT_ENOUGH_UNITS".to_owned()));
             assert_eq!(self.taken_of(event, sector).await.len(), usize::try_from(capacity).unwrap());
         }
-        assert!(begun.elapsed() < MENDED, "{:?}", begun.elapsed());
-        self.assert_books(event).await;
+        assert!(begun.elapsed() < REPAIRED_WITHIN, "{:?}", begun.elapsed());
+        self.assert_consistent(event).await;
     }
 }
 
-/// Asks until there is an answer. Whatever else comes must be typed, and must say that it may be tried again.
-async fn patiently(ask: impl AsyncFn() -> Result<pb::Hold, Status>) -> Result<pb::Hold, Status> {
+/// Retries until there is a final answer. Every other answer must be a typed error that allows a retry.
+async fn until_final(ask: impl AsyncFn() -> Result<pb::Hold, Status>) -> Result<pb::Hold, Status> {
     let begun = Instant::now();
     loop {
         let status = match ask().await {
             Ok(hold) => return Ok(hold),
             Err(status) => status,
         };
-        assert!(status.get_details_error_info().is_some(), "typed: {status:?}");
+        assert!(status.get_details_error_info().is_some(), "an untyped error: {status:?}");
         match status.code() {
             Code::FailedPrecondition => return Err(status),
-            // On a machine with too much to do also that the time was over.
+            // On an overloaded machine the deadline may pass as well.
             Code::Unavailable | Code::Aborted | Code::ResourceExhausted | Code::DeadlineExceeded => {}
-            _ => panic!("neither an answer nor a call to come back: {status:?}"),
+            _ => panic!("neither final nor retryable: {status:?}"),
         }
-        assert!(begun.elapsed() < MENDED, "asked for {MENDED:?} in vain: {status:?}");
-        tokio::time::sleep(AGAIN_AFTER).await;
+        assert!(begun.elapsed() < REPAIRED_WITHIN, "no final answer within {REPAIRED_WITHIN:?}: {status:?}");
+        tokio::time::sleep(RETRY_AFTER).await;
     }
 }
 
-/// Free and held units of a sector, and the map of the free ones if it has seats.
+/// Returns the free and held units of a sector, and the map of the free ones if it has seats.
 fn expected(sector: &pb::Sector, taken: &Taken) -> (u32, u32, Vec<u8>) {
     let free = (1..=sector.capacity).filter(|unit| !taken.contains_key(unit));
     let mut map = vec![0_u8; usize::try_from(sector.capacity.div_ceil(8)).unwrap()];
@@ -187,7 +187,7 @@ fn expected(sector: &pb::Sector, taken: &Taken) -> (u32, u32, Vec<u8>) {
     (u32::try_from(free.count()).unwrap(), u32::try_from(held).unwrap(), map)
 }
 
-/// Whether a refusal is one that the stock explains: those units are taken, or there are fewer than asked for.
+/// Asserts that a refusal agrees with the stock: those units are taken, or fewer are free than asked for.
 pub(crate) fn assert_short(message: &pb::ReserveUnitsRequest, status: &Status) {
     let info = status.get_details_error_info().unwrap();
     let asked = message.selections.iter().find(|it| it.sector_id == info.metadata["sector_id"]).unwrap();
@@ -204,7 +204,7 @@ pub(crate) fn assert_short(message: &pb::ReserveUnitsRequest, status: &Status) {
     }
 }
 
-/// Unit numbers, as metadata has them.
+/// Reads unit numbers from error metadata.
 pub(crate) fn units(text: &str) -> Vec<u32> {
     text.split(',').map(|unit| unit.parse().unwrap()).collect()
 }

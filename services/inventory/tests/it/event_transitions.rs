@@ -1,4 +1,4 @@
-//! `ActivateEvent` and `EndEvent`: the moves of an event, and who may make them.
+//! `ActivateEvent` and `EndEvent`: transitions of an event, and the organizers who may make them.
 
 use onsale_proto::{
     events::v1::{EventActivated, EventEnded},
@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn an_event_is_activated_once_and_ended_once_however_often_it_is_asked() {
+async fn repeated_activate_and_end_take_effect_once() {
     let world = World::start().await;
     let mut asked = an_event(vec![general("A", 5)]);
     asked.on_sale_time = time(1_000_000_000);
@@ -20,45 +20,48 @@ async fn an_event_is_activated_once_and_ended_once_however_often_it_is_asked() {
     assert_eq!((active.state(), active.revision), (EventState::OnSale, 2));
     assert!(active.activate_time.is_some());
     assert_eq!(world.activate(&draft.event_id).await.unwrap(), active);
-    let told = world.told::<EventActivated>().await;
-    assert_eq!((told.len(), told[0].revision, told[0].on_sale_time), (1, 2, active.on_sale_time));
+    let published = world.published::<EventActivated>().await;
+    assert_eq!(
+        (published.len(), published[0].revision, published[0].on_sale_time),
+        (1, 2, active.on_sale_time)
+    );
 
     let ended = world.end(&draft.event_id).await.unwrap();
     assert_eq!((ended.state(), ended.revision), (EventState::Ended, 3));
     assert_eq!(world.end(&draft.event_id).await.unwrap(), ended);
-    assert_eq!(world.told::<EventEnded>().await.len(), 1);
+    assert_eq!(world.published::<EventEnded>().await.len(), 1);
     let (code, text, metadata) = refusal(world.activate(&draft.event_id).await);
     assert_eq!((code, &text[..]), (Code::FailedPrecondition, "EVENT_TRANSITION_INVALID"));
     assert_eq!(metadata["state"], "ENDED");
 }
 
 #[tokio::test]
-async fn a_draft_cannot_be_ended() {
+async fn draft_cannot_be_ended() {
     let world = World::start().await;
     let draft = world.create(an_event(vec![general("A", 5)])).await.unwrap();
     let (code, text, metadata) = refusal(world.end(&draft.event_id).await);
     assert_eq!((code, &text[..]), (Code::FailedPrecondition, "EVENT_TRANSITION_INVALID"));
     assert_eq!(metadata["state"], "DRAFT");
-    assert!(world.told::<EventEnded>().await.is_empty());
+    assert!(world.published::<EventEnded>().await.is_empty());
 }
 
 #[tokio::test]
-async fn a_halted_sale_goes_on_when_it_is_activated() {
+async fn paused_sale_resumes_when_it_is_activated() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 5)]).await;
-    // No method halts a sale yet; an operator does.
+    // No method pauses a sale yet, so the test acts as an operator.
     world.postgres.execute("halt", "UPDATE event SET state = 'PAUSED'", &[]).await.unwrap();
     let (code, text, metadata) =
         refusal(world.reserve(a_reservation(&event, vec![count(&event, 0, 1)])).await);
     assert_eq!((code, &text[..]), (Code::FailedPrecondition, "EVENT_NOT_ON_SALE"));
     assert_eq!(metadata["state"], "PAUSED");
     assert_eq!(world.activate(&event.event_id).await.unwrap().state(), EventState::OnSale);
-    assert_eq!(world.told::<EventActivated>().await.len(), 2);
+    assert_eq!(world.published::<EventActivated>().await.len(), 2);
     world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
 }
 
 #[tokio::test]
-async fn nobody_steers_the_event_of_another() {
+async fn event_of_another_organizer_cannot_be_changed() {
     let world = World::start().await;
     let draft = world.create(an_event(vec![general("A", 5)])).await.unwrap();
     let activate = |organizer| {
