@@ -74,8 +74,8 @@ impl App {
         &self.stores
     }
 
-    /// Runs `work` and stores its answer in one transaction, or returns the stored answer of an earlier identical request. Wakes the
-    /// relay, which publishes the events of `work`.
+    /// Runs `work` and stores its answer in one transaction, or returns the stored answer of an earlier identical request.
+    /// Wakes the relay, which publishes the events of `work`.
     async fn once<R, F>(
         &self,
         label: &'static str,

@@ -1,4 +1,5 @@
-//! Events, sectors, units, holds and quotas, with the rules for their changes. Pure functions: time is an argument, nothing does I/O.
+//! Events, sectors, units, holds and quotas, with the rules for their changes. Pure functions: time is an argument, nothing
+//! does I/O.
 
 pub(crate) mod availability;
 pub(crate) mod commands;

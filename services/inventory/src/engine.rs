@@ -1,21 +1,22 @@
 //! Machinery behind the use cases: copies in memory, pools in Redis, and the work that several use cases share.
 //!
 //! ```text
-//!   reserve_units              end_holds (commit, release, expire)     reconcile_pools
-//!        │                          │             │                          │
-//!        ▼                          │             └─▶ quota_holds            │
-//!    proposals ── pool_locks ───────┼────────────────────────────────▶ pool_repair
-//!     │     │                       │                                   │    │
-//!     │     └──────────▶ pools (Redis) ◀────────────────────────────────┘    │
-//!     ▼                             ▲                                        │
-//!  in_flight ── insert ─▶ Postgres ─┴─ after the commit ─▶ views ◀───────────┘
-//!                            │                               ▲
-//!                            └──▶ catalog, sale_state        └── availability ◀── watches
+//!  reserve   proposals ── take, under pool_locks (shared) ──▶ pools in Redis
+//!                │  └──── else pick ─────────────────────────▶ views in memory
+//!                └─▶ in_flight ─▶ insert rows in Postgres ─▶ after the commit: views, pools
+//!
+//!  end       end_holds ─▶ Postgres, with quota_holds and sale_state ─▶ after the commit: views, pools
+//!
+//!  repair    pool_repair ── compare, under pool_locks (exclusive) ──▶ pools, in_flight, fresh views
+//!                └─▶ corrects pools
+//!
+//!  read      watches ─▶ availability ─▶ counts in Postgres, views
 //! ```
 //!
-//! - [`pools`](crate::store::pools) offer units and may be wrong. Only a row in Postgres makes a unit somebody's.
+//! - [`pools`](crate::store::pools) offer units and may be wrong. Only a row in Postgres assigns a unit to a hold or a quota.
 //! - `in_flight` keeps calls of this process from picking the same units; `views` are copies of the free units in Postgres.
 //! - After a commit, pools and views follow it. If the process dies before, `pool_repair` corrects the pools.
+//! - `catalog` has the sectors of public events for all of them.
 
 mod availability;
 mod catalog;

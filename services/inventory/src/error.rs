@@ -45,7 +45,7 @@ pub(crate) enum Error {
     #[error("the event is not on sale")]
     NotOnSale {
         state: EventState,
-        /// Set only if it is still to come.
+        /// `None` if it has passed.
         on_sale_time: Option<Timestamp>,
     },
     #[error("the event has no sector {sector_id}")]

@@ -49,8 +49,8 @@ pub(crate) fn start(app: &Arc<App>, config: &Config, chassis: &Chassis) -> Resul
     consumers::start(app, tasks)
 }
 
-/// Returns the condition that this process holds the lease. A process that loses it finishes its round, which is harmless: pools may be
-/// corrected by two processes at the same time.
+/// Returns the condition that this process holds the lease. A process that loses it finishes its round, which is harmless:
+/// pools may be corrected by two processes at the same time.
 fn leads(candidacy: Candidacy) -> Condition {
     let changes = WatchStream::from_changes(candidacy.leadership()).map(|_leadership| ());
     Condition::new(move || candidacy.lease().is_some(), changes)

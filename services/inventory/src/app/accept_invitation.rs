@@ -1,5 +1,5 @@
-//! `AcceptInvitation`: grpc → app → engine::invitation_tokens → store → domain::invitation → store. Binds an invitation to the first
-//! customer who shows its token.
+//! `AcceptInvitation`: grpc → app → engine::invitation_tokens → store → domain::invitation → store. Binds an invitation to the
+//! first customer who shows its token.
 
 use onsale_storage::idempotency::{Answer, Request};
 use onsale_types::CustomerId;

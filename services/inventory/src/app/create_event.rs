@@ -1,5 +1,5 @@
-//! `CreateEvent`: grpc → app → domain::event → store. Creates a draft with its sectors. Units have no rows of their own, so the size of
-//! an event does not affect the time.
+//! `CreateEvent`: grpc → app → domain::event → store. Creates a draft with its sectors. Units have no rows of their own, so the
+//! size of an event does not affect the time.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ impl App {
         .await
     }
 
-    /// Refuses a time zone that Postgres does not know; mails and apps could not show the event's times. Postgres takes long to list its
-    /// zones, so the list is read once.
+    /// Refuses a time zone that Postgres does not know; mails and apps could not show the event's times. Postgres takes long to
+    /// list its zones, so the list is read once.
     pub(super) async fn check_time_zone(
         &self,
         transaction: &Transaction,

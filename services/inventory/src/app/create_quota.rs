@@ -1,5 +1,5 @@
-//! `CreateQuota`: grpc → app → store → domain::quota → store → engine. Takes units out of the public sale, all or none. The primary key
-//! of `hold_unit` makes them the quota's, even if Redis offers them at the same time.
+//! `CreateQuota`: grpc → app → store → domain::quota → store → engine. Takes units out of the public sale, all or none. The
+//! primary key of `hold_unit` makes them the quota's, even if Redis offers them at the same time.
 
 use onsale_kit::deadline::Deadline;
 use onsale_storage::{
@@ -81,7 +81,8 @@ impl App {
         Err(Error::Contended)
     }
 
-    /// Returns the answer and the units to remove from the pool; `None` for a draft, which has no pool, and for a repeated request.
+    /// Returns the answer and the units to remove from the pool; `None` for a draft, which has no pool, and for a repeated
+    /// request.
     async fn try_create_quota(
         &self,
         request: &Request<'_, Quota>,

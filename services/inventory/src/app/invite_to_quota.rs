@@ -1,5 +1,5 @@
-//! `InviteToQuota`: grpc → app → store → domain::quota → store → outbox. Promises units to people and publishes a mail with a token for
-//! each new invitation, all or none.
+//! `InviteToQuota`: grpc → app → store → domain::quota → store → outbox. Promises units to people and publishes a mail with a
+//! token for each new invitation, all or none.
 
 use std::collections::HashSet;
 

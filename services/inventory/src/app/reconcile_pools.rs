@@ -1,5 +1,5 @@
-//! Reconciliation of pools: workers → app → engine::pool_repair → store. Compares every pool with Postgres and corrects it: units that
-//! a crash left out, and pools that Redis lost or restored from an older state.
+//! Reconciliation of pools: workers → app → engine::pool_repair → store. Compares every pool with Postgres and corrects it:
+//! units that a crash left out, and pools that Redis lost or restored from an older state.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `ReleaseHold`: grpc → app → engine::end_holds → store → domain::hold → store. Frees the units of a hold. A hold that does not exist
-//! is recorded as released, so that a late reservation cannot make it.
+//! `ReleaseHold`: grpc → app → engine::end_holds → store → domain::hold → store. Frees the units of a hold. A hold that does
+//! not exist is recorded as released, so that a late reservation cannot make it.
 
 use onsale_types::HoldId;
 

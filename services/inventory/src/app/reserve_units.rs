@@ -1,6 +1,6 @@
-//! `ReserveUnits`: grpc → app → engine::proposals → store::pools → app::reserve_units::write_holds → store → engine. Reservations of a
-//! batch share one transaction. The primary key of `hold_unit` makes proposed units the hold's; a conflict shows that a proposal was
-//! wrong, so the pool is repaired and other units are tried.
+//! `ReserveUnits`: grpc → app → engine::proposals → store::pools → app::reserve_units::write_holds → store → engine.
+//! Reservations of a batch share one transaction. The primary key of `hold_unit` makes proposed units the hold's; a conflict
+//! shows that a proposal was wrong, so the pool is repaired and other units are tried.
 
 mod invited;
 mod write_holds;
@@ -38,8 +38,8 @@ const POOL_ATTEMPTS_MAX: u32 = 3;
 /// The outcome of a reservation that was not refused.
 #[derive(Debug)]
 enum ReserveOutcome {
-    /// A new hold, or the one of a repeated request. The calling task builds the response: memory that one task allocates and frees
-    /// stays in its thread's cache, unlike memory that a batch allocates for all its callers.
+    /// A new hold, or the one of a repeated request. The calling task builds the response: memory that one task allocates and
+    /// frees stays in its thread's cache, unlike memory that a batch allocates for all its callers.
     Hold { event: Arc<Event>, hold: Hold },
     /// The proposed units were not free.
     Retry(Vec<ShortSector>),
@@ -146,7 +146,8 @@ impl Processor<ReserveItem> for ReserveProcessor {
                 BatchOutcome::Answered(written.answers)
             }
             Err(error) => {
-                // After a commit of unknown outcome the units stay out of the pools; the reconciler returns them if they are free.
+                // After a commit of unknown outcome the units stay out of the pools; the reconciler returns them if they are
+                // free.
                 if !matches!(error, Error::Postgres(postgres::Error::CommitUnknown { .. })) {
                     self.return_units(items, &proposals, |_, _| true).await;
                 }

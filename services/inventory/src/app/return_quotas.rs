@@ -1,5 +1,5 @@
-//! Return of quotas: workers → app → store → domain::quota → store → engine. Moves the unused units of quotas past their return time, by
-//! the database's clock, to the public sale.
+//! Return of quotas: workers → app → store → domain::quota → store → engine. Moves the unused units of quotas past their return
+//! time, by the database's clock, to the public sale.
 
 use onsale_kit::worker::Round;
 use onsale_storage::postgres::Transaction;

@@ -1,5 +1,5 @@
-//! `UpdateEvent`: grpc → app → store → convert::requests (through `DraftChange`) → domain → store. Changes a draft; an event in any
-//! other state is refused.
+//! `UpdateEvent`: grpc → app → store → convert::requests (through `DraftChange`) → domain → store. Changes a draft; an event in
+//! any other state is refused.
 
 use std::sync::Arc;
 

@@ -73,8 +73,8 @@ impl Availability {
         Self { sectors: self.sectors.iter().filter(kept).cloned().collect(), ..self.clone() }
     }
 
-    /// Returns the update for a watcher of `sectors` (empty: all) whose last message had the revision `sent` and equals `before` in
-    /// those sectors. Returns `None` if nothing changed for the watcher.
+    /// Returns the update for a watcher of `sectors` (empty: all) whose last message had the revision `sent` and equals
+    /// `before` in those sectors. Returns `None` if nothing changed for the watcher.
     #[must_use]
     pub(crate) fn since(&self, before: &Self, sent: u64, sectors: &[SectorId]) -> Option<AvailabilityUpdate> {
         let is_watched = |stock: &&SectorStock| sectors.is_empty() || sectors.contains(&stock.sector_id);

@@ -60,8 +60,8 @@ pub(crate) struct ListQuotas {
     pub(crate) after: Option<(Timestamp, QuotaId)>,
 }
 
-/// Requested changes of some fields of a draft. They are valid or not only together with the fields that stay, so they are checked
-/// after the draft has been read.
+/// Requested changes of some fields of a draft. They are valid or not only together with the fields that stay, so they are
+/// checked after the draft has been read.
 pub(crate) trait DraftChange: Sync {
     /// The revision that the draft must have; `None`: any.
     fn expected_revision(&self) -> Option<u64>;

@@ -11,7 +11,7 @@ pub(crate) struct Counts {
     pub(crate) capacity: u32,
     /// Units that are not free: held, sold or kept.
     pub(crate) taken: u32,
-    /// Taken units that a quota keeps and nobody holds or bought.
+    /// Taken units that a quota keeps, without those that invitees hold or have bought.
     pub(crate) kept: u32,
     /// Taken units that are sold.
     pub(crate) sold: u32,

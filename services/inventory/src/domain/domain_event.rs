@@ -1,4 +1,4 @@
-//! Changes that other services are told of, before `convert` encodes them for the outbox.
+//! Changes to publish to other services, before `convert` encodes them for the outbox.
 
 use std::collections::HashMap;
 

@@ -239,7 +239,8 @@ impl Event {
         }
     }
 
-    /// Returns the revision of the event's stock, whose counts are `counts`. It rises with every change of the event or of a sector.
+    /// Returns the revision of the event's stock, whose counts are `counts`. It rises with every change of the event or of a
+    /// sector.
     #[must_use]
     pub(crate) fn stock_revision(&self, counts: &HashMap<SectorId, Counts>) -> u64 {
         counts.values().fold(self.revision, |sum, counts| sum.saturating_add(counts.revision))

@@ -125,7 +125,8 @@ impl Invitation {
         if is_theirs { Ok(()) } else { Err(InvitationFault::NotAccepted) }
     }
 
-    /// Returns the only selection of a reservation with this invitation: of the quota's sector, and of at most `unit_count` units.
+    /// Returns the only selection of a reservation with this invitation: of the quota's sector, and of at most `unit_count`
+    /// units.
     pub(crate) fn check_selections<'a>(
         &self,
         sector_id: SectorId,
@@ -185,8 +186,8 @@ pub(crate) fn invitees_above(invitees: &[Invitee], units_max: u32) -> Vec<usize>
     above.map(|(index, _)| index).collect()
 }
 
-/// Returns true if `text` is an address such as `ana@example.com`, without a display name, that is safe in an envelope and a header.
-/// Does not check that the mailbox exists.
+/// Returns true if `text` is an address such as `ana@example.com`, without a display name, that is safe in an envelope and a
+/// header. Does not check that the mailbox exists.
 #[must_use]
 pub(crate) fn is_email(text: &str) -> bool {
     let is_odd = |it: char| it.is_control() || it.is_whitespace() || "<>()[],;:\\\"@".contains(it);

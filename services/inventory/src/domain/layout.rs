@@ -37,7 +37,7 @@ impl Eq for Firsts {}
 pub(crate) struct SeatRow {
     pub(crate) label: String,
     pub(crate) seat_count: u32,
-    /// Empty: the seats are labelled `1`, `2`, ….
+    /// Empty: the seats are labeled `1`, `2`, ….
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) seat_labels: Vec<String>,
 }

@@ -79,8 +79,8 @@ impl Picker {
         units
     }
 
-    /// Takes the longest runs until one run has room for the rest: no choice has fewer groups. The rest comes from the first row that
-    /// has room for it, and there from the shortest run that fits.
+    /// Takes the longest runs until one run has room for the rest: no choice has fewer groups. The rest comes from the first
+    /// row that has room for it, and there from the shortest run that fits.
     fn seats(&mut self, rows: &mut [Row], count: u32) -> Vec<u32> {
         let mut units = Vec::new();
         let mut missing = count;

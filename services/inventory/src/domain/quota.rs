@@ -53,8 +53,8 @@ impl Quota {
         }
     }
 
-    /// Returns true if its invitations can be used at `now`. From the return time on they cannot, although the quota stays OPEN until
-    /// a worker returns it.
+    /// Returns true if its invitations can be used at `now`. From the return time on they cannot, although the quota stays OPEN
+    /// until a worker returns it.
     #[must_use]
     pub(crate) fn is_open_at(&self, now: Timestamp) -> bool {
         self.state == QuotaState::Open && now < self.return_time
@@ -76,8 +76,8 @@ impl Quota {
         self.used_count = self.used_count.saturating_add(units);
     }
 
-    /// Takes back `units` of a released hold. Returns true if they are kept and promised again, false if they go to the public sale
-    /// because the quota has been returned.
+    /// Takes back `units` of a released hold. Returns true if they are kept and promised again, false if they go to the public
+    /// sale because the quota has been returned.
     #[must_use]
     pub(crate) fn release(&mut self, units: u32) -> bool {
         self.used_count = self.used_count.saturating_sub(units);
@@ -126,9 +126,9 @@ pub(crate) fn check_return_time(
     }
 }
 
-/// Chooses `count` free units and returns them in rising order, or `None` if fewer are free. Seats are chosen as for the public. In
-/// general admission, or when other calls were faster (`is_contended`), the last units are chosen: the public gets the first ones, and
-/// a large quota would lose one of its units to a customer at every attempt.
+/// Chooses `count` free units and returns them in rising order, or `None` if fewer are free. Seats are chosen as for the
+/// public. In general admission, or when other calls were faster (`is_contended`), the last units are chosen: the public gets
+/// the first ones, and a large quota would lose one of its units to a customer at every attempt.
 #[must_use]
 pub(crate) fn choose(
     layout: Option<&SeatLayout>,

@@ -1,5 +1,5 @@
-//! Offers of public events in memory. An offer never changes once its event is public, every reservation needs it, and its layouts
-//! are large.
+//! Offers of public events in memory. An offer never changes once its event is public, every reservation needs it, and its
+//! layouts are large.
 
 use std::sync::Arc;
 

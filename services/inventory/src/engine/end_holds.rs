@@ -1,5 +1,5 @@
-//! Ends of holds: commits and releases in batches, which share one transaction, and the effects that every end has on units, counts,
-//! quotas and events. Postgres changes first; pools and views follow after the commit.
+//! Ends of holds: commits and releases in batches, which share one transaction, and the effects that every end has on units,
+//! counts, quotas and events. Postgres changes first; pools and views follow after the commit.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -36,8 +36,8 @@ impl InvitationTokens {
         Ok(Self { signer, reader, accept_page: config.accept_page.clone() })
     }
 
-    /// Returns the URL at which `invitation` is accepted. The token is in the fragment, which browsers do not send to servers, so it
-    /// appears in no access log.
+    /// Returns the URL at which `invitation` is accepted. The token is in the fragment, which browsers do not send to servers,
+    /// so it appears in no access log.
     pub(crate) fn accept_url(&self, invitation: &Invitation, quota: &Quota) -> Result<String, Error> {
         let claims =
             InvitationClaims { invitation_id: invitation.id, quota_id: quota.id, event_id: quota.event_id };
@@ -46,7 +46,8 @@ impl InvitationTokens {
         Ok(format!("{}#token={}", self.accept_page, self.signer.sign(&facts, &claims)?))
     }
 
-    /// Verifies the signature of `token` and returns its payload. The expiry is not checked here: the database's clock decides it.
+    /// Verifies the signature of `token` and returns its payload. The expiry is not checked here: the database's clock decides
+    /// it.
     pub(crate) fn read(&self, token: &str) -> Result<InvitationClaims, Error> {
         let read = self.reader.read::<InvitationClaims>(token);
         Ok(read.map_err(|_invalid| Error::InvitationTokenInvalid)?.claims)

@@ -1,5 +1,6 @@
-//! Repairs pools from Postgres. A taken unit may leave a pool at any time. A free unit may be added only with care: a unit that the
-//! pool does not offer and Postgres calls free may be on its way from Redis to Postgres, and a customer who is offered it fails.
+//! Repairs pools from Postgres. A taken unit may leave a pool at any time. A free unit may be added only with care: a unit that
+//! the pool does not offer and Postgres calls free may be on its way from Redis to Postgres, and a customer who is offered it
+//! fails.
 
 use onsale_types::EventId;
 

@@ -1,5 +1,5 @@
-//! Effects of ended holds on quotas and invitations, written before the counts change. Without an invited hold, nothing is read or
-//! written.
+//! Effects of ended holds on quotas and invitations, written before the counts change. Without an invited hold, nothing is read
+//! or written.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Applies committed changes of a quota's units to the sector's view and pool. If the process dies before, the reconciler corrects the
-//! pool.
+//! Applies committed changes of a quota's units to the sector's view and pool. If the process dies before, the reconciler
+//! corrects the pool.
 
 use onsale_types::{EventId, SectorId};
 

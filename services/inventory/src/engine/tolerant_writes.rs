@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long batches are written tolerantly after the last conflict.
+/// Time after the last conflict during which batches are written tolerantly.
 const TOLERANT_FOR: Duration = Duration::from_secs(1);
 
 /// The time until which batches are written tolerantly.

@@ -1,6 +1,6 @@
 //! Watches of events: each watched event is read a few times per second, once for all its watchers. A slow watcher skips
-//! intermediate states but always gets the latest. A watcher stores only the revision of its last message: the last eight states of
-//! an event are kept for all its watchers together, and a watcher that is further behind gets a full update.
+//! intermediate states but always gets the latest. A watcher stores only the revision of its last message: the last eight
+//! states of an event are kept for all its watchers together, and a watcher that is further behind gets a full update.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -155,7 +155,7 @@ impl Engine {
     /// Reads the event once for all its watchers. Done when it has no watcher left or has ended.
     async fn read_watched(&self, event_id: EventId, sender: &watch::Sender<Recent>) -> Result<Round, Error> {
         {
-            // Under the lock, so that nobody subscribes to a watch that ends.
+            // Under the lock, so that no watcher subscribes to a watch that ends.
             let mut senders = self.watches.senders.lock();
             if sender.receiver_count() == 0 {
                 senders.remove(&event_id);

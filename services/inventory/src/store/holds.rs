@@ -49,8 +49,8 @@ const INSERT_TOMBSTONES: &str =
     SELECT hold_id, $2, $2, 'RELEASED', '{}', '{}', now() + interval '1 second', now()
     FROM unnest($1::uuid[]) AS new (hold_id) ORDER BY hold_id
     ON CONFLICT DO NOTHING";
-// This and the next statements look up each id in the index; `OFFSET 0` keeps the planner from joining instead. Postgres plans them
-// while the table is small, and a joining plan would read the whole table when it is large.
+// This and the next statements look up each id in the index; `OFFSET 0` keeps the planner from joining instead. Postgres plans
+// them while the table is small, and a joining plan would read the whole table when it is large.
 const FIND: &str = concat!(
     "SELECT found.* FROM unnest($1::uuid[]) AS asked (id) CROSS JOIN LATERAL (
          SELECT ",
@@ -113,8 +113,8 @@ pub(crate) async fn insert(transaction: &Transaction, holds: &[&Hold]) -> Result
     rows.iter().map(|row| Ok(row.read_id("hold_id")?)).collect()
 }
 
-/// Copies holds of the public sale and their units. One existing row of either table fails the transaction with a conflict. Rows are
-/// written in the same order as by [`insert_units`] and [`insert`], so that two transactions cannot deadlock.
+/// Copies holds of the public sale and their units. One existing row of either table fails the transaction with a conflict.
+/// Rows are written in the same order as by [`insert_units`] and [`insert`], so that two transactions cannot deadlock.
 pub(crate) async fn copy(transaction: &Transaction, holds: &[&Hold]) -> Result<(), Error> {
     if holds.is_empty() {
         return Ok(());

@@ -36,8 +36,8 @@ const SAVE: &str = "UPDATE invitation SET state = $2, customer_id = $3, accept_t
 const EXPIRE: &str = "UPDATE invitation SET state = 'EXPIRED'
     WHERE quota_id = $1 AND hold_id IS NULL AND state IN ('PENDING', 'ACCEPTED')";
 
-/// Invites `invitees` to a locked quota and returns their invitations in the same order. A new invitation has the id given beside the
-/// invitee; an address that was invited before keeps its earlier invitation.
+/// Invites `invitees` to a locked quota and returns their invitations in the same order. A new invitation has the id given
+/// beside the invitee; an address that was invited before keeps its earlier invitation.
 pub(crate) async fn insert(
     transaction: &Transaction,
     quota_id: QuotaId,

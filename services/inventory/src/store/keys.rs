@@ -16,8 +16,8 @@ impl Keys {
         Self { keyspace }
     }
 
-    /// Returns the key of a sector's pool, a bitmap of free units. Its hash tag names the sector, so that a popular event spreads over
-    /// the cluster.
+    /// Returns the key of a sector's pool, a bitmap of free units. Its hash tag names the sector, so that a popular event
+    /// spreads over the cluster.
     pub fn pool(&self, event_id: EventId, sector_id: SectorId) -> Result<Key, KeyError> {
         self.keyspace.key("free", format_args!("{event_id}:{sector_id}"))
     }

@@ -1,5 +1,5 @@
-//! Pools of free units in Redis: one bitmap per sector. They offer units and may be wrong, empty or missing at any time; only a row in
-//! Postgres makes a unit somebody's.
+//! Pools of free units in Redis: one bitmap per sector. They offer units and may be wrong, empty or missing at any time; only a
+//! row in Postgres assigns a unit to a hold or a quota.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -125,8 +125,8 @@ impl Pools {
         let _logged = self.run::<()>(event_id, sector_id, command).await;
     }
 
-    /// Sets the bits of `units` and returns the number that changed. If that fails, the pool is wrong until a conflict or the reconciler
-    /// repairs it.
+    /// Sets the bits of `units` and returns the number that changed. If that fails, the pool is wrong until a conflict or the
+    /// reconciler repairs it.
     async fn mark(&self, event_id: EventId, sector_id: SectorId, units: &[u32], value: u8) -> usize {
         match self.set(event_id, sector_id, units, value).await {
             Ok(same) => units.len().saturating_sub(same.len()),

@@ -151,7 +151,7 @@ pub(crate) async fn keep_units(
     Ok(units.iter().copied().filter(|unit| !kept.contains(*unit)).collect())
 }
 
-/// Returns the units that a locked quota keeps and nobody holds or has bought.
+/// Returns the units that a locked quota keeps, without those that invitees hold or have bought.
 pub(crate) async fn kept_units(
     transaction: &Transaction,
     quota: &Quota,

@@ -42,8 +42,8 @@ const CHANGE: &str = concat!(
     RETURNING stock.sector_id, ",
     counted!()
 );
-// For one sector, as in most batches: no order of locks is needed, and Postgres keeps one plan, while it would plan an array of one
-// element again at each call.
+// For one sector, as in most batches: no order of locks is needed, and Postgres keeps one plan, while it would plan an array of
+// one element again at each call.
 const CHANGE_ONE: &str = concat!(
     "UPDATE sector_sale SET taken_count = taken_count + $2, kept_count = kept_count + $3,
         sold_count = sold_count + $4, revision = revision + 1

@@ -1,5 +1,5 @@
-//! `ReserveUnits` with an invitation: app → engine::invitation_tokens → store → domain::invitation → store. The units come from the
-//! invitation's quota, which is locked meanwhile. Idempotent by the hold's id.
+//! `ReserveUnits` with an invitation: app → engine::invitation_tokens → store → domain::invitation → store. The units come from
+//! the invitation's quota, which is locked meanwhile. Idempotent by the hold's id.
 
 use std::{collections::HashMap, sync::Arc};
 

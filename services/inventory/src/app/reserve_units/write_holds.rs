@@ -1,5 +1,5 @@
-//! Writes the reservations of a batch in one transaction: first the units, then the holds that got all of their units, then the counts.
-//! A hold that got only some of its units gives them back before the commit.
+//! Writes the reservations of a batch in one transaction: first the units, then the holds that got all of their units, then the
+//! counts. A hold that got only some of its units gives them back before the commit.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -55,8 +55,8 @@ impl ReserveProcessor {
         items: &[ReserveItem],
         proposals: &[Proposals],
     ) -> Result<Written, Error> {
-        // Redis gives each unit to one call only. Units that customers choose, or that come from the view, may be chosen by several
-        // calls.
+        // Redis gives each unit to one call only. Units that customers choose, or that come from the view, may be chosen by
+        // several calls.
         let is_ours = |proposal: &Proposal| proposal.origin == Origin::Pool;
         if !self.tolerant_writes.are_needed() && proposals.iter().flatten().flatten().all(is_ours) {
             match self.write_in(WriteMode::Optimistic, items, proposals).await {
@@ -113,7 +113,8 @@ impl ReserveProcessor {
         self.return_units(items, proposals, is_unused).await;
     }
 
-    /// Returns units that were taken out of the pools and are unused, as `is_unused` says of the item's index and the unit.
+    /// Returns those units to the pools that were taken from them and for which `is_unused` is true, given the item's index and
+    /// the unit.
     pub(super) async fn return_units(
         &self,
         items: &[ReserveItem],
@@ -174,8 +175,8 @@ async fn write(
     Ok(written)
 }
 
-/// Inserts the holds that get all of their units and removes the others from `candidates`. Returns the units that other holds or quotas
-/// have.
+/// Inserts the holds that get all of their units and removes the others from `candidates`. Returns the units that other holds
+/// or quotas have.
 async fn insert_tolerantly(
     transaction: &Transaction,
     candidates: &mut Candidates,
@@ -195,8 +196,8 @@ async fn insert_tolerantly(
     Ok(lost)
 }
 
-/// Returns the holds to insert: the event must be selling, and units must be proposed in every sector. Of two items with the same hold,
-/// the second gets none and retries in the next batch.
+/// Returns the holds to insert: the event must be selling, and units must be proposed in every sector. Of two items with the
+/// same hold, the second gets none and retries in the next batch.
 fn candidates(items: &[ReserveItem], proposals: &[Proposals], events: &Events) -> Candidates {
     let mut seen = HashSet::with_capacity(items.len());
     let candidate = |(item, proposals): (&ReserveItem, &Proposals)| {
@@ -221,8 +222,8 @@ fn candidates(items: &[ReserveItem], proposals: &[Proposals], events: &Events) -
     items.iter().zip(proposals).map(candidate).collect()
 }
 
-/// Returns the answers of the items without a new hold, by index. An existing hold is looked for first, because a repeated request
-/// must succeed even if no unit is left.
+/// Returns the answers of the items without a new hold, by index. An existing hold is looked for first, because a repeated
+/// request must succeed even if no unit is left.
 async fn answer_others(
     transaction: &Transaction,
     items: &[ReserveItem],
