@@ -91,14 +91,14 @@ impl ReserveProcessor {
         for (index, (item, proposals)) in items.iter().zip(proposals).enumerate() {
             for proposal in proposals.iter().flatten().filter(|_| written.is_new(index)) {
                 let key = (item.command.event_id, proposal.units_in_flight.sector_id);
-                let (all, unasked) = taken.entry(key).or_default();
+                let (all, not_from_pool) = taken.entry(key).or_default();
                 all.extend(&proposal.units_in_flight.units);
                 if proposal.origin == Origin::Other {
-                    unasked.extend(&proposal.units_in_flight.units);
+                    not_from_pool.extend(&proposal.units_in_flight.units);
                 }
             }
         }
-        for ((event_id, sector_id), (all, unasked)) in taken {
+        for ((event_id, sector_id), (all, not_from_pool)) in taken {
             if let Some(counts) = written.counts.get(&sector_id) {
                 self.engine.views.apply(
                     sector_id,
@@ -106,7 +106,7 @@ impl ReserveProcessor {
                     StockChange { taken: all, freed: Vec::new() },
                 );
             }
-            self.engine.pools.take_out(event_id, sector_id, &unasked).await;
+            self.engine.pools.take_out(event_id, sector_id, &not_from_pool).await;
         }
         let is_unused =
             |index: usize, unit: (SectorId, u32)| !written.is_new(index) && !written.taken.contains(&unit);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use onsale_kit::error::{InvalidFields, Violations};
 use onsale_proto::{inventory::v1 as pb, r#type::v1 as types};
-use onsale_types::{Currency, EventId, Money, RequestId, SectorId, Timestamp};
+use onsale_types::{Currency, EventId, Money, Named as _, RequestId, SectorId, Timestamp};
 
 use super::line;
 use crate::{
@@ -47,13 +47,25 @@ pub(crate) struct UpdateEvent {
 /// New values of some fields of a draft.
 #[derive(Clone, Debug)]
 pub(crate) struct EventChange {
-    /// Only `fields` of it count.
+    /// Holds the new values; the other fields are ignored.
     event: pb::Event,
     fields: BTreeSet<Field>,
 }
 
-/// The fields that an update may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The fields that an update may change. Their names are the paths of an update mask.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 enum Field {
     Name,
     Description,
@@ -89,7 +101,7 @@ pub(crate) fn update_event(request: &pb::UpdateEventRequest) -> Result<UpdateEve
     let event = violations.require("event", request.event.clone());
     let mut fields = BTreeSet::new();
     for path in request.update_mask.iter().flat_map(|mask| &mask.paths) {
-        match Field::ALL.into_iter().find(|field| field.name() == path) {
+        match Field::from_name(path) {
             Some(field) => drop(fields.insert(field)),
             None => violations.push("update_mask", format!("has `{path}`, which cannot be changed")),
         }
@@ -97,7 +109,7 @@ pub(crate) fn update_event(request: &pb::UpdateEventRequest) -> Result<UpdateEve
     violations.build(|| {
         let event = event?;
         if fields.is_empty() {
-            fields = Field::ALL.into_iter().filter(|field| field.is_given(&event)).collect();
+            fields = Field::ALL.iter().copied().filter(|field| field.is_given(&event)).collect();
         }
         Some(UpdateEvent {
             request_id: request_id?,
@@ -124,31 +136,6 @@ impl DraftChange for EventChange {
 }
 
 impl Field {
-    const ALL: [Self; 8] = [
-        Self::Name,
-        Self::Description,
-        Self::Venue,
-        Self::StartTime,
-        Self::OnSaleTime,
-        Self::CurrencyCode,
-        Self::UnitsPerCustomerMax,
-        Self::Sectors,
-    ];
-
-    /// Returns the path of the field in an update mask.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Description => "description",
-            Self::Venue => "venue",
-            Self::StartTime => "start_time",
-            Self::OnSaleTime => "on_sale_time",
-            Self::CurrencyCode => "currency_code",
-            Self::UnitsPerCustomerMax => "units_per_customer_max",
-            Self::Sectors => "sectors",
-        }
-    }
-
     fn is_given(self, event: &pb::Event) -> bool {
         match self {
             Self::Name => !event.name.is_empty(),
