@@ -59,7 +59,7 @@ pub(crate) fn availability_query(
 
 fn sector_ids(violations: &mut Violations, texts: &[String]) -> Vec<SectorId> {
     if texts.len() > SECTORS_MAX {
-        violations.push("sector_ids", format!("must be at most {SECTORS_MAX}"));
+        violations.push("sector_ids", format!("must have at most {SECTORS_MAX} entries"));
         return Vec::new();
     }
     let parse = |(index, text): (usize, &String)| {

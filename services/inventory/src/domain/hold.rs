@@ -55,7 +55,7 @@ pub(crate) enum SelectionFault {
         index: usize,
         unit: u32,
     },
-    #[error("together more than {units_max} units, the event's limit per customer")]
+    #[error("must have at most {units_max} units together, the event's limit per customer")]
     TooMany { units_max: u32 },
 }
 

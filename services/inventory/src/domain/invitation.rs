@@ -80,9 +80,9 @@ pub(crate) enum InvitedSelectionFault {
         /// Index of the selection.
         index: usize,
     },
-    #[error("must be one")]
+    #[error("must have one entry")]
     NotOne,
-    #[error("more than {unit_count} units, which the invitation allows")]
+    #[error("must have at most {unit_count} units, the limit of the invitation")]
     TooMany { unit_count: u32 },
 }
 

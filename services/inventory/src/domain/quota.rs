@@ -107,7 +107,7 @@ pub(crate) enum QuotaFault {
     ReturnInThePast,
     #[error("must be before the event starts")]
     ReturnAfterStart,
-    #[error("is more than {capacity}, the capacity of the sector")]
+    #[error("must be at most {capacity}, the capacity of the sector")]
     TooMany { capacity: u32 },
 }
 

@@ -60,7 +60,7 @@ impl From<QuotaFault> for Error {
 pub(crate) fn refuse_invitees(indexes: &[usize], units_max: u32) -> Result<(), InvalidFields> {
     let mut violations = Violations::new();
     for index in indexes {
-        let message = format!("is more than {units_max}, the event's limit per customer");
+        let message = format!("must be at most {units_max}, the event's limit per customer");
         violations.push(format!("invitees[{index}].unit_count"), message);
     }
     violations.finish()

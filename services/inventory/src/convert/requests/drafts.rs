@@ -103,7 +103,7 @@ pub(crate) fn update_event(request: &pb::UpdateEventRequest) -> Result<UpdateEve
     for path in request.update_mask.iter().flat_map(|mask| &mask.paths) {
         match Field::from_name(path) {
             Some(field) => drop(fields.insert(field)),
-            None => violations.push("update_mask", format!("has `{path}`, which cannot be changed")),
+            None => violations.push("update_mask", format!("names `{path}`, which cannot be changed")),
         }
     }
     violations.build(|| {
@@ -218,14 +218,14 @@ fn read_sectors(
     ids: SectorIds,
 ) -> Option<Vec<SectorDraft>> {
     if sectors.is_empty() || sectors.len() > SECTORS_MAX {
-        violations.push("event.sectors", format!("must be 1 to {SECTORS_MAX}"));
+        violations.push("event.sectors", format!("must have 1 to {SECTORS_MAX} entries"));
         return None;
     }
     let layouts = || sectors.iter().filter_map(|sector| sector.layout.as_ref());
     let rows: usize = layouts().map(|layout| layout.rows.len()).sum();
     let labels: usize = layouts().flat_map(|layout| &layout.rows).map(|row| row.seat_labels.len()).sum();
     if rows > ROWS_MAX || labels > SEAT_LABELS_MAX {
-        let message = format!("have more than {ROWS_MAX} rows or {SEAT_LABELS_MAX} seat labels together");
+        let message = format!("must have at most {ROWS_MAX} rows and {SEAT_LABELS_MAX} seat labels together");
         violations.push("event.sectors", message);
         return None;
     }
@@ -247,7 +247,7 @@ fn read_sectors(
     let read: Vec<SectorDraft> = read.into_iter().collect::<Option<_>>()?;
     let capacity = read.iter().map(|sector| sector.capacity).fold(0, u32::saturating_add);
     if capacity > CAPACITY_MAX {
-        violations.push("event.sectors", format!("have more than {CAPACITY_MAX} units together"));
+        violations.push("event.sectors", format!("must have at most {CAPACITY_MAX} units together"));
     }
     Some(read)
 }
@@ -290,7 +290,7 @@ fn check_price(price: Money, currency: Option<Currency>) -> Result<Money, &'stat
 
 fn read_layout(violations: &mut Violations, field: &str, layout: &types::SeatLayout) -> Option<SeatLayout> {
     if layout.rows.is_empty() || layout.rows.len() > ROWS_PER_SECTOR_MAX {
-        violations.push(format!("{field}.rows"), format!("must be 1 to {ROWS_PER_SECTOR_MAX}"));
+        violations.push(format!("{field}.rows"), format!("must have 1 to {ROWS_PER_SECTOR_MAX} entries"));
         return None;
     }
     let mut labels = BTreeSet::new();
@@ -317,10 +317,10 @@ fn read_layout(violations: &mut Violations, field: &str, layout: &types::SeatLay
 fn seat_labels(row: &types::SeatRow) -> Result<Vec<String>, &'static str> {
     let labels = &row.seat_labels;
     if !labels.is_empty() && u32::try_from(labels.len()) != Ok(row.seat_count) {
-        return Err("must be none, or as many as seats");
+        return Err("must be empty or have one entry per seat");
     }
     if labels.iter().collect::<BTreeSet<_>>().len() != labels.len() {
-        return Err("are not distinct");
+        return Err("must be distinct");
     }
     if labels.iter().any(|label| line(label, 1, LABEL_CHARS_MAX).is_err()) {
         return Err("must have 1 to 8 characters each");

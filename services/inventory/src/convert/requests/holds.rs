@@ -66,7 +66,7 @@ fn check_request_id(violations: &mut Violations, request_id: &str) {
 
 fn selections(violations: &mut Violations, selections: &[types::UnitSelection]) -> Vec<Selection> {
     if selections.is_empty() || selections.len() > SELECTIONS_MAX {
-        violations.push("selections", format!("must be 1 to {SELECTIONS_MAX}"));
+        violations.push("selections", format!("must have 1 to {SELECTIONS_MAX} entries"));
         return Vec::new();
     }
     let mut read: Vec<Selection> = Vec::with_capacity(selections.len());
@@ -86,8 +86,8 @@ fn selections(violations: &mut Violations, selections: &[types::UnitSelection]) 
 /// Reads a count or a set of at most `units_max` units.
 pub(super) fn unit_choice(selection: &types::UnitSelection, units_max: u32) -> Result<UnitChoice, String> {
     match (selection.count, &selection.units[..]) {
-        (0, []) => Err("needs count or units".to_owned()),
-        (1.., [_, ..]) => Err("has both count and units".to_owned()),
+        (0, []) => Err("must have count or units".to_owned()),
+        (1.., [_, ..]) => Err("must not have both count and units".to_owned()),
         (count, []) if count <= units_max => Ok(UnitChoice::Count(count)),
         (0, units) if u32::try_from(units.len()).is_ok_and(|count| count <= units_max) => {
             let mut sorted = units.to_vec();

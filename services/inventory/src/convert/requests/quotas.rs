@@ -60,7 +60,7 @@ pub(crate) fn invite_to_quota(request: &pb::InviteToQuotaRequest) -> Result<Invi
     let request_id = violations.check("request_id", request.request_id.parse());
     let quota_id = violations.check("quota_id", request.quota_id.parse());
     if request.invitees.is_empty() || request.invitees.len() > INVITEES_MAX {
-        violations.push("invitees", format!("must be 1 to {INVITEES_MAX}"));
+        violations.push("invitees", format!("must have 1 to {INVITEES_MAX} entries"));
         return violations.build(|| None);
     }
     let (mut addresses, mut invitees) = (BTreeSet::new(), Vec::with_capacity(request.invitees.len()));
@@ -72,7 +72,7 @@ pub(crate) fn invite_to_quota(request: &pb::InviteToQuotaRequest) -> Result<Invi
             violations.push(format!("{field}.email"), "names an address twice");
         }
         if !LOCALES.contains(&invitee.locale.as_str()) {
-            violations.push(format!("{field}.locale"), "must be hr or en");
+            violations.push(format!("{field}.locale"), "must be empty, hr or en");
         }
         invitees.push(Invitee {
             email: invitee.email.clone(),
