@@ -1,12 +1,12 @@
 //! What Ticketing does, one file per use case. Handlers, consumers and workers share one [`App`].
 
 pub mod check_in_ticket;
-pub mod follow_generation;
+pub mod event_created;
+pub mod generate_tickets;
 pub mod issue_tickets;
-pub mod make_tickets;
-pub mod plan_event;
-pub mod read_tickets;
+pub mod list_tickets;
 pub mod void_tickets;
+pub mod watch_generation;
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //! before it answers; decides nothing.
 
 pub mod events;
-pub mod generations;
-pub mod tickets;
+pub mod requests;
+pub mod responses;
 
 use onsale_kit::error::Violations;
 use onsale_proto::r#type::v1 as shared;

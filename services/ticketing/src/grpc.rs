@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use crate::{
     app::{App, check_in_ticket::Scanner},
-    convert::{generations, tickets},
+    convert::{requests as tickets, responses as generations},
     domain::document::Language,
 };
 

@@ -9,7 +9,7 @@ use onsale_types::{EventId, OrganizerId, Timestamp};
 
 use super::App;
 use crate::{
-    convert::tickets::check_in_response,
+    convert::requests::check_in_response,
     domain::{
         code::{Code, CodeFacts},
         ticket::{CheckInOutcome, Ticket, TicketState},

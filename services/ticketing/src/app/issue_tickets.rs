@@ -12,7 +12,7 @@ use onsale_storage::{
 
 use super::App;
 use crate::{
-    convert::{events::ticket_generated, tickets::ticket_without_code},
+    convert::{events::ticket_generated, requests::ticket_without_code},
     domain::{
         code::CodeFacts,
         order::{Decision, IssuanceState, Order, decide},

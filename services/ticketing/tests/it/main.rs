@@ -4,12 +4,12 @@
 
 mod support;
 
-mod check_in;
+mod check_in_ticket;
 mod crash;
 mod events;
 mod generation;
-mod issue;
-mod orders;
+mod issue_tickets;
+mod order_completed;
 mod starts;
 mod tickets;
-mod void;
+mod void_tickets;

@@ -10,7 +10,7 @@ use onsale_types::{
 
 use super::{ordered_units, summary_to_pb, text, timestamp, timestamp_to_pb, unit_to_pb};
 use crate::{
-    app::{check_in_ticket::Scan, read_tickets::TicketPage},
+    app::{check_in_ticket::Scan, list_tickets::TicketPage},
     domain::{
         code::Code,
         document::{Document, DocumentKind},

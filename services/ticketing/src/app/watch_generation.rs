@@ -9,7 +9,7 @@ use onsale_types::{EventId, GenerationId, OrganizerId};
 
 use super::App;
 use crate::{
-    convert::generations::generation_to_pb, domain::generation::Generation, error::Error, store::generations,
+    convert::responses::generation_to_pb, domain::generation::Generation, error::Error, store::generations,
 };
 
 /// Which job.

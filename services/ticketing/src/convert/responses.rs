@@ -8,7 +8,7 @@ use onsale_types::{EventId, GenerationId, RequestId};
 
 use super::timestamp_to_pb;
 use crate::{
-    app::follow_generation::GenerationLookup,
+    app::watch_generation::GenerationLookup,
     domain::generation::{Generation, GenerationState, SectorProgress},
 };
 
