@@ -1,7 +1,6 @@
-//! What Inventory tells about an event: what tickets it is to have, when it became public, when its sale ended.
+//! Event `event.created`: workers::consumers → app → store::events → store::generations; then a generator.
 
 use onsale_storage::postgres::Transaction;
-use onsale_types::{EventId, Timestamp};
 
 use super::App;
 use crate::{
@@ -11,41 +10,25 @@ use crate::{
 };
 
 impl App {
-    /// Takes a new or changed draft over and aims the event's job at it, unless a higher revision is known. Tickets are not
-    /// made here: a job may make a million of them, and a handler has seconds.
+    /// Stores a new or changed event and points its generation at it, unless the same or a higher revision is stored. No ticket
+    /// is generated here: there may be a million, and a handler has seconds.
     ///
-    /// Locks in the order event, job, sectors. A batch that is being made holds its sector: the plan waits for it, and
-    /// counts from what it leaves.
-    pub async fn plan_event(&self, transaction: &Transaction, plan: &EventPlan) -> Result<(), Error> {
-        let event_id = plan.event.event_id;
-        if !events::save(transaction, plan).await? {
-            tracing::debug!(%event_id, revision = plan.revision, "event is known at this or a higher revision");
+    /// Locks event, generation and sectors, in this order. A batch that is being generated holds its sector's lock, so the plan
+    /// waits for it and continues from its count.
+    pub(crate) async fn event_created(
+        &self,
+        transaction: &Transaction,
+        plan: &EventPlan,
+    ) -> Result<(), Error> {
+        let (event_id, revision) = (plan.event.event_id, plan.revision);
+        if !events::save_if_newer(transaction, plan).await? {
+            tracing::debug!(%event_id, revision, "event.created ignored, its revision is not newer");
             return Ok(());
         }
-        generations::aim(transaction, plan).await?;
+        generations::retarget(transaction, plan).await?;
         events::save_sectors(transaction, plan).await?;
-        tracing::info!(%event_id, revision = plan.revision, sectors = plan.sectors.len(), "event planned");
-        self.job_hint.notify_one();
+        tracing::info!(%event_id, revision, sectors = plan.sectors.len(), "event planned");
+        self.generation_hint.notify_one();
         Ok(())
-    }
-
-    /// Notes that the event is public. It may not be known yet.
-    pub async fn note_activation(
-        &self,
-        transaction: &Transaction,
-        event_id: EventId,
-        time: Timestamp,
-    ) -> Result<(), Error> {
-        events::note_activation(transaction, event_id, time).await
-    }
-
-    /// Notes that the event's sale is over. Its tickets stay valid.
-    pub async fn note_end(
-        &self,
-        transaction: &Transaction,
-        event_id: EventId,
-        time: Timestamp,
-    ) -> Result<(), Error> {
-        events::note_end(transaction, event_id, time).await
     }
 }

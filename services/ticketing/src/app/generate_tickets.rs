@@ -1,63 +1,67 @@
-//! Works on jobs: batch by batch, each in one transaction that holds its sector, until every unit has its ticket.
+//! Job of the worker `generator`: app → store::generations → domain::generation → store::generations → outbox.
 //!
-//! Any number of workers in any number of processes may do this at once, and each may die at any moment: a batch and the
-//! count of what exists are one commit, and whoever comes next goes on from there.
+//! Generates the tickets of due generations in batches. Each batch is one transaction that locks its sector and saves the
+//! tickets with the sector's count. So any number of generators may run in any number of processes, and after a crash another
+//! one continues from the saved count.
 
 use onsale_kit::error::Chain;
-use onsale_storage::messaging::NewEvent;
+use onsale_storage::postgres::Transaction;
 use tokio_util::sync::CancellationToken;
 
 use super::App;
 use crate::{
-    convert::events::generation_completed,
-    domain::generation::{Batch, GenerationState, next_batch},
+    domain::{
+        generation::{Batch, GenerationState, next_batch},
+        ticketing_event::TicketingEvent,
+    },
     error::Error,
     metrics,
     store::{
-        generations::{self, DueJob},
+        generations::{self, DueGeneration},
         issuances,
     },
 };
 
-/// How many jobs are looked up at once.
-const JOBS_MAX: i64 = 16;
+/// Maximum number of generations that one round reads.
+const GENERATIONS_MAX: u32 = 16;
 
 impl App {
-    /// Works on every job that is due, until none has anything left to do or `shutdown`.
-    pub async fn make_tickets(&self, shutdown: &CancellationToken) -> Result<(), Error> {
-        for job in generations::due(&self.stores.postgres, JOBS_MAX).await? {
+    /// Works on the due generations until no sector is left to lock, or until `shutdown`.
+    pub(crate) async fn generate_tickets(&self, shutdown: &CancellationToken) -> Result<(), Error> {
+        for due in generations::due(&self.stores.postgres, GENERATIONS_MAX).await? {
             if shutdown.is_cancelled() {
                 return Ok(());
             }
-            if let Err(error) = self.work_on(job, shutdown).await {
-                self.note_failure(job, error).await?;
+            if let Err(error) = self.run_generation(due, shutdown).await {
+                self.record_failure(due, error).await?;
             }
         }
         Ok(())
     }
 
-    async fn work_on(&self, job: DueJob, shutdown: &CancellationToken) -> Result<(), Error> {
-        generations::begin(&self.stores.postgres, job.generation_id).await?;
-        let mut has_done = false;
+    async fn run_generation(&self, due: DueGeneration, shutdown: &CancellationToken) -> Result<(), Error> {
+        let postgres = &self.stores.postgres;
+        generations::start(postgres, due.generation_id).await?;
+        let mut has_progress = false;
         while !shutdown.is_cancelled() {
-            let Some(batch) = self.do_batch(job).await? else { break };
-            has_done = true;
+            let Some(batch) = self.run_batch(due).await? else { break };
+            has_progress = true;
             match batch {
-                Batch::Make { .. } => metrics::generated(batch.size()),
-                Batch::Trim { .. } => {}
+                Batch::Generate { .. } => metrics::generated(batch.size()),
+                Batch::Remove { .. } => {}
             }
         }
-        if has_done {
-            generations::succeed(&self.stores.postgres, job.generation_id).await?;
+        if has_progress {
+            generations::reset_failures(postgres, due.generation_id).await?;
         }
-        self.complete(job).await
+        self.complete_generation(due).await
     }
 
-    /// One batch of a sector that nobody else has; none when there is no such sector.
-    async fn do_batch(&self, job: DueJob) -> Result<Option<Batch>, Error> {
+    /// Runs one batch of an unfinished sector that no other worker has locked. Returns `None` if there is no such sector.
+    async fn run_batch(&self, due: DueGeneration) -> Result<Option<Batch>, Error> {
         let size_max = self.generation.batch_size;
-        let batch = self.stores.postgres.transaction("make tickets", |transaction| async move {
-            let Some(sector) = generations::claim_sector(&transaction, job.event_id).await? else {
+        let work = |transaction: Transaction| async move {
+            let Some(sector) = generations::lock_next_sector(&transaction, due.event_id).await? else {
                 return Ok(None);
             };
             let batch = next_batch(sector.generated_count, sector.capacity, size_max);
@@ -65,44 +69,51 @@ impl App {
                 generations::apply(&transaction, sector.sector_id, batch).await?;
             }
             Ok(batch)
-        });
-        batch.await
+        };
+        self.stores.postgres.transaction("generate tickets", work).await
     }
 
-    /// Completes the job if every sector is done; another worker may still be at one.
-    async fn complete(&self, job: DueJob) -> Result<(), Error> {
-        let id = job.generation_id;
-        let completed = self.stores.postgres.transaction("complete generation", |transaction| async move {
-            let open = generations::lock_open(&transaction, id).await?;
+    /// Completes the generation if all its sectors are complete; another worker may still be at one of them. Makes the pending
+    /// orders of the event due.
+    async fn complete_generation(&self, due: DueGeneration) -> Result<(), Error> {
+        let DueGeneration { generation_id, event_id } = due;
+        let work = |transaction: Transaction| async move {
+            let open = generations::lock_open(&transaction, generation_id).await?;
             let Some(open) = open.filter(|open| open.is_complete) else { return Ok(None) };
-            let time = generations::complete(&transaction, id).await?;
-            issuances::hasten(&transaction, job.event_id).await?;
-            let event = generation_completed(id, &open, time);
-            self.stores.outbox.append(&transaction, &[NewEvent::new(job.event_id, &event)]).await?;
+            let complete_time = generations::complete(&transaction, generation_id).await?;
+            issuances::make_due(&transaction, event_id).await?;
+            let event = TicketingEvent::GenerationCompleted { generation: &open, complete_time };
+            self.stores.outbox.append(&transaction, &[event]).await?;
             Ok::<_, Error>(Some(open.ticket_count))
-        });
-        if let Some(ticket_count) = completed.await? {
+        };
+        let completed = self.stores.postgres.transaction("complete generation", work).await?;
+        if let Some(ticket_count) = completed {
             self.stores.outbox.wake_relay();
-            self.order_hint.notify_one();
-            tracing::info!(generation_id = %id, event_id = %job.event_id, ticket_count, "tickets generated");
+            self.issuing_hint.notify_one();
+            tracing::info!(%generation_id, %event_id, ticket_count, "ticket generation completed");
         }
         Ok(())
     }
 
-    /// Counts the failure against the job, unless the store itself is away: then the worker waits.
-    async fn note_failure(&self, job: DueJob, error: Error) -> Result<(), Error> {
-        if error.is_outage() {
+    /// Counts the failure against the generation. An unavailable store is not the generation's failure: that error is returned,
+    /// so that the worker backs off.
+    async fn record_failure(&self, due: DueGeneration, error: Error) -> Result<(), Error> {
+        if error.is_store_unavailable() {
             return Err(error);
         }
         metrics::generation_failed();
-        let failed =
-            generations::fail(&self.stores.postgres, job.generation_id, &self.generation.retry).await?;
-        let Some((failures, state)) = failed else { return Ok(()) };
-        let (generation_id, error) = (job.generation_id, Chain(&error));
+        let DueGeneration { generation_id, event_id } = due;
+        let recorded =
+            generations::record_failure(&self.stores.postgres, generation_id, &self.generation.retry).await?;
+        let Some((failures, state)) = recorded else { return Ok(()) };
+        let error = Chain(&error);
         if state == GenerationState::Failed {
-            tracing::error!(%generation_id, event_id = %job.event_id, failures, %error, "generation failed");
+            tracing::error!(
+                %generation_id, %event_id, failures, %error,
+                "ticket generation failed for the last time, the organizer can restart it"
+            );
         } else {
-            tracing::warn!(%generation_id, event_id = %job.event_id, failures, %error, "generation stumbled, trying again");
+            tracing::warn!(%generation_id, %event_id, failures, %error, "ticket generation failed, retrying");
         }
         Ok(())
     }

@@ -1,89 +1,173 @@
-//! Messages of `GenerationService`.
+//! Responses to callers. The idempotent methods also store theirs, so a change of an encoding must still decode stored responses
+//! of the last 7 days.
 
-use onsale_kit::error::{InvalidFields, Violations};
-use onsale_proto::ticketing::v1::{
-    self as pb, get_generation_request::Lookup as GetLookup, watch_generation_request::Lookup as WatchLookup,
-};
-use onsale_types::{EventId, GenerationId, RequestId};
+use onsale_proto::{convert::time_to_pb, ticketing::v1 as pb};
+use onsale_storage::idempotency::{Answer, Method};
+use onsale_types::{PageQuery, PageToken};
+use prost::Message as _;
 
-use super::timestamp_to_pb;
+use super::{summary_to_pb, unit_to_pb};
 use crate::{
-    app::watch_generation::GenerationLookup,
-    domain::generation::{Generation, GenerationState, SectorProgress},
+    domain::{
+        check_in::{CheckIn, CheckInOutcome, CheckInResult},
+        document::{Document, DocumentKind},
+        generation::{Generation, GenerationState, SectorProgress},
+        ticket::{ListPosition, Ticket, TicketPage, TicketState},
+    },
+    error::Error,
 };
 
-/// Which event's job to start.
-pub fn create_generation(
-    request: &pb::CreateGenerationRequest,
-) -> Result<(RequestId, EventId), InvalidFields> {
-    let mut violations = Violations::new();
-    let request_id = violations.check("request_id", RequestId::parse(&request.request_id));
-    let event_id = violations.check("event_id", EventId::parse(&request.event_id));
-    violations.build(|| Some((request_id?, event_id?)))
-}
+pub(super) const CHECK_IN_TICKET: Method<CheckInResult> =
+    Method::new("CheckInTicket", |result| checked_in(result).encode_to_vec());
+pub(super) const CREATE_GENERATION: Method<Generation> =
+    Method::new("CreateGeneration", |generation| created(generation).encode_to_vec());
+pub(super) const ISSUE_TICKETS: Method<Vec<Ticket>> =
+    Method::new("IssueTickets", |tickets| issued(tickets).encode_to_vec());
+pub(super) const VOID_TICKETS: Method<u32> =
+    Method::new("VoidTickets", |void_count| voided(void_count).encode_to_vec());
 
-/// Which job to answer.
-pub fn get_generation(request: &pb::GetGenerationRequest) -> Result<GenerationLookup, InvalidFields> {
-    match &request.lookup {
-        Some(GetLookup::GenerationId(id)) => by_id(id),
-        Some(GetLookup::EventId(id)) => by_event(id),
-        None => by_nothing(),
+/// Encodes a page of the caller's own tickets, codes included. The page token is the position that `requests::list_tickets`
+/// reads: 8 bytes of microseconds, then the ticket id.
+pub(crate) fn list_tickets(page: &TicketPage, query: &PageQuery) -> pb::ListTicketsResponse {
+    let token = |next: ListPosition| {
+        let mut position = next.start_time.as_micros().to_be_bytes().to_vec();
+        position.extend_from_slice(next.ticket_id.as_uuid().as_bytes());
+        PageToken::after(position).encode(query)
+    };
+    pb::ListTicketsResponse {
+        tickets: page.tickets.iter().map(ticket_with_code).collect(),
+        next_page_token: page.next.map(token).unwrap_or_default(),
     }
 }
 
-/// Which job to watch.
-pub fn watch_generation(request: &pb::WatchGenerationRequest) -> Result<GenerationLookup, InvalidFields> {
-    match &request.lookup {
-        Some(WatchLookup::GenerationId(id)) => by_id(id),
-        Some(WatchLookup::EventId(id)) => by_event(id),
-        None => by_nothing(),
+pub(crate) fn get_ticket(ticket: &Ticket, documents: Vec<Document>) -> pb::GetTicketResponse {
+    pb::GetTicketResponse {
+        ticket: Some(ticket_with_code(ticket)),
+        documents: documents.into_iter().map(document_to_pb).collect(),
     }
 }
 
-fn by_id(id: &str) -> Result<GenerationLookup, InvalidFields> {
-    let mut violations = Violations::new();
-    let id = violations.check("generation_id", GenerationId::parse(id));
-    violations.build(|| id.map(GenerationLookup::Id))
+fn document_to_pb(document: Document) -> pb::TicketDocument {
+    let kind = match document.kind {
+        DocumentKind::QrPng => pb::DocumentKind::QrPng,
+        DocumentKind::QrSvg => pb::DocumentKind::QrSvg,
+        DocumentKind::Pdf => pb::DocumentKind::Pdf,
+    };
+    pb::TicketDocument {
+        kind: kind.into(),
+        media_type: document.kind.media_type().to_owned(),
+        content: document.content,
+    }
 }
 
-fn by_event(id: &str) -> Result<GenerationLookup, InvalidFields> {
-    let mut violations = Violations::new();
-    let id = violations.check("event_id", EventId::parse(id));
-    violations.build(|| id.map(GenerationLookup::NewestOf))
+pub(crate) fn check_in_ticket(answer: Answer<CheckInResult>) -> Result<pb::CheckInTicketResponse, Error> {
+    Ok(answer.into_response(checked_in, |bytes| pb::CheckInTicketResponse::decode(bytes))?)
 }
 
-fn by_nothing() -> Result<GenerationLookup, InvalidFields> {
-    let mut violations = Violations::new();
-    violations.push("lookup", "is required: generation_id or event_id");
-    violations.build(|| None)
+fn checked_in(result: &CheckInResult) -> pb::CheckInTicketResponse {
+    let outcome = match result.outcome {
+        CheckInOutcome::Admitted => pb::CheckInOutcome::Admitted,
+        CheckInOutcome::AlreadyCheckedIn => pb::CheckInOutcome::AlreadyCheckedIn,
+        CheckInOutcome::Void => pb::CheckInOutcome::Void,
+        CheckInOutcome::CodeReplaced => pb::CheckInOutcome::CodeReplaced,
+        CheckInOutcome::WrongEvent => pb::CheckInOutcome::WrongEvent,
+        CheckInOutcome::NotIssued => pb::CheckInOutcome::NotIssued,
+    };
+    pb::CheckInTicketResponse {
+        outcome: outcome.into(),
+        ticket: result.ticket.as_ref().map(ticket_without_code),
+        first_check_in: result.first_check_in().map(check_in_to_pb),
+    }
 }
 
-/// A job for its organizer.
-#[must_use]
-pub fn generation_to_pb(generation: &Generation) -> pb::Generation {
+pub(crate) fn issue_tickets(answer: Answer<Vec<Ticket>>) -> Result<pb::IssueTicketsResponse, Error> {
+    let response =
+        answer.into_response(|tickets| issued(tickets), |bytes| pb::IssueTicketsResponse::decode(bytes));
+    Ok(response?)
+}
+
+/// Leaves out the codes, which only the holder may see.
+fn issued(tickets: &[Ticket]) -> pb::IssueTicketsResponse {
+    pb::IssueTicketsResponse { tickets: tickets.iter().map(ticket_without_code).collect() }
+}
+
+pub(crate) fn void_tickets(answer: Answer<u32>) -> Result<pb::VoidTicketsResponse, Error> {
+    Ok(answer.into_response(voided, |bytes| pb::VoidTicketsResponse::decode(bytes))?)
+}
+
+fn voided(void_count: &u32) -> pb::VoidTicketsResponse {
+    pb::VoidTicketsResponse { void_count: *void_count }
+}
+
+pub(crate) fn create_generation(answer: Answer<Generation>) -> Result<pb::CreateGenerationResponse, Error> {
+    Ok(answer.into_response(created, |bytes| pb::CreateGenerationResponse::decode(bytes))?)
+}
+
+fn created(generation: &Generation) -> pb::CreateGenerationResponse {
+    pb::CreateGenerationResponse { generation: Some(generation_to_pb(generation)) }
+}
+
+pub(crate) fn get_generation(generation: &Generation) -> pb::GetGenerationResponse {
+    pb::GetGenerationResponse { generation: Some(generation_to_pb(generation)) }
+}
+
+pub(crate) fn watch_generation(generation: &Generation) -> pb::WatchGenerationResponse {
+    pb::WatchGenerationResponse { generation: Some(generation_to_pb(generation)) }
+}
+
+/// Encodes a ticket for its holder. The code is left out once it no longer admits.
+fn ticket_with_code(ticket: &Ticket) -> pb::Ticket {
+    let code = ticket.valid_code().map(|code| code.expose().to_owned()).unwrap_or_default();
+    pb::Ticket { code, ..ticket_without_code(ticket) }
+}
+
+fn ticket_without_code(ticket: &Ticket) -> pb::Ticket {
+    let state = match ticket.state {
+        TicketState::Generated => pb::TicketState::Generated,
+        TicketState::Issued => pb::TicketState::Issued,
+        TicketState::CheckedIn => pb::TicketState::CheckedIn,
+        TicketState::Void => pb::TicketState::Void,
+    };
+    pb::Ticket {
+        ticket_id: ticket.ticket_id.to_string(),
+        event: Some(summary_to_pb(&ticket.event)),
+        sector_id: ticket.sector_id.to_string(),
+        sector_name: ticket.sector_name.clone(),
+        unit: Some(unit_to_pb(ticket.unit, ticket.seat.as_ref())),
+        state: state.into(),
+        claim_id: ticket.claim_id.to_string(),
+        code: String::new(),
+        issue_time: Some(time_to_pb(ticket.issue_time)),
+        check_in: ticket.check_in.as_ref().map(check_in_to_pb),
+        void_time: ticket.void_time.map(time_to_pb),
+    }
+}
+
+fn check_in_to_pb(check_in: &CheckIn) -> pb::CheckIn {
+    pb::CheckIn { check_in_time: Some(time_to_pb(check_in.time)), gate: check_in.gate.clone() }
+}
+
+fn generation_to_pb(generation: &Generation) -> pb::Generation {
     let sector = |sector: &SectorProgress| pb::SectorGeneration {
         sector_id: sector.sector_id.to_string(),
         ticket_count: sector.ticket_count,
         generated_count: sector.generated_count,
     };
-    pb::Generation {
-        generation_id: generation.generation_id.to_string(),
-        event_id: generation.event_id.to_string(),
-        state: state_to_pb(generation.state).into(),
-        ticket_count: generation.ticket_count(),
-        generated_count: generation.generated_count(),
-        sectors: generation.sectors.iter().map(sector).collect(),
-        create_time: Some(timestamp_to_pb(generation.create_time)),
-        start_time: generation.start_time.map(timestamp_to_pb),
-        end_time: generation.end_time.map(timestamp_to_pb),
-    }
-}
-
-fn state_to_pb(state: GenerationState) -> pb::GenerationState {
-    match state {
+    let state = match generation.state {
         GenerationState::Pending => pb::GenerationState::Pending,
         GenerationState::Running => pb::GenerationState::Running,
         GenerationState::Completed => pb::GenerationState::Completed,
         GenerationState::Failed => pb::GenerationState::Failed,
+    };
+    pb::Generation {
+        generation_id: generation.generation_id.to_string(),
+        event_id: generation.event_id.to_string(),
+        state: state.into(),
+        ticket_count: generation.ticket_count(),
+        generated_count: generation.generated_count(),
+        sectors: generation.sectors.iter().map(sector).collect(),
+        create_time: Some(time_to_pb(generation.create_time)),
+        start_time: generation.start_time.map(time_to_pb),
+        end_time: generation.end_time.map(time_to_pb),
     }
 }
