@@ -53,7 +53,7 @@ const LOCK_OPEN: &str = "SELECT generation.revision, organizer_id, event_id, nam
     FROM generation JOIN event USING (event_id)
     WHERE generation_id = $1 AND generation.state IN ('PENDING', 'RUNNING')
     FOR UPDATE OF generation SKIP LOCKED";
-// Runs after LOCK_OPEN as a statement of its own, so that it sees a plan that was committed while LOCK_OPEN ran.
+// A statement of its own after LOCK_OPEN: its snapshot includes every revision that was committed before the lock was taken.
 const TOTALS: &str = "SELECT coalesce(sum(capacity), 0)::integer AS ticket_count,
         coalesce(bool_and(generated_count = capacity), true) AS is_complete
     FROM sector WHERE event_id = $1";

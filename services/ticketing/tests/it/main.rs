@@ -1,4 +1,4 @@
-//! Ticketing through gRPC, on a real Postgres and a real Redis Cluster.
+//! Tests of Ticketing through gRPC and events, on a real Postgres and a real Redis Cluster.
 
 #![cfg(test)]
 
