@@ -72,7 +72,7 @@ if [[ $mode == test ]]; then
   step tests tests
   step envoy envoy_config
   read -r passed_tests failed_tests < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$logs/tests.log")
-  grep -E '^[0-9]+ of [0-9]+ methods have no behaviour yet' "$logs/tests.log" | sed 's/^/  /; s/:$//'
+  grep -E '^[0-9]+ of [0-9]+ methods are not implemented yet' "$logs/tests.log" | sed 's/^/  /; s/:$//'
   echo "slowest test binaries"
   slowest_binaries
 fi

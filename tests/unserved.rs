@@ -70,7 +70,7 @@ async fn readme_lists_exactly_the_unserved_methods() {
     let count: usize = unserved.values().map(BTreeSet::len).sum();
     let all = contract.methods().count();
     let mut expected =
-        format!("{count} of {all} methods have no behaviour yet:\n\n| service | methods |\n|---|---|\n");
+        format!("{count} of {all} methods are not implemented yet:\n\n| service | methods |\n|---|---|\n");
     for (service, methods) in &unserved {
         let names: Vec<&str> = methods.iter().map(String::as_str).collect();
         let short = service.trim_start_matches("onsale.");

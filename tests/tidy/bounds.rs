@@ -50,11 +50,11 @@ pub(crate) struct WalkBounds {
 }
 
 pub(crate) const WALKS: [WalkBounds; 3] = [
-    WalkBounds { name: "JoinQueue", counted_below: "", files_max: Some(10), returns_max: Some(2) },
+    WalkBounds { name: "JoinQueue", counted_below: "", files_max: Some(17), returns_max: Some(6) },
     WalkBounds {
         name: "CreateClaim",
         counted_below: "services/claim/src/",
-        files_max: Some(14),
+        files_max: Some(18),
         returns_max: None,
     },
     WalkBounds { name: "order.completed", counted_below: "", files_max: None, returns_max: None },
