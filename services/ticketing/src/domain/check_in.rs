@@ -88,3 +88,16 @@ pub(crate) fn check_scan_time(scan_time: Timestamp, now: Timestamp) -> Result<Ti
     }
     Ok(scan_time.min(now))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scan_time_may_be_at_most_60_s_ahead_and_counts_as_now() {
+        let now = Timestamp::from_secs(1_000);
+        assert_eq!(check_scan_time(Timestamp::from_secs(900), now), Ok(Timestamp::from_secs(900)));
+        assert_eq!(check_scan_time(Timestamp::from_secs(1_060), now), Ok(now));
+        assert_eq!(check_scan_time(Timestamp::from_secs(1_061), now), Err(ScanTimeInFuture));
+    }
+}

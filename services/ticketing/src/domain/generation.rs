@@ -191,6 +191,15 @@ mod tests {
     }
 
     #[test]
+    fn progress_ignores_surplus_tickets_and_stays_full_once_completed() {
+        let sector_id = SectorId::generate();
+        let generated = |state, existing| SectorProgress::new(state, sector_id, 5, existing).generated_count;
+        assert_eq!(generated(GenerationState::Running, 3), 3);
+        assert_eq!(generated(GenerationState::Running, 9), 5);
+        assert_eq!(generated(GenerationState::Completed, 3), 5);
+    }
+
+    #[test]
     fn complete_sector_has_no_next_batch() {
         assert_eq!(next_batch(7, 7, NonZeroU32::MIN), None);
     }

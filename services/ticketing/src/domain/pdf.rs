@@ -1,7 +1,8 @@
 //! The printable ticket: one A5 page with the event, the seat and the QR code.
 //!
 //! The file is written without a library, because one page of text and squares needs none. No font is embedded: the text is
-//! Helvetica in WinAnsi encoding, which every PDF reader has. Letters that the encoding lacks lose their marks (`č` becomes `c`).
+//! Helvetica in WinAnsi encoding, which every PDF reader has. Croatian letters that the encoding lacks lose their marks (`č` becomes
+//! `c`); other letters that it lacks become `?`.
 
 use super::{
     document::Language,
@@ -20,7 +21,7 @@ const TITLE_CHARS_MAX: usize = 36;
 const TITLE_LINES_MAX: usize = 5;
 const LINE_CHARS_MAX: usize = 62;
 /// Limit of a line with the sector or the seat.
-const PLACE_CHARS_MAX: usize = 50;
+const SEAT_CHARS_MAX: usize = 50;
 
 struct Line {
     text: String,
@@ -63,7 +64,7 @@ fn lines(ticket: &Ticket, language: Language) -> Vec<Line> {
     };
     let sector = format!("{sector} {}", ticket.sector_name);
     for text in [sector, seat_or_unit] {
-        lines.extend(wrapped(&text, PLACE_CHARS_MAX, 2).into_iter().map(|text| Line { text, size: 13 }));
+        lines.extend(wrapped(&text, SEAT_CHARS_MAX, 2).into_iter().map(|text| Line { text, size: 13 }));
     }
     lines
 }
@@ -136,7 +137,7 @@ fn pdf_text(text: &str) -> String {
     inside
 }
 
-/// Returns the WinAnsi byte of a letter, or of the closest letter in that encoding.
+/// Returns the WinAnsi byte of a letter, of its form without a mark, or of `?`.
 fn win_ansi(letter: char) -> u8 {
     match letter {
         ' '..='~' | '\u{a0}'..='\u{ff}' => u8::try_from(letter).unwrap_or(b'?'),
