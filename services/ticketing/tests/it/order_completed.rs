@@ -1,4 +1,4 @@
-//! `order.completed`: its tickets are the buyer's, once, whenever it comes.
+//! Event `order.completed`: the buyer gets the tickets once, before and after their generation.
 
 use onsale_kit::auth::{KeySet, SigningKey};
 use onsale_proto::{
@@ -10,7 +10,7 @@ use onsale_proto::{
 use onsale_testkit::wait_until;
 use onsale_ticketing::domain::code::{Code, Codes};
 
-use crate::support::{SOON, TestEvent, World, sector};
+use crate::support::{TIMEOUT, TestEvent, World, sector};
 
 const FREE: &str = "SELECT count(*) AS count FROM ticket WHERE state = 'GENERATED'";
 
@@ -21,7 +21,7 @@ fn units(tickets: &[pb::Ticket]) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn an_orders_tickets_become_the_buyers_with_seat_and_code() {
+async fn buyer_gets_the_tickets_with_seats_and_codes() {
     let mut world = World::new().await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
     let row = |label: &str, labels: &[&str]| shared::SeatRow {
@@ -52,24 +52,25 @@ async fn an_orders_tickets_become_the_buyers_with_seat_and_code() {
         assert!(ticket.issue_time.is_some() && ticket.check_in.is_none() && ticket.void_time.is_none());
     }
 
-    let told = world.told::<TicketGenerated>().await;
-    assert_eq!(told.len(), 1);
-    let told = &told[0];
+    let published = world.published::<TicketGenerated>().await;
+    assert_eq!(published.len(), 1);
+    let published = &published[0];
     assert_eq!(
-        (told.claim_id.as_str(), told.recipient_email.as_str()),
+        (published.claim_id.as_str(), published.recipient_email.as_str()),
         (order.claim_id.as_str(), "ana@example.com")
     );
-    assert_eq!((told.recipient_locale.as_str(), &told.customer_id), ("hr", &order.customer_id));
-    let mut codes: Vec<_> = told.tickets.iter().map(|ticket| (&ticket.ticket_id, &ticket.code)).collect();
+    assert_eq!((published.recipient_locale.as_str(), &published.customer_id), ("hr", &order.customer_id));
+    let mut codes: Vec<_> =
+        published.tickets.iter().map(|ticket| (&ticket.ticket_id, &ticket.code)).collect();
     let mut listed: Vec<_> = tickets.iter().map(|ticket| (&ticket.ticket_id, &ticket.code)).collect();
     codes.sort_unstable();
     listed.sort_unstable();
-    assert_eq!(codes, listed, "the mail has the codes the holder sees");
-    assert_eq!(told.tickets[0].unit.as_ref().unwrap().seat.as_ref().unwrap().row_label, "A");
+    assert_eq!(codes, listed, "the event has the codes that the holder sees");
+    assert_eq!(published.tickets[0].unit.as_ref().unwrap().seat.as_ref().unwrap().row_label, "A");
 }
 
 #[tokio::test]
-async fn a_code_is_verified_offline_by_the_public_key_alone_and_a_forged_one_is_not() {
+async fn scanner_with_only_the_public_key_tells_valid_codes_from_forged() {
     let mut world = World::new().await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
     let event = world.generated(&organizer, &[2]).await;
@@ -78,24 +79,24 @@ async fn a_code_is_verified_offline_by_the_public_key_alone_and_a_forged_one_is_
     let tickets = world.issued(&order, &buyer).await;
     assert_ne!(tickets[0].code, tickets[1].code);
 
-    // A scanner has the public keys, and a key of its own that signs nothing here.
+    // `Codes` needs a signing key too; the scanner has one of its own, which signed none of these codes.
     let public = SigningKey::parse(&world.signing_key).unwrap().jwks();
     let own = SigningKey::parse(&SigningKey::generate().unwrap()).unwrap();
     let scanner = Codes::new(own, Some(KeySet::parse(&public).unwrap())).unwrap();
     for ticket in &tickets {
-        let facts = scanner.read(&Code::from_text(ticket.code.clone())).unwrap();
+        let payload = scanner.read(&Code::from_text(ticket.code.clone())).unwrap();
         assert_eq!(
-            (facts.event_id.to_string(), facts.ticket_id.to_string()),
+            (payload.event_id.to_string(), payload.ticket_id.to_string()),
             (event.id().to_owned(), ticket.ticket_id.clone())
         );
         let stranger = SigningKey::parse(&SigningKey::generate().unwrap()).unwrap();
-        let forged = Codes::new(stranger, None).unwrap().sign(&facts);
+        let forged = Codes::new(stranger, None).unwrap().sign(&payload);
         assert!(scanner.read(&forged).is_err());
     }
 }
 
 #[tokio::test]
-async fn an_order_heard_of_twice_changes_nothing() {
+async fn repeated_order_changes_nothing() {
     let mut world = World::new().await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
     let event = world.generated(&organizer, &[5]).await;
@@ -106,40 +107,40 @@ async fn an_order_heard_of_twice_changes_nothing() {
     world.wait_until_handled(3).await;
     assert_eq!(world.issued(&order, &buyer).await, first);
     assert_eq!(world.count(FREE).await, 3);
-    assert_eq!(world.told::<TicketGenerated>().await.len(), 1, "told once");
+    assert_eq!(world.published::<TicketGenerated>().await.len(), 1, "published once");
 }
 
 #[tokio::test]
-async fn an_order_that_comes_before_its_event_is_kept_and_issued_when_the_tickets_exist() {
+async fn order_before_its_event_is_issued_once_the_tickets_exist() {
     let mut world = World::new().await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
     let event = TestEvent::new(&organizer, &[300]);
     let order = event.order(&buyer, &[299, 300]);
     world.publish_order(&order).await;
-    wait_until("the order to wait", SOON, async || {
+    wait_until("the order to be pending", TIMEOUT, async || {
         world.count("SELECT count(*) AS count FROM issuance WHERE state = 'PENDING'").await == 1
     })
     .await;
-    assert!(world.told::<TicketGenerated>().await.is_empty());
+    assert!(world.published::<TicketGenerated>().await.is_empty());
     world.publish_event(&event).await;
     assert_eq!(units(&world.issued(&order, &buyer).await), [299, 300]);
-    assert_eq!(world.told::<TicketGenerated>().await.len(), 1);
+    assert_eq!(world.published::<TicketGenerated>().await.len(), 1);
     world.wait_for_dead_letters(0).await;
 }
 
 #[tokio::test]
-async fn a_waiting_order_that_nobody_can_read_holds_up_no_other() {
+async fn unreadable_pending_order_does_not_delay_the_others() {
     let mut world = World::new().await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
     let event = TestEvent::new(&organizer, &[5]);
-    let spoilt = "INSERT INTO issuance
+    let unreadable = "INSERT INTO issuance
             (claim_id, state, event_id, customer_id, buyer_email, sector_ids, units, next_attempt_time)
         VALUES (gen_random_uuid(), 'PENDING', gen_random_uuid(), gen_random_uuid(), 'a@b', ARRAY[gen_random_uuid()],
             ARRAY[-1], now() - interval '1 day')";
-    world.store.execute("spoil", spoilt, &[]).await.unwrap();
+    world.store.execute("insert unreadable order", unreadable, &[]).await.unwrap();
     let order = event.order(&buyer, &[1, 2]);
     world.publish_order(&order).await;
-    wait_until("the order to wait", SOON, async || {
+    wait_until("the order to be pending", TIMEOUT, async || {
         world.count("SELECT count(*) AS count FROM issuance WHERE state = 'PENDING'").await == 2
     })
     .await;
@@ -165,13 +166,13 @@ async fn orders_during_a_generation_are_all_issued() {
     }
     world.wait_until_generated(&event).await;
     world.assert_exact(event.sector(0), 4_000).await;
-    assert_eq!(world.told::<TicketGenerated>().await.len(), 8);
+    assert_eq!(world.published::<TicketGenerated>().await.len(), 8);
     let codes = "SELECT count(DISTINCT code) AS count FROM ticket";
     assert_eq!(world.count(codes).await, 16);
 }
 
 #[tokio::test]
-async fn a_second_order_for_a_unit_is_refused_loudly_and_gets_nothing() {
+async fn second_order_for_a_unit_goes_to_the_dead_letters() {
     let mut world = World::new().await;
     let (organizer, first, second) =
         (world.person(Role::Organizer), world.person(Role::Customer), world.person(Role::Customer));
@@ -182,14 +183,14 @@ async fn a_second_order_for_a_unit_is_refused_loudly_and_gets_nothing() {
     let overlapping = event.order(&second, &[2, 3]);
     world.publish_order(&overlapping).await;
     world.wait_for_dead_letters(1).await;
-    assert_eq!(world.count(FREE).await, 3, "nothing half done");
+    assert_eq!(world.count(FREE).await, 3, "no ticket was issued");
     assert!(world.list(&second, pb::ListTicketsRequest::default()).await.unwrap().tickets.is_empty());
     assert_eq!(world.issued(&order, &first).await.len(), 2);
-    assert_eq!(world.told::<TicketGenerated>().await.len(), 1);
+    assert_eq!(world.published::<TicketGenerated>().await.len(), 1);
 }
 
 #[tokio::test]
-async fn of_two_waiting_orders_for_a_unit_one_gets_it_and_the_other_is_refused() {
+async fn one_of_two_pending_orders_for_a_unit_is_issued_the_other_refused() {
     let mut world = World::new().await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
     let event = TestEvent::new(&organizer, &[5]).changed(|event| event.sectors.push(sector(1)));
@@ -199,8 +200,8 @@ async fn of_two_waiting_orders_for_a_unit_one_gets_it_and_the_other_is_refused()
     world.wait_until_handled(2).await;
     world.publish_event(&event).await;
     let refused = "SELECT count(*) AS count FROM issuance WHERE state = 'REFUSED'";
-    wait_until("the refusal", SOON, async || world.count(refused).await == 1).await;
+    wait_until("the refusal", TIMEOUT, async || world.count(refused).await == 1).await;
     assert_eq!(world.count("SELECT count(*) AS count FROM issuance WHERE state = 'ISSUED'").await, 1);
     assert_eq!(world.count("SELECT count(*) AS count FROM ticket WHERE state = 'ISSUED'").await, 2);
-    assert_eq!(world.told::<TicketGenerated>().await.len(), 1);
+    assert_eq!(world.published::<TicketGenerated>().await.len(), 1);
 }

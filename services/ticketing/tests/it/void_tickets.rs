@@ -1,4 +1,4 @@
-//! `VoidTickets`: refunded tickets admit nobody, and a refunded claim gets none later.
+//! `VoidTickets`: void tickets admit nobody, and a voided claim gets no tickets later.
 
 use onsale_proto::{
     auth::v1::Role,
@@ -13,7 +13,7 @@ use crate::support::{Person, TestEvent, World, reason};
 async fn void(world: &World, service: &Person, claim_id: &str) -> Result<u32, Status> {
     let request_id = Uuid::now_v7().to_string();
     let request = pb::VoidTicketsRequest { request_id, claim_id: claim_id.to_owned() };
-    Ok(world.internal().void_tickets(service.asks(request)).await?.into_inner().void_count)
+    Ok(world.internal().void_tickets(service.request(request)).await?.into_inner().void_count)
 }
 
 async fn check_in(
@@ -29,7 +29,7 @@ async fn check_in(
         gate: "Gate 1".to_owned(),
         scan_time: None,
     };
-    world.tickets().check_in_ticket(staff.asks(scan)).await.unwrap().into_inner()
+    world.tickets().check_in_ticket(staff.request(scan)).await.unwrap().into_inner()
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn void_tickets_admit_nobody_and_show_no_code() {
     world.publish_order(&order).await;
     let code = world.issued(&order, &buyer).await[0].code.clone();
     assert_eq!(void(&world, &service, &order.claim_id).await.unwrap(), 2);
-    assert_eq!(void(&world, &service, &order.claim_id).await.unwrap(), 2, "again is the same");
+    assert_eq!(void(&world, &service, &order.claim_id).await.unwrap(), 2, "a repeated call returns the same");
     for ticket in world.issued(&order, &buyer).await {
         assert_eq!((ticket.state(), ticket.code.as_str()), (TicketState::Void, ""));
         assert!(ticket.void_time.is_some());
@@ -53,7 +53,7 @@ async fn void_tickets_admit_nobody_and_show_no_code() {
 }
 
 #[tokio::test]
-async fn a_claim_refunded_before_its_order_was_heard_of_gets_no_tickets() {
+async fn claim_voided_before_its_order_gets_no_tickets() {
     let mut world = World::new().await;
     let organizer = world.person(Role::Organizer);
     let (service, buyer) = (world.person(Role::Service), world.person(Role::Customer));
@@ -63,15 +63,15 @@ async fn a_claim_refunded_before_its_order_was_heard_of_gets_no_tickets() {
     world.publish_order(&order).await;
     world.wait_until_handled(2).await;
     assert!(world.list(&buyer, pb::ListTicketsRequest::default()).await.unwrap().tickets.is_empty());
-    assert!(world.told::<TicketGenerated>().await.is_empty());
+    assert!(world.published::<TicketGenerated>().await.is_empty());
     world.wait_for_dead_letters(0).await;
     let refused =
-        world.internal().issue_tickets(service.asks(event.issue_request(&order))).await.unwrap_err();
+        world.internal().issue_tickets(service.request(event.issue_request(&order))).await.unwrap_err();
     assert_eq!(reason(&refused), "TICKETS_ISSUED_TO_ANOTHER");
 }
 
 #[tokio::test]
-async fn a_claim_with_a_used_ticket_cannot_become_void() {
+async fn claim_with_a_used_ticket_cannot_be_voided() {
     let mut world = World::new().await;
     let (organizer, staff) = (world.person(Role::Organizer), world.person(Role::Staff));
     let (service, buyer) = (world.person(Role::Service), world.person(Role::Customer));
@@ -85,6 +85,6 @@ async fn a_claim_with_a_used_ticket_cannot_become_void() {
     assert_eq!(
         world.count("SELECT count(*) AS count FROM ticket WHERE state = 'ISSUED'").await,
         1,
-        "nothing changed"
+        "no ticket was voided"
     );
 }

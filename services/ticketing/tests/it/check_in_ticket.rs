@@ -1,4 +1,4 @@
-//! `CheckInTicket`: once, and the second hears when and where the first was.
+//! `CheckInTicket`: a ticket admits once, and later scans return the time and gate of the first.
 
 use onsale_proto::{
     auth::v1::Role,
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::support::{Person, TestEvent, World, reason};
 
-/// An event with a sold ticket, and the people around it.
+/// An event with one sold ticket, its organizer, staff and buyer.
 struct Gate {
     world: World,
     event: TestEvent,
@@ -44,15 +44,15 @@ impl Gate {
 
     async fn check_in(
         &self,
-        who: &Person,
+        person: &Person,
         scan: pb::CheckInTicketRequest,
     ) -> Result<pb::CheckInTicketResponse, Status> {
-        Ok(self.world.tickets().check_in_ticket(who.asks(scan)).await?.into_inner())
+        Ok(self.world.tickets().check_in_ticket(person.request(scan)).await?.into_inner())
     }
 }
 
 #[tokio::test]
-async fn a_ticket_admits_once_and_a_retry_is_admitted_again() {
+async fn ticket_admits_once_and_a_repeated_request_gets_the_same_answer() {
     let gate = Gate::new().await;
     let scan = gate.scan("Gate 3");
     let first = gate.check_in(&gate.staff, scan.clone()).await.unwrap();
@@ -61,17 +61,17 @@ async fn a_ticket_admits_once_and_a_retry_is_admitted_again() {
     assert_eq!((ticket.state(), ticket.code.as_str()), (TicketState::CheckedIn, ""));
     assert_eq!(ticket.check_in, first.first_check_in);
     assert_eq!(first.first_check_in.as_ref().unwrap().gate, "Gate 3");
-    assert_eq!(gate.check_in(&gate.staff, scan).await.unwrap(), first, "the same scan again");
+    assert_eq!(gate.check_in(&gate.staff, scan).await.unwrap(), first, "the request is repeated");
 
     let second = gate.check_in(&gate.staff, gate.scan("Gate 7")).await.unwrap();
     assert_eq!(second.outcome(), CheckInOutcome::AlreadyCheckedIn);
-    assert_eq!(second.first_check_in, first.first_check_in, "when and where the first was");
+    assert_eq!(second.first_check_in, first.first_check_in, "time and gate of the first check-in");
     let listed = gate.world.list(&gate.buyer, pb::ListTicketsRequest::default()).await.unwrap().tickets;
     assert_eq!((listed[0].state(), listed[0].code.as_str()), (TicketState::CheckedIn, ""));
 }
 
 #[tokio::test]
-async fn of_many_scans_at_once_one_is_admitted() {
+async fn one_of_many_concurrent_scans_is_admitted() {
     let gate = Gate::new().await;
     let scans = (0..10).map(|number| gate.check_in(&gate.staff, gate.scan(&format!("Gate {number}"))));
     let answers: Vec<_> =
@@ -82,7 +82,7 @@ async fn of_many_scans_at_once_one_is_admitted() {
 }
 
 #[tokio::test]
-async fn a_ticket_of_another_event_is_refused_without_its_facts() {
+async fn ticket_of_another_event_is_refused_and_not_shown() {
     let mut gate = Gate::new().await;
     let other = gate.world.generated(&gate.organizer, &[1]).await;
     let scan = pb::CheckInTicketRequest { event_id: other.id().to_owned(), ..gate.scan("Gate 1") };
@@ -91,7 +91,7 @@ async fn a_ticket_of_another_event_is_refused_without_its_facts() {
 }
 
 #[tokio::test]
-async fn a_code_that_is_not_ours_is_invalid_and_an_old_one_is_replaced() {
+async fn foreign_code_is_invalid_and_an_old_code_is_replaced() {
     let gate = Gate::new().await;
     let mut damaged = gate.ticket.code.clone();
     let last = if damaged.pop() == Some('A') { 'Q' } else { 'A' };
@@ -104,7 +104,7 @@ async fn a_code_that_is_not_ours_is_invalid_and_an_old_one_is_replaced() {
             (Code::InvalidArgument, "TICKET_CODE_INVALID")
         );
     }
-    // What a transfer will do.
+    // A transfer will replace the code like this.
     gate.world.store.execute("replace", "UPDATE ticket SET code = 'new' WHERE unit = 1", &[]).await.unwrap();
     let answer = gate.check_in(&gate.staff, gate.scan("Gate 1")).await.unwrap();
     assert_eq!(answer.outcome(), CheckInOutcome::CodeReplaced);
@@ -132,7 +132,7 @@ async fn organizers_check_in_at_their_own_events_only() {
 }
 
 #[tokio::test]
-async fn a_scan_made_offline_counts_from_when_it_was_made_and_never_from_the_future() {
+async fn offline_scan_keeps_its_time_and_a_future_time_is_refused() {
     let gate = Gate::new().await;
     let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
     let future =

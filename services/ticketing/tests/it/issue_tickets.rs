@@ -1,4 +1,4 @@
-//! `IssueTickets`: the same as the event, with an answer.
+//! `IssueTickets`: issues like the event `order.completed`, and returns the tickets.
 
 use onsale_proto::{
     auth::v1::Role,
@@ -12,40 +12,41 @@ use uuid::Uuid;
 use crate::support::{TestEvent, World, reason};
 
 #[tokio::test]
-async fn an_order_is_issued_once_by_call_and_event_together() {
+async fn order_is_issued_once_by_calls_and_event_together() {
     let mut world = World::new().await;
     let organizer = world.person(Role::Organizer);
     let (service, buyer) = (world.person(Role::Service), world.person(Role::Customer));
     let event = world.generated(&organizer, &[5]).await;
     let order = event.order(&buyer, &[4, 5]);
     let request = event.issue_request(&order);
-    let answer = world.internal().issue_tickets(service.asks(request.clone())).await.unwrap().into_inner();
+    let answer = world.internal().issue_tickets(service.request(request.clone())).await.unwrap().into_inner();
     assert_eq!(answer.tickets.len(), 2);
     assert!(answer.tickets.iter().all(|it| it.state() == TicketState::Issued && it.code.is_empty()));
-    // The same request, another request for the same claim, and the event.
-    let repeated = world.internal().issue_tickets(service.asks(request.clone())).await.unwrap().into_inner();
+    // The order arrives again: by the same request, by another request and by the event.
+    let repeated =
+        world.internal().issue_tickets(service.request(request.clone())).await.unwrap().into_inner();
     assert_eq!(repeated, answer);
     let another = pb::IssueTicketsRequest { request_id: Uuid::now_v7().to_string(), ..request.clone() };
-    assert_eq!(world.internal().issue_tickets(service.asks(another)).await.unwrap().into_inner(), answer);
+    assert_eq!(world.internal().issue_tickets(service.request(another)).await.unwrap().into_inner(), answer);
     world.publish_order(&order).await;
     world.wait_until_handled(2).await;
     assert_eq!(world.issued(&order, &buyer).await.len(), 2);
-    assert_eq!(world.told::<TicketGenerated>().await.len(), 1);
+    assert_eq!(world.published::<TicketGenerated>().await.len(), 1);
 
     let mut changed = request;
     changed.items[0].units = vec![1];
-    let refused = world.internal().issue_tickets(service.asks(changed)).await.unwrap_err();
+    let refused = world.internal().issue_tickets(service.request(changed)).await.unwrap_err();
     assert_eq!(reason(&refused), "REQUEST_ID_REUSED");
 }
 
 #[tokio::test]
-async fn tickets_that_do_not_exist_yet_are_asked_for_again_later() {
+async fn call_before_the_tickets_are_generated_is_told_to_retry() {
     let world = World::new().await;
     let organizer = world.person(Role::Organizer);
     let (service, buyer) = (world.person(Role::Service), world.person(Role::Customer));
     let event = TestEvent::new(&organizer, &[5]);
     let request = event.issue_request(&event.order(&buyer, &[1]));
-    let refused = world.internal().issue_tickets(service.asks(request)).await.unwrap_err();
+    let refused = world.internal().issue_tickets(service.request(request)).await.unwrap_err();
     assert_eq!(
         (refused.code(), reason(&refused).as_str()),
         (Code::FailedPrecondition, "TICKETS_NOT_GENERATED")
@@ -54,12 +55,12 @@ async fn tickets_that_do_not_exist_yet_are_asked_for_again_later() {
     assert_eq!(
         world.count("SELECT count(*) AS count FROM issuance").await,
         0,
-        "a refused call leaves nothing"
+        "a refused call stores no issuance"
     );
 }
 
 #[tokio::test]
-async fn a_unit_of_another_claim_is_refused() {
+async fn unit_of_another_claim_is_refused() {
     let mut world = World::new().await;
     let organizer = world.person(Role::Organizer);
     let (service, buyer) = (world.person(Role::Service), world.person(Role::Customer));
@@ -67,7 +68,7 @@ async fn a_unit_of_another_claim_is_refused() {
     let mut claims = Vec::new();
     for units in [[1, 2], [2, 3]] {
         let request = event.issue_request(&event.order(&buyer, &units));
-        claims.push(world.internal().issue_tickets(service.asks(request)).await);
+        claims.push(world.internal().issue_tickets(service.request(request)).await);
     }
     let refused = claims.pop().unwrap().unwrap_err();
     assert_eq!(
@@ -78,15 +79,15 @@ async fn a_unit_of_another_claim_is_refused() {
 }
 
 #[tokio::test]
-async fn of_many_orders_for_one_unit_at_once_exactly_one_gets_it() {
+async fn one_of_many_concurrent_orders_for_a_unit_gets_it() {
     let mut world = World::new().await;
     let organizer = world.person(Role::Organizer);
     let (service, buyer) = (world.person(Role::Service), world.person(Role::Customer));
     let event = world.generated(&organizer, &[3]).await;
     let calls = (0..12_usize).map(|index| {
-        // All want unit 2, in different company.
+        // All orders have unit 2; half of them have unit 1 too, the others unit 3.
         let units: &[u32] = if index % 2 == 0 { &[1, 2] } else { &[2, 3] };
-        let request = service.asks(event.issue_request(&event.order(&buyer, units)));
+        let request = service.request(event.issue_request(&event.order(&buyer, units)));
         let mut client = world.internal();
         async move { client.issue_tickets(request).await }
     });
@@ -99,12 +100,12 @@ async fn of_many_orders_for_one_unit_at_once_exactly_one_gets_it() {
 }
 
 #[tokio::test]
-async fn all_malformed_fields_are_named_at_once() {
+async fn one_error_names_all_malformed_fields() {
     let world = World::new().await;
     let service = world.person(Role::Service);
     let items = vec![pb::SectorUnits { sector_id: "x".to_owned(), units: vec![] }];
     let request = pb::IssueTicketsRequest { items, buyer_email: "nobody".to_owned(), ..Default::default() };
-    let refused = world.internal().issue_tickets(service.asks(request)).await.unwrap_err();
+    let refused = world.internal().issue_tickets(service.request(request)).await.unwrap_err();
     let named = refused.get_details_bad_request().unwrap().field_violations;
     let fields: Vec<_> = named.iter().map(|violation| violation.field.as_str()).collect();
     let expected = [
