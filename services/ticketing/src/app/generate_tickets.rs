@@ -70,7 +70,7 @@ impl App {
             }
             Ok(batch)
         };
-        self.stores.postgres.transaction("generate tickets", work).await
+        self.stores.postgres.transaction("make tickets", work).await
     }
 
     /// Completes the generation if all its sectors are complete; another worker may still be at one of them. Makes the pending

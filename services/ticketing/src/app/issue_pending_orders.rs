@@ -54,7 +54,7 @@ impl App {
             }
             Ok::<_, Error>(outcome)
         };
-        match self.stores.postgres.transaction("issue pending order", work).await? {
+        match self.stores.postgres.transaction("issue waiting order", work).await? {
             IssueOutcome::Issued(_) => self.stores.outbox.wake_relay(),
             IssueOutcome::Void => {}
             IssueOutcome::Pending if attempts > ATTEMPTS_ALERT => {

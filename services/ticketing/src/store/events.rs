@@ -116,7 +116,7 @@ pub(crate) async fn get_owner(
     postgres: &Postgres,
     event_id: EventId,
 ) -> Result<Option<EventOwner>, postgres::Error> {
-    let row = postgres.query_opt("get owner of event", GET_OWNER, &[&event_id.as_uuid()]).await?;
+    let row = postgres.query_opt("owner of event", GET_OWNER, &[&event_id.as_uuid()]).await?;
     let owner = |row: Row| {
         Ok(EventOwner { organizer_id: row.read_id("organizer_id")?, is_public: row.read("is_public")? })
     };

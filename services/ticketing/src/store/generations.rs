@@ -114,7 +114,7 @@ pub(crate) async fn get(
     postgres: &Postgres,
     generation_id: GenerationId,
 ) -> Result<Option<Generation>, postgres::Error> {
-    let row = postgres.query_opt("get generation", GET, &[&generation_id.as_uuid()]).await?;
+    let row = postgres.query_opt("find generation", GET, &[&generation_id.as_uuid()]).await?;
     row.as_ref().map(generation).transpose()
 }
 
@@ -132,13 +132,13 @@ pub(crate) async fn newest(
     postgres: &Postgres,
     event_id: EventId,
 ) -> Result<Option<GenerationId>, postgres::Error> {
-    let row = postgres.query_opt("get newest generation", NEWEST, &[&event_id.as_uuid()]).await?;
+    let row = postgres.query_opt("newest generation", NEWEST, &[&event_id.as_uuid()]).await?;
     row.map(|row| row.read_id("generation_id")).transpose()
 }
 
 /// Returns at most `rows_max` due generations, the longest due first.
 pub(crate) async fn due(postgres: &Postgres, rows_max: u32) -> Result<Vec<DueGeneration>, postgres::Error> {
-    let rows = postgres.query("list due generations", DUE, &[&i64::from(rows_max)]).await?;
+    let rows = postgres.query("due generations", DUE, &[&i64::from(rows_max)]).await?;
     let due = rows.iter().map(|row| {
         Ok(DueGeneration { generation_id: row.read_id("generation_id")?, event_id: row.read_id("event_id")? })
     });
@@ -147,7 +147,7 @@ pub(crate) async fn due(postgres: &Postgres, rows_max: u32) -> Result<Vec<DueGen
 
 /// Makes a PENDING generation RUNNING.
 pub(crate) async fn start(postgres: &Postgres, generation_id: GenerationId) -> Result<(), postgres::Error> {
-    postgres.execute("start generation", START, &[&generation_id.as_uuid()]).await.map(drop)
+    postgres.execute("begin generation", START, &[&generation_id.as_uuid()]).await.map(drop)
 }
 
 /// Locks the first unfinished sector of the event that no other transaction has locked.
@@ -237,7 +237,7 @@ pub(crate) async fn record_failure(
     let multiplier = f64::from(retry.multiplier);
     let values: Parameters<'_> = &[&generation_id.as_uuid(), &initial, &max, &multiplier, &attempts_max];
     // If the connection breaks, the statement runs again and may count twice. The generation then fails one attempt earlier.
-    let row = postgres.query_opt("record failed generation", RECORD_FAILURE, values).await?;
+    let row = postgres.query_opt("fail generation", RECORD_FAILURE, values).await?;
     row.map(|row| Ok((row.read_count("failure_count")?, row.read_named("state")?))).transpose()
 }
 
@@ -246,7 +246,7 @@ pub(crate) async fn reset_failures(
     postgres: &Postgres,
     generation_id: GenerationId,
 ) -> Result<(), postgres::Error> {
-    postgres.execute("reset generation failures", RESET_FAILURES, &[&generation_id.as_uuid()]).await.map(drop)
+    postgres.execute("succeed generation", RESET_FAILURES, &[&generation_id.as_uuid()]).await.map(drop)
 }
 
 fn generation(row: &Row) -> Result<Generation, postgres::Error> {

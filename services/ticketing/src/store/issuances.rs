@@ -95,7 +95,7 @@ pub(crate) async fn lease_pending(
     lease_max: Duration,
 ) -> Result<Option<LeasedOrder>, postgres::Error> {
     let lease = BackoffBounds { initial: LEASE_INITIAL, max: lease_max };
-    let rows = PENDING.lease(postgres, "lease pending order", lease, 1).await?;
+    let rows = PENDING.lease(postgres, "take waiting order", lease, 1).await?;
     let leased = rows.first().map(|row| {
         Ok(LeasedOrder {
             claim_id: row.read_id("claim_id")?,
