@@ -52,7 +52,7 @@ const CRASH_POINTS: [CrashPoint; 6] = [
     CrashPoint {
         what: "claim, before it records the attempt",
         process: "claim",
-        table: "claim.hold",
+        table: "claim.hold_attempt",
         stop_at: StopAt::Insert,
         after_kill: AfterKill::EndSession,
     },

@@ -21,7 +21,7 @@ const GOOD_ORDER: &str = "
             request_id, fingerprint, fencing_number, grant_time, expire_time, end_time, claim_id)
         VALUES (#7, #1, #2, 1, 'COMPLETED', 1, now(), '', '', #7, #7, 1, now(), now() + interval '1h', now(), #3);
     INSERT INTO claim.allowance (event_id, customer_id, units_max, units_taken) VALUES (#1, #2, 2, 1);
-    INSERT INTO claim.hold (hold_id, cause_id, attempt, fingerprint, claim_id, state)
+    INSERT INTO claim.hold_attempt (hold_id, hold_key, attempt, fingerprint, claim_id, state)
         VALUES (#4, #7, 1, #7, #3, 'COMMITTED');
     INSERT INTO claim.claim (claim_id, event_id, customer_id, hold_id, fencing_number, state, payment_id, unit_count,
             total_minor, currency_code, buyer_email, buyer_locale, event_name, venue_name, venue_address, time_zone,
@@ -163,7 +163,7 @@ const QUOTA: &str = "
             (@8, @1, #4, 'COMMITTED', ARRAY[@2]::uuid[], '{4}', now() + interval '1h', now(), NULL, NULL);
     INSERT INTO inventory.hold_unit (sector_id, unit, hold_id)
         VALUES (@2, 1, @6), (@2, 2, @7), (@2, 3, @3), (@2, 4, @8);
-    INSERT INTO claim.hold (hold_id, cause_id, attempt, fingerprint, claim_id, state)
+    INSERT INTO claim.hold_attempt (hold_id, hold_key, attempt, fingerprint, claim_id, state)
         VALUES (@6, @6, 1, @6, @6, 'COMMITTED'), (@7, @7, 1, @7, @7, 'HELD'), (@8, @8, 1, @8, @8, 'COMMITTED');
     INSERT INTO ticketing.ticket (sector_id, unit, ticket_id, state)
         VALUES (@2, 1, @1, 'GENERATED'), (@2, 2, @2, 'GENERATED'), (@2, 3, @3, 'GENERATED'), (@2, 4, @4, 'GENERATED');
@@ -240,7 +240,7 @@ const CLAIM_WRONGS: &[(&str, &str)] = &[
         "a claim's history has no gap and ends in the claim's state",
     ),
     ("DELETE FROM claim.allowance", "every claim has an allowance and a hold of its own"),
-    ("DELETE FROM claim.hold", "every claim has an allowance and a hold of its own"),
+    ("DELETE FROM claim.hold_attempt", "every claim has an allowance and a hold of its own"),
     (
         "INSERT INTO claim.claim SELECT (jsonb_populate_record(claim, '{\"claim_id\": \"00000000-0000-7000-8000-000000000008\",
              \"payment_id\": null, \"state\": \"CLAIMED\"}')).* FROM claim.claim",
@@ -260,7 +260,7 @@ const CLAIM_WRONGS: &[(&str, &str)] = &[
         "every item and transition belongs to a claim, and no claim has two items of one sector",
     ),
     (
-        "UPDATE claim.hold SET state = 'RELEASED'",
+        "UPDATE claim.hold_attempt SET state = 'RELEASED'",
         "a claim's hold names the claim and is in the state that matches the claim's",
     ),
     (
@@ -274,12 +274,12 @@ const CLAIM_WRONGS: &[(&str, &str)] = &[
         "a customer's count of abandoned claims is at most that of their released claims",
     ),
     (
-        "INSERT INTO claim.hold (hold_id, cause_id, attempt, fingerprint, state, attempted_at)
+        "INSERT INTO claim.hold_attempt (hold_id, hold_key, attempt, fingerprint, state, attempted_at)
              VALUES (#8, #8, 1, #8, 'RESERVING', now() - interval '31s')",
         "no attempt to obtain a hold is older than 30 s",
     ),
     (
-        "INSERT INTO claim.hold (hold_id, cause_id, attempt, fingerprint, state) VALUES (#8, #8, 1, #8, 'RELEASING')",
+        "INSERT INTO claim.hold_attempt (hold_id, hold_key, attempt, fingerprint, state) VALUES (#8, #8, 1, #8, 'RELEASING')",
         "no hold waits for its release",
     ),
     (
@@ -287,7 +287,7 @@ const CLAIM_WRONGS: &[(&str, &str)] = &[
         "Claim and Inventory agree on the state of every hold",
     ),
     ("DELETE FROM inventory.hold", "Claim and Inventory agree on the state of every hold"),
-    ("DELETE FROM claim.hold", "every active hold was requested by Claim"),
+    ("DELETE FROM claim.hold_attempt", "every active hold was requested by Claim"),
 ];
 
 fn with_ids(sql: &str) -> String {

@@ -1,59 +1,39 @@
-//! The neighbors Claim calls: Queue about turns, Inventory about holds.
+//! Calls to the neighbors: Queue validates turns, Inventory reserves, commits and releases holds.
 
-pub mod inventory;
-pub mod queue;
+pub(crate) mod inventory;
+pub(crate) mod queue;
 
 use onsale_kit::error::{DOMAIN, Kind, Reason, ServiceError};
 use onsale_proto::r#type::v1::ErrorReason;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// Why a neighbor did not do what it was asked.
+/// Failure of a call to a neighbor.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// It refused for a reason that is for Claim's own caller to know. Nothing was done.
+pub(crate) enum Error {
+    /// The neighbor did nothing, for a reason that Claim passes on to its own caller with all details.
     #[error("{neighbor} refused: {reason}")]
-    Refused {
-        /// Who.
-        neighbor: &'static str,
-        /// Why.
-        reason: Reason,
-        /// The refusal with its details, to be passed on.
-        status: Box<Status>,
-    },
-    /// It could not answer, or answered what it should not. It may have done what was asked.
+    Refused { neighbor: &'static str, reason: Reason, status: Box<Status> },
+    /// The neighbor could not be reached, or failed for a reason that is not passed on. The call may have taken effect.
     #[error("{neighbor} failed")]
     Failed {
-        /// Who.
         neighbor: &'static str,
-        /// What it said.
         #[source]
         status: Box<Status>,
     },
-    /// It answered, and the answer makes no sense.
-    #[error("the answer of {neighbor} makes no sense: {what}")]
-    Answer {
-        /// Who.
-        neighbor: &'static str,
-        /// What is wrong with it.
-        what: &'static str,
-    },
+    /// The field `what` of the response is missing or malformed.
+    #[error("invalid response from {neighbor}: {what}")]
+    Response { neighbor: &'static str, what: &'static str },
 }
 
 impl Error {
-    /// The answer makes no sense in `what`.
-    #[must_use]
-    pub fn answer(neighbor: &'static str, what: &'static str) -> Self {
-        Self::Answer { neighbor, what }
-    }
-
-    /// Sorts what `neighbor` answered; `passed_on` are the reasons that Claim's own callers may hear.
+    /// Classifies a failed call. `passed_on` lists the reasons that Claim passes on to its own callers.
     fn of(neighbor: &'static str, status: Status, passed_on: &[Reason]) -> Self {
-        let said = reason_of(&status);
-        let reason = passed_on.iter().find(|reason| said.as_deref() == Some(reason.as_str()));
+        let stated = reason_of(&status);
+        let reason = passed_on.iter().find(|reason| stated.as_deref() == Some(reason.as_str()));
         match reason {
             Some(reason) => {
-                // Without its headers, which are about the call to the neighbor.
+                // The headers belong to the call to the neighbor and are dropped.
                 let details = status.details().to_vec();
                 let status = Status::with_details(status.code(), status.message(), details.into());
                 Self::Refused { neighbor, reason: *reason, status: Box::new(status) }
@@ -63,7 +43,7 @@ impl Error {
     }
 }
 
-/// The reason in `status`, if it is one of ours.
+/// Returns the `ErrorInfo` reason of a status that a service of this system sent.
 fn reason_of(status: &Status) -> Option<String> {
     status.get_details_error_info().filter(|info| info.domain == DOMAIN).map(|info| info.reason)
 }
@@ -79,7 +59,7 @@ impl ServiceError for Error {
                 Code::Unavailable | Code::Cancelled | Code::Unknown => Kind::Unavailable,
                 _ => Kind::Internal,
             },
-            Self::Answer { .. } => Kind::Internal,
+            Self::Response { .. } => Kind::Internal,
         }
     }
 

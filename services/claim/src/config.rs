@@ -1,4 +1,4 @@
-//! The settings of Claim; `config.default.toml` says what each is for.
+//! Settings of Claim. `config.default.toml` documents each of them.
 
 use std::time::Duration;
 
@@ -13,73 +13,56 @@ use serde::Deserialize;
 
 use crate::domain::CooldownRule;
 
-/// What the contract allows for `release_after`.
+/// Limit of `release_after` in Inventory's contract.
 const RELEASE_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// All settings but the chassis' own.
+/// Settings of the service, apart from those of the chassis.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Postgres, Redis and events.
-    pub stores: StoresConfig,
-    /// Where the neighbors are.
+    pub(crate) stores: StoresConfig,
     #[serde(rename = "neighbours")]
-    pub neighbors: NeighborsConfig,
-    /// Turn tokens.
-    pub turns: TurnsConfig,
-    /// How claims that come together are made.
-    pub create: CreateConfig,
-    /// How long claims live.
-    pub claims: ClaimsConfig,
-    /// Who has to wait before the next claim.
-    pub cooldown: CooldownConfig,
-    /// How holds are kept tidy.
-    pub holds: HoldsConfig,
-    /// How events are handled.
-    pub consumers: ConsumersConfig,
+    pub(crate) neighbors: NeighborsConfig,
+    pub(crate) turns: TurnsConfig,
+    pub(crate) create: CreateConfig,
+    pub(crate) claims: ClaimsConfig,
+    pub(crate) cooldown: CooldownConfig,
+    pub(crate) holds: HoldsConfig,
+    pub(crate) consumers: ConsumersConfig,
 }
 
-/// Section `neighbours`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NeighborsConfig {
-    /// Who knows turns.
-    pub queue: ClientConfig,
-    /// Who keeps units.
-    pub inventory: ClientConfig,
+pub(crate) struct NeighborsConfig {
+    pub(crate) queue: ClientConfig,
+    pub(crate) inventory: ClientConfig,
 }
 
-/// Section `turns`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TurnsConfig {
-    /// Queue's public keys.
-    pub jwks: Text,
+pub(crate) struct TurnsConfig {
+    /// JSON Web Key Set with the public keys of Queue.
+    jwks: Text,
 }
 
 impl TurnsConfig {
-    /// The keys that may sign turn tokens.
-    pub fn keys(&self) -> Result<KeySet, KeyError> {
+    /// Parses the keys that verify turn tokens.
+    pub(crate) fn keys(&self) -> Result<KeySet, KeyError> {
         KeySet::parse(self.jwks.as_str())
     }
 }
 
-/// Section `create`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CreateConfig {
-    /// Requests that wait for each of the two steps.
-    pub queue_max: usize,
-    /// Requests that take a step together.
-    pub batch_max: usize,
-    /// Such batches at the same time.
-    pub concurrency: usize,
+pub(crate) struct CreateConfig {
+    queue_max: usize,
+    batch_max: usize,
+    concurrency: usize,
 }
 
 impl CreateConfig {
-    /// The bounds of each step.
-    #[must_use]
-    pub fn batcher(&self) -> BatcherConfig {
+    /// Returns the bounds of each of the two batched steps.
+    pub(crate) fn batcher(&self) -> BatcherConfig {
         BatcherConfig {
             queue_max: self.queue_max,
             batch_max: self.batch_max,
@@ -89,81 +72,65 @@ impl CreateConfig {
     }
 }
 
-/// Section `cooldown`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CooldownConfig {
-    /// Claims given up before a customer has to wait.
-    pub claims: u32,
-    /// How soon after the one before each of them was given up.
+pub(crate) struct CooldownConfig {
+    claims: u32,
     #[serde(with = "humantime_serde")]
-    pub within: Duration,
-    /// How long the customer has to wait.
+    within: Duration,
     #[serde(with = "humantime_serde")]
-    pub lasts: Duration,
+    lasts: Duration,
 }
 
 impl CooldownConfig {
-    /// The rule it means.
-    #[must_use]
-    pub fn rule(&self) -> CooldownRule {
-        CooldownRule { claims: self.claims, within: self.within, lasts: self.lasts }
+    pub(crate) fn rule(&self) -> CooldownRule {
+        CooldownRule { claims: self.claims, max_gap: self.within, duration: self.lasts }
     }
 }
 
-/// Section `claims`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClaimsConfig {
-    /// How long a claim may stay unpaid.
+pub(crate) struct ClaimsConfig {
+    /// Longest time for which a claim may stay unpaid without an extension.
     #[serde(with = "humantime_serde")]
-    pub window: Duration,
-    /// How much longer a payment in progress makes it.
+    pub(crate) window: Duration,
     #[serde(with = "humantime_serde")]
-    pub extension: Duration,
-    /// How often unpaid claims are looked for.
+    pub(crate) extension: Duration,
     #[serde(with = "humantime_serde")]
-    pub expire_every: Duration,
-    /// How many are given up in one transaction.
-    pub expire_batch_max: u32,
+    pub(crate) expire_every: Duration,
+    pub(crate) expire_batch_max: u32,
 }
 
-impl ClaimsConfig {
-    /// The longest a claim may stay unpaid.
-    #[must_use]
-    pub fn lifetime_max(&self) -> Duration {
-        self.window.saturating_add(self.extension)
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HoldsConfig {
+    #[serde(with = "humantime_serde")]
+    keep_longer: Duration,
+    /// Age at which an attempt without a claim is abandoned (default 15 s). Must exceed one `ReserveUnits` call plus the claim's
+    /// insert.
+    #[serde(with = "humantime_serde")]
+    pub(crate) abandon_after: Duration,
+    #[serde(with = "humantime_serde")]
+    pub(crate) release_every: Duration,
+    #[serde(with = "humantime_serde")]
+    pub(crate) retry_after: Duration,
+    pub(crate) batch_max: u32,
+    pub(crate) concurrency: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConsumersConfig {
+    /// Events of one topic that are handled at the same time.
+    pub(crate) concurrency: usize,
+}
+
+impl Config {
+    /// Returns the age at which Inventory releases a hold by itself: the longest life of a claim plus `holds.keep_longer`.
+    pub(crate) fn release_after(&self) -> Duration {
+        let claim_age_max = self.claims.window.saturating_add(self.claims.extension);
+        claim_age_max.saturating_add(self.holds.keep_longer)
     }
-}
-
-/// Section `holds`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HoldsConfig {
-    /// How much longer than a claim's window Inventory keeps a hold.
-    #[serde(with = "humantime_serde")]
-    pub keep_longer: Duration,
-    /// After how long an attempt that became no claim is given up.
-    #[serde(with = "humantime_serde")]
-    pub abandon_after: Duration,
-    /// How often holds to be given back are looked for.
-    #[serde(with = "humantime_serde")]
-    pub release_every: Duration,
-    /// How long a hold that could not be given back waits.
-    #[serde(with = "humantime_serde")]
-    pub retry_after: Duration,
-    /// How many are taken at once.
-    pub batch_max: u32,
-    /// How many are given back side by side.
-    pub concurrency: usize,
-}
-
-/// Section `consumers`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConsumersConfig {
-    /// Events of one topic handled side by side.
-    pub concurrency: usize,
 }
 
 impl ServiceConfig for Config {
@@ -203,7 +170,7 @@ impl ServiceConfig for Config {
                 problems.push(Problem::new(key, "must be at least 1"));
             }
         }
-        if claims.lifetime_max().saturating_add(holds.keep_longer) > RELEASE_AFTER_MAX {
+        if self.release_after() > RELEASE_AFTER_MAX {
             let message = "claims.window, claims.extension and this together must be at most 24h";
             problems.push(Problem::new("holds.keep_longer", message));
         }

@@ -1,17 +1,25 @@
-//! What a claim is and what may happen to it. Pure: no I/O, no clock, no wire format.
+//! Rules of claims. Pure: no I/O, no clock, no wire format.
 
 mod allowance;
 mod claim;
-mod cooldown;
-mod life;
-mod lifetime;
-mod selection;
-mod turn;
+mod claim_event;
+mod commands;
+mod create_claim;
+mod lifecycle;
 
-pub use allowance::{Allowance, LimitExceeded};
-pub use claim::{Buyer, Claim, EventSummary, Item, Origin, Reservation, Seat, Transition, Unit, total};
-pub use cooldown::{Abandonment, CooldownRule};
-pub use life::{HoldState, Life, Paid, PaidByAnother, ReleaseReason, Stage, State, Step};
-pub use lifetime::Lifetime;
-pub use selection::{Selection, Wanted, unit_count};
-pub use turn::{Turn, TurnError, TurnToken};
+pub(crate) use allowance::{AbandonedStreak, Allowance, CooldownRule, LimitExceeded};
+pub(crate) use claim::{
+    BatchCustomer, Buyer, Claim, ClaimExpiry, EventSummary, Item, NewClaim, Origin, Reservation, Seat,
+    Transition, Unit, total,
+};
+pub(crate) use claim_event::ClaimEvent;
+pub(crate) use commands::{
+    ClaimFilter, ClaimState, ConfirmClaim, EndedTurn, EntryEnd, ExtendClaim, ReserveUnits,
+};
+pub(crate) use create_claim::{
+    CreateClaim, Credential, HoldAttempt, HoldRequest, LatestAttempt, PrecheckItem, PrecheckOutcome,
+    PrecheckState, Refusal, Selection, Turn, TurnError, TurnToken, Wanted,
+};
+pub(crate) use lifecycle::{
+    AlreadyPaid, ClaimLifecycle, HoldState, PaidByAnother, ReleaseReason, SettlementStep, Stage, State,
+};

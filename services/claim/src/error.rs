@@ -1,4 +1,4 @@
-//! Why Claim says no, or cannot answer. One type for all use cases: most of these can come out of several.
+//! Errors of the service. One type serves all use cases, because most errors can come from several of them.
 
 use std::time::Duration;
 
@@ -9,108 +9,75 @@ use onsale_kit::{
 use onsale_proto::{
     claim::v1::ErrorReason, queue::v1::ErrorReason as QueueReason, r#type::v1::ErrorReason as CommonReason,
 };
-use onsale_storage::{idempotency, postgres};
+use onsale_storage::{idempotency, messaging::HandlerError, postgres};
 use onsale_types::{ClaimId, CustomerId, PaymentId, Timestamp};
 use tonic::Status;
 
 use crate::{
     clients,
-    domain::{LimitExceeded, TurnError},
+    domain::{LimitExceeded, Refusal, TurnError},
 };
 
-/// Why a claim could not be made, changed or told.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// There is no such claim, or it is another's.
-    #[error("there is no claim {claim}")]
-    ClaimNotFound {
-        /// The id asked for.
-        claim: ClaimId,
-    },
-    /// The customer has an open claim for the event.
+pub(crate) enum Error {
+    /// The claim does not exist or belongs to another customer.
+    #[error("claim {claim_id} does not exist")]
+    ClaimNotFound { claim_id: ClaimId },
     #[error("the customer has an open claim for this event")]
-    ClaimOpenExists {
-        /// That one.
-        claim: ClaimId,
-    },
-    /// The customer would have more units than the event allows.
+    ClaimOpenExists { claim_id: ClaimId },
     #[error("at most {} units of this event per customer, {} left", exceeded.units_max, exceeded.units_left)]
-    LimitExceeded {
-        /// Who.
-        customer: CustomerId,
-        /// The limit, and what is left of it.
-        exceeded: LimitExceeded,
-    },
-    /// Tickets could not be sent.
+    LimitExceeded { customer_id: CustomerId, exceeded: LimitExceeded },
+    /// Tickets are sent to the buyer's email address, so it must be verified.
     #[error("the customer has no verified email")]
     EmailNotVerified,
-    /// The claim is paid and stays.
-    #[error("claim {claim} is paid")]
-    ClaimConfirmed {
-        /// Which.
-        claim: ClaimId,
-    },
-    /// What was paid is not what was to be paid.
-    #[error("what was paid is not the total of claim {claim}")]
-    AmountMismatch {
-        /// Which claim.
-        claim: ClaimId,
-    },
-    /// Another payment was first.
-    #[error("claim {claim} was paid by another payment")]
-    PaidByAnother {
-        /// Which claim.
-        claim: ClaimId,
-        /// The first payment.
-        payment: PaymentId,
-    },
-    /// The turn token gives no right.
+    #[error("claim {claim_id} is paid and cannot be released")]
+    ClaimConfirmed { claim_id: ClaimId },
+    #[error("paid amount differs from the total of claim {claim_id}")]
+    AmountMismatch { claim_id: ClaimId },
+    /// The claim already has the payment `payment_id`.
+    #[error("claim {claim_id} was paid by another payment")]
+    PaidByAnother { claim_id: ClaimId, payment_id: PaymentId },
     #[error("the turn token is not valid for this event and customer")]
     TurnTokenInvalid,
-    /// The turn ran out.
     #[error("the turn ended at {expire_time}")]
-    TurnExpired {
-        /// When.
-        expire_time: Timestamp,
-    },
-    /// The customer let several claims go by.
-    #[error("after several claims given up the next may be made at {retry_time}")]
-    Cooldown {
-        /// When the next may be made.
-        retry_time: Timestamp,
-        /// How long that is from now.
-        wait: Duration,
-    },
-    /// Another call was at the same thing; begun again, it finds what that one left.
-    #[error("lost against a concurrent call: {what}")]
-    Contended {
-        /// At what.
-        what: &'static str,
-    },
-    /// A neighbor refused, or could not answer.
+    TurnExpired { expire_time: Timestamp },
+    /// The customer may retry after `wait`, at `retry_time`.
+    #[error("too many abandoned claims, try again at {retry_time}")]
+    Cooldown { retry_time: Timestamp, wait: Duration },
+    /// A concurrent call changed the same thing. A retry starts from the state that it left.
+    #[error("lost a race for {what}")]
+    Contended { what: &'static str },
     #[error(transparent)]
     Neighbor(#[from] clients::Error),
-    /// The request cannot be told apart from another.
     #[error(transparent)]
     Idempotency(#[from] idempotency::Error),
-    /// Postgres failed.
     #[error("failed to read or write claims")]
     Postgres(#[from] postgres::Error),
-    /// The batch that carried the request failed, or had no place for it.
+    /// The whole batch failed, or the batcher did not accept the request.
     #[error(transparent)]
     Batch(Box<SubmitError<Self>>),
-    /// A stored value makes no sense.
-    #[error("the stored {what} makes no sense")]
-    Stored {
-        /// Which value.
-        what: &'static str,
-    },
+    /// A stored value contradicts the rest of its row, or a row is missing.
+    #[error("the stored {what} is invalid")]
+    Stored { what: &'static str },
 }
 
 impl Error {
-    /// Whether the step it came from certainly changed nothing and never will, so that what was reserved for it can go.
-    #[must_use]
-    pub fn is_refusal(&self) -> bool {
+    /// Returns the error for a refusal to create a claim of the customer.
+    pub(crate) fn refused(customer_id: CustomerId, refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::RequestIdReused(request_id) => {
+                idempotency::Error::RequestIdReused { id: request_id.as_uuid() }.into()
+            }
+            Refusal::OpenClaim(claim_id) => Self::ClaimOpenExists { claim_id },
+            Refusal::TurnExpired { expire_time } => Self::TurnExpired { expire_time },
+            Refusal::InvalidPrice => Self::Stored { what: "price of a hold" },
+            Refusal::Cooldown { retry_time, wait } => Self::Cooldown { retry_time, wait },
+            Refusal::LimitExceeded(exceeded) => Self::LimitExceeded { customer_id, exceeded },
+        }
+    }
+
+    /// Returns true if the failed step wrote nothing and can never take effect, so its hold can be released.
+    pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Idempotency(error) => matches!(error, idempotency::Error::RequestIdReused { .. }),
             Self::Neighbor(_) | Self::Postgres(_) | Self::Batch(_) => false,
@@ -129,9 +96,8 @@ impl Error {
         }
     }
 
-    /// Whether one row of several may be to blame, and nothing was written.
-    #[must_use]
-    pub fn is_suspect(&self) -> bool {
+    /// Returns true if nothing was written and a single row of the batch may have caused the failure.
+    pub(crate) fn is_suspect(&self) -> bool {
         matches!(self, Self::Postgres(postgres::Error::Query { .. } | postgres::Error::Conflict { .. }))
     }
 }
@@ -150,6 +116,25 @@ impl From<TurnError> for Error {
         match error {
             TurnError::Foreign => Self::TurnTokenInvalid,
             TurnError::Expired { expire_time } => Self::TurnExpired { expire_time },
+        }
+    }
+}
+
+/// An event whose handling failed is retried: as long as the cause can pass, without a limit.
+impl From<Error> for HandlerError {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            Kind::Unavailable | Kind::Timeout | Kind::Limited | Kind::Contended => {
+                Self::Unavailable(error.into())
+            }
+            Kind::Invalid
+            | Kind::Unauthenticated
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::AlreadyExists
+            | Kind::State
+            | Kind::Unimplemented
+            | Kind::Internal => Self::Retry(error.into()),
         }
     }
 }
@@ -200,12 +185,12 @@ impl ServiceError for Error {
 
     fn metadata(&self) -> Vec<(&'static str, String)> {
         match self {
-            Self::ClaimNotFound { claim }
-            | Self::ClaimOpenExists { claim }
-            | Self::ClaimConfirmed { claim }
-            | Self::AmountMismatch { claim } => vec![("claim_id", claim.to_string())],
-            Self::PaidByAnother { claim, payment } => {
-                vec![("claim_id", claim.to_string()), ("payment_id", payment.to_string())]
+            Self::ClaimNotFound { claim_id }
+            | Self::ClaimOpenExists { claim_id }
+            | Self::ClaimConfirmed { claim_id }
+            | Self::AmountMismatch { claim_id } => vec![("claim_id", claim_id.to_string())],
+            Self::PaidByAnother { claim_id, payment_id } => {
+                vec![("claim_id", claim_id.to_string()), ("payment_id", payment_id.to_string())]
             }
             Self::LimitExceeded { exceeded, .. } => vec![
                 ("units_per_customer_max", exceeded.units_max.to_string()),
@@ -234,9 +219,9 @@ impl ServiceError for Error {
     }
 
     fn quota(&self) -> Option<QuotaViolation> {
-        let Self::LimitExceeded { customer, exceeded } = self else { return None };
+        let Self::LimitExceeded { customer_id, exceeded } = self else { return None };
         Some(QuotaViolation {
-            subject: format!("customer:{customer}"),
+            subject: format!("customer:{customer_id}"),
             description: format!("at most {} units of this event", exceeded.units_max),
         })
     }
@@ -245,7 +230,7 @@ impl ServiceError for Error {
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
         match error {
-            // With all its details: the contract names the neighbor's reasons as Claim's own.
+            // With all its details: the contract documents the neighbor's reasons as Claim's own.
             Error::Neighbor(clients::Error::Refused { status, .. }) => *status,
             error => to_status(&error),
         }

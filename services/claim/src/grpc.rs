@@ -1,29 +1,28 @@
-//! The gRPC face of Claim: who, what, do, answer. No rule of its own.
+//! gRPC handlers of Claim. Each identifies the caller, reads the request, runs the use case and encodes the response.
 
 use std::sync::Arc;
 
-use onsale_kit::auth::{self, Identity};
+use onsale_kit::auth;
 use onsale_proto::{
     auth::v1::Role,
     claim::v1::{
         self as pb, claim_internal_service_server::ClaimInternalService, claim_service_server::ClaimService,
     },
 };
-use onsale_storage::idempotency;
 use tonic::{Request, Response, Status};
 
-use crate::{app::App, convert, domain::Buyer};
+use crate::{
+    app::App,
+    convert::{requests, responses},
+};
 
-/// Serves the contracts of Claim.
 #[derive(Debug)]
-pub struct Grpc {
+pub(crate) struct Grpc {
     app: Arc<App>,
 }
 
 impl Grpc {
-    /// Serves `app`.
-    #[must_use]
-    pub fn new(app: Arc<App>) -> Self {
+    pub(crate) fn new(app: Arc<App>) -> Self {
         Self { app }
     }
 }
@@ -35,11 +34,9 @@ impl ClaimService for Grpc {
         request: Request<pb::CreateClaimRequest>,
     ) -> Result<Response<pb::CreateClaimResponse>, Status> {
         let identity = auth::identity(&request)?;
-        let customer = identity.customer_id();
-        let buyer = buyer(identity);
-        let command = convert::create_claim(customer, buyer, request.get_ref())?;
+        let command = requests::create_claim(identity, request.get_ref())?;
         let claim = self.app.create_claim(command).await?;
-        Ok(Response::new(pb::CreateClaimResponse { claim: Some(convert::claim_to_pb(&claim)) }))
+        Ok(Response::new(responses::create_claim(&claim)))
     }
 
     async fn get_claim(
@@ -48,32 +45,30 @@ impl ClaimService for Grpc {
     ) -> Result<Response<pb::GetClaimResponse>, Status> {
         let identity = auth::identity(&request)?;
         let only_of = (!identity.roles.contains(Role::Service)).then(|| identity.customer_id());
-        let claim = convert::get_claim(request.get_ref())?;
-        let claim = self.app.get_claim(claim, only_of).await?;
-        Ok(Response::new(pb::GetClaimResponse { claim: Some(convert::claim_to_pb(&claim)) }))
+        let claim_id = requests::get_claim(request.get_ref())?;
+        let claim = self.app.get_claim(claim_id, only_of).await?;
+        Ok(Response::new(responses::get_claim(&claim)))
     }
 
     async fn list_claims(
         &self,
         request: Request<pb::ListClaimsRequest>,
     ) -> Result<Response<pb::ListClaimsResponse>, Status> {
-        let customer = auth::identity(&request)?.customer_id();
-        let query = convert::list_claims(customer, request.get_ref())?;
+        let customer_id = auth::identity(&request)?.customer_id();
+        let query = requests::list_claims(customer_id, request.get_ref())?;
         let claims = self.app.list_claims(&query.filter).await?;
-        Ok(Response::new(convert::claims_page(&claims, &query)))
+        Ok(Response::new(responses::list_claims(&claims, &query)))
     }
 
     async fn release_claim(
         &self,
         request: Request<pb::ReleaseClaimRequest>,
     ) -> Result<Response<pb::ReleaseClaimResponse>, Status> {
-        let customer = auth::identity(&request)?.customer_id();
-        let body = request.get_ref();
-        let (request_id, claim) = convert::release_claim(body)?;
-        let caller = customer.to_string();
-        let once = idempotency::Request::new("ReleaseClaim", &caller, request_id, body);
-        let answer = Box::pin(self.app.release_claim(customer, claim, &once)).await?;
-        Ok(Response::new(answer))
+        let customer_id = auth::identity(&request)?.customer_id();
+        let caller = customer_id.to_string();
+        let (claim_id, idempotent) = requests::release_claim(&caller, request.get_ref())?;
+        let answer = Box::pin(self.app.release_claim(customer_id, claim_id, &idempotent)).await?;
+        Ok(Response::new(responses::release_claim(answer)?))
     }
 }
 
@@ -84,11 +79,9 @@ impl ClaimInternalService for Grpc {
         request: Request<pb::ConfirmClaimRequest>,
     ) -> Result<Response<pb::ConfirmClaimResponse>, Status> {
         let caller = &auth::identity(&request)?.subject;
-        let body = request.get_ref();
-        let (request_id, command) = convert::confirm_claim(body)?;
-        let once = idempotency::Request::new("ConfirmClaim", caller, request_id, body);
-        let answer = Box::pin(self.app.confirm_claim_once(command, &once)).await?;
-        Ok(Response::new(answer))
+        let (command, idempotent) = requests::confirm_claim(caller, request.get_ref())?;
+        let answer = Box::pin(self.app.confirm_claim_once(command, &idempotent)).await?;
+        Ok(Response::new(responses::confirm_claim(answer)?))
     }
 
     async fn extend_claim(
@@ -96,16 +89,8 @@ impl ClaimInternalService for Grpc {
         request: Request<pb::ExtendClaimRequest>,
     ) -> Result<Response<pb::ExtendClaimResponse>, Status> {
         let caller = &auth::identity(&request)?.subject;
-        let body = request.get_ref();
-        let (request_id, command) = convert::extend_claim(body)?;
-        let once = idempotency::Request::new("ExtendClaim", caller, request_id, body);
-        let answer = self.app.extend_claim(command, &once).await?;
-        Ok(Response::new(answer))
+        let (command, idempotent) = requests::extend_claim(caller, request.get_ref())?;
+        let answer = self.app.extend_claim(command, &idempotent).await?;
+        Ok(Response::new(responses::extend_claim(answer)?))
     }
-}
-
-/// Who buys; none without a verified address.
-fn buyer(identity: &Identity) -> Option<Buyer> {
-    let email = identity.email.clone().filter(|email| !email.is_empty())?;
-    Some(Buyer { email, locale: identity.locale.clone().unwrap_or_default() })
 }

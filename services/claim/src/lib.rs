@@ -1,15 +1,17 @@
 //! Claim: a customer's right to buy held units, from turn to order.
 
 pub mod config;
-pub mod grpc;
+mod grpc;
 
-pub mod app;
-pub mod clients;
-pub mod convert;
-pub mod domain;
-pub mod error;
-pub mod store;
-pub mod workers;
+mod app;
+mod engine;
+
+mod clients;
+mod convert;
+mod domain;
+mod error;
+mod store;
+mod workers;
 
 mod metrics;
 
@@ -23,45 +25,49 @@ use onsale_storage::Stores;
 use tokio::sync::Notify;
 
 use crate::{
-    app::{App, Enter, Insert},
+    app::{App, InsertProcessor, PrecheckProcessor},
     clients::{inventory::Inventory, queue::Queue},
     config::Config,
+    engine::{ClaimWriter, HoldReleaser},
     grpc::Grpc,
 };
 
-/// The service's name: of its schema, its key prefix, its deployment.
+/// Name of the service in its schema, key prefix and deployment.
 pub const SERVICE: &str = "claim";
 
-/// The settings it comes with.
+/// Default settings in TOML.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
-/// Who signs turn tokens, and what they are for.
 const TURN_ISSUER: &str = "queue";
 const TURN_AUDIENCE: &str = "onsale-turn";
 
-/// Puts the parts together; the one place where they meet.
+/// Builds the service from its parts and adds it to the chassis.
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
     let neighbors = chassis.neighbors()?;
+    let inventory = Inventory::new(neighbors.channel("inventory", &config.neighbors.inventory)?);
     let (postgres, cooldown) = (stores.postgres.clone(), config.cooldown.rule());
-    let enter = Enter { postgres: postgres.clone(), cooldown };
-    let insert = Insert { postgres, claims: config.claims.clone(), cooldown };
+    let release_hint = Arc::new(Notify::new());
+    let precheck = PrecheckProcessor { postgres: postgres.clone(), cooldown };
+    let insert = InsertProcessor { postgres: postgres.clone(), claims: config.claims.clone(), cooldown };
     let (batcher, tasks) = (config.create.batcher(), chassis.tasks());
     let app = Arc::new(App {
+        writer: ClaimWriter::new(stores.outbox.clone(), cooldown, Arc::clone(&release_hint)),
+        releaser: HoldReleaser::new(postgres, inventory.clone()),
         stores,
-        entering: Batcher::new("enter", batcher, enter, tasks),
-        inserting: Batcher::new("create_claim", batcher, insert, tasks),
         queue: Queue::new(neighbors.channel("queue", &config.neighbors.queue)?),
-        inventory: Inventory::new(neighbors.channel("inventory", &config.neighbors.inventory)?),
-        turns: TokenReader::new(config.turns.keys()?, TURN_ISSUER, TURN_AUDIENCE),
+        inventory,
+        turn_tokens: TokenReader::new(config.turns.keys()?, TURN_ISSUER, TURN_AUDIENCE),
         clock: chassis.clock(),
-        claims: config.claims,
-        cooldown,
-        holds: config.holds,
-        release_hint: Notify::new(),
+        prechecks: Batcher::new("enter", batcher, precheck, tasks),
+        inserts: Batcher::new("create_claim", batcher, insert, tasks),
+        release_after: config.release_after(),
+        release_hint,
+        claims: config.claims.clone(),
+        holds: config.holds.clone(),
     });
-    workers::start(&app, &config.consumers, chassis)?;
+    workers::start(&app, &config, chassis)?;
     let grpc = Arc::new(Grpc::new(app));
     chassis
         .add_service(ClaimServiceServer::from_arc(Arc::clone(&grpc)))

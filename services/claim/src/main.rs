@@ -1,4 +1,4 @@
-//! The process of the Claim service: hands over to the chassis.
+//! The process of the Claim service.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,6 @@
-//! What Claim keeps, all of it in Postgres: SQL in, domain types out. Redis carries its events and nothing else.
+//! Claim's tables in Postgres: SQL in, domain types out. In Redis the service keeps nothing but its event streams.
 
-pub mod allowance;
-pub mod claim;
-pub mod entrance;
-pub mod hold;
-
-mod row;
+pub(crate) mod allowances;
+pub(crate) mod claims;
+pub(crate) mod hold_attempts;
+pub(crate) mod new_claims;

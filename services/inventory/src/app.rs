@@ -1,189 +1,117 @@
-//! What Inventory does: one file per method or job, each loads, decides and saves, and owns its transaction.
+//! Use cases: one file per method, job or event. Each loads, decides and saves, and owns its transaction.
 
+mod accept_invitation;
 mod activate_event;
-mod availability;
-mod catalog;
-mod coalesce;
+mod commit_hold;
 mod create_event;
+mod create_quota;
 mod end_event;
-mod end_holds;
-mod gates;
+mod expire_holds;
+mod get_availability;
 mod get_event;
-mod in_flight;
+mod invite_to_quota;
 mod list_events;
-mod mend_pools;
-mod note_generation;
-mod propose;
-mod quota;
-mod reconcile;
-mod reserve_invited;
+mod list_quotas;
+mod reconcile_pools;
+mod record_generation;
+mod release_hold;
 mod reserve_units;
+mod return_quotas;
 mod update_event;
-mod views;
-mod watch;
-mod write_holds;
+mod watch_availability;
 
 use std::{collections::HashSet, sync::Arc};
 
-use onsale_kit::{
-    batcher::BatchOutcome,
-    error::{Kind, ServiceError},
-    server::Chassis,
-    tasks::Tasks,
-};
+use onsale_kit::{BuildError, server::Chassis};
 use onsale_storage::{
     Stores,
-    idempotency::{self, Request},
+    idempotency::{Answer, Request},
     postgres::Transaction,
-    redis,
 };
-use onsale_types::{EventId, OrganizerId, SectorId};
+use onsale_types::{EventId, OrganizerId};
 use tokio::sync::OnceCell;
 
-use self::{
-    catalog::Catalog, coalesce::Coalesce, gates::Gates, in_flight::InFlight, mend_pools::Mend, views::Views,
-    watch::Watches,
-};
-pub use self::{
-    end_holds::Endings,
-    list_events::{EventsPage, ListEvents},
-    quota::{
-        NewQuota,
-        list::{ListQuotas, QuotasPage},
-        tokens::InvitationTokens,
-    },
-    reserve_units::{Reservations, ReserveUnits},
-    watch::Watching,
-};
+use self::reserve_units::ReserveBatcher;
 use crate::{
     config::Config,
-    domain::{
-        availability::Availability,
-        event::{Event, NotYours},
-        unit_set::UnitSet,
-    },
+    domain::event::{Event, OwnershipError},
+    engine::{EndHoldBatcher, Engine, InvitationTokens},
     error::Error,
-    store::{self, keys::Keys, pause::Pause, pool::Pools},
+    store,
 };
 
-/// What handlers, consumers and workers share.
-pub struct App {
-    config: Config,
+/// The use cases, shared by handlers, consumers and workers.
+pub(crate) struct App {
+    config: Arc<Config>,
     stores: Stores,
-    pools: Pools,
-    /// What never changes of events that are public.
-    catalog: Catalog,
-    /// Units that calls of this process are about to write.
-    in_flight: InFlight,
-    /// What Postgres said last of each sector.
-    views: Views,
-    /// Looks at the units of sectors: one at a time per sector, shared by all who ask.
-    looks_at_sectors: Coalesce<SectorId, Arc<UnitSet>>,
-    /// Who takes from the pools, and who looks at them.
-    gates: Gates,
-    /// While it lasts, reservations are written with care.
-    careful: Pause,
-    /// Pools being set right: one at a time per sector and cause, shared by all who need it.
-    mendings: Coalesce<(SectorId, Mend), ()>,
-    /// Looks at what is free: one at a time per event, shared by all who ask.
-    looks: Coalesce<EventId, Arc<Availability>>,
-    watches: Watches,
-    invitation_tokens: InvitationTokens,
-    /// The time zones there are.
+    engine: Arc<Engine>,
+    reserve: ReserveBatcher,
+    end_holds: EndHoldBatcher,
+    /// Time zones that Postgres knows, read at first use.
     time_zones: OnceCell<HashSet<String>>,
-    tasks: Tasks,
 }
 
 impl App {
-    /// On `stores`, with background work in the chassis' tasks.
-    pub fn new(
-        config: Config,
-        stores: Stores,
-        invitation_tokens: InvitationTokens,
-        chassis: &Chassis,
-    ) -> Result<Self, redis::Error> {
-        let keys = Keys::new(stores.redis.keyspace(chassis.service())?);
+    /// Starts the batchers in the chassis' tasks.
+    pub(crate) fn new(config: &Arc<Config>, stores: Stores, chassis: &Chassis) -> Result<Self, BuildError> {
+        let (tokens, tasks) = (InvitationTokens::new(&config.invitations)?, chassis.tasks());
+        let engine = Arc::new(Engine::new(config, stores.clone(), tokens, chassis.service(), tasks)?);
         Ok(Self {
-            pools: Pools::new(stores.redis.clone(), keys, &config.pool),
-            catalog: Catalog::default(),
-            in_flight: InFlight::default(),
-            views: Views::default(),
-            looks_at_sectors: Coalesce::default(),
-            gates: Gates::default(),
-            careful: Pause::default(),
-            mendings: Coalesce::default(),
-            looks: Coalesce::default(),
-            watches: Watches::default(),
-            invitation_tokens,
-            time_zones: OnceCell::new(),
-            tasks: chassis.tasks().clone(),
-            config,
+            reserve: ReserveBatcher::new(&engine, &config.holds.batches, tasks),
+            end_holds: EndHoldBatcher::new(&engine, &config.holds.batches, tasks),
+            config: Arc::clone(config),
             stores,
+            engine,
+            time_zones: OnceCell::new(),
         })
     }
 
-    /// The settings.
-    #[must_use]
-    pub fn config(&self) -> &Config {
+    pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The stores.
-    #[must_use]
-    pub fn stores(&self) -> &Stores {
+    pub(crate) fn stores(&self) -> &Stores {
         &self.stores
     }
 
-    /// Does `work` in one transaction with its answer, unless the request was answered before. What it writes to the outbox
-    /// is carried at once.
+    /// Runs `work` and stores its answer in one transaction, or returns the stored answer of an earlier identical request.
+    /// Wakes the relay, which publishes the events of `work`.
     async fn once<R, F>(
         &self,
         label: &'static str,
-        request: &Request<'_>,
+        request: &Request<'_, R>,
         work: impl Fn(Transaction) -> F,
-    ) -> Result<R, Error>
+    ) -> Result<Answer<R>, Error>
     where
-        R: prost::Message + Default,
         F: Future<Output = Result<R, Error>>,
     {
         let work = &work;
-        let answer = self
-            .stores
-            .postgres
-            .transaction(label, |tx| async move { idempotency::once(&tx, request, work(tx.clone())).await });
+        let answer = self.stores.postgres.transaction(label, |transaction| async move {
+            request.once(&transaction, work(transaction.clone())).await
+        });
         let answer = answer.await?;
         self.stores.outbox.wake_relay();
         Ok(answer)
     }
 }
 
-impl std::fmt::Debug for App {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("App").field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
-/// What becomes of a batch whose transaction failed: only an error that nobody expects can be one item's fault.
-fn failed_batch<R>(error: Error) -> BatchOutcome<R, Error> {
-    match error.kind() {
-        Kind::Internal => BatchOutcome::Suspect(error),
-        _ => BatchOutcome::Failed(error),
-    }
-}
-
-/// The event, locked, if `organizer_id` may steer it.
-async fn lock_own(tx: &Transaction, event_id: EventId, organizer_id: OrganizerId) -> Result<Event, Error> {
-    let event = store::event::lock(tx, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
-    check_own(&event, organizer_id)?;
+/// Returns the event, locked, if `organizer_id` owns it.
+async fn lock_own_event(
+    transaction: &Transaction,
+    event_id: EventId,
+    organizer_id: OrganizerId,
+) -> Result<Event, Error> {
+    let event = store::events::lock(transaction, event_id).await?.ok_or(Error::EventNotFound { event_id })?;
+    check_owner(&event, organizer_id)?;
     Ok(event)
 }
 
-/// Whether `organizer_id` may steer the event.
-fn check_own(event: &Event, organizer_id: OrganizerId) -> Result<(), Error> {
+/// Refuses an organizer who does not own the event.
+fn check_owner(event: &Event, organizer_id: OrganizerId) -> Result<(), Error> {
     let event_id = event.id;
     match event.check_owner(organizer_id) {
         Ok(()) => Ok(()),
-        Err(NotYours::Hidden) => Err(Error::EventNotFound { event_id }),
-        Err(NotYours::Foreign) => Err(Error::EventNotOwned { event_id }),
+        Err(OwnershipError::NotFound) => Err(Error::EventNotFound { event_id }),
+        Err(OwnershipError::NotOwner) => Err(Error::EventNotOwned { event_id }),
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of Inventory; `config.default.toml` says what each is for.
+//! Settings of Inventory. `config.default.toml` describes each of them.
 
 use std::time::Duration;
 
@@ -10,105 +10,92 @@ use onsale_kit::{
 use onsale_storage::StoresConfig;
 use serde::Deserialize;
 
-/// All settings but the chassis' own.
+/// Settings of Inventory and its stores; the chassis reads its own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Postgres, Redis and events.
-    pub stores: StoresConfig,
-    /// The free units that Redis proposes.
-    pub pool: PoolConfig,
-    /// Units set aside.
-    pub holds: HoldsConfig,
-    /// What is told of what is free.
-    pub availability: AvailabilityConfig,
-    /// Units kept for groups.
-    pub quotas: QuotasConfig,
-    /// Invitations to them.
-    pub invitations: InvitationsConfig,
+    pub(crate) stores: StoresConfig,
+    pub(crate) pool: PoolConfig,
+    pub(crate) holds: HoldsConfig,
+    pub(crate) availability: AvailabilityConfig,
+    pub(crate) quotas: QuotasConfig,
+    pub(crate) invitations: InvitationsConfig,
 }
 
-/// The section `[pool]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PoolConfig {
-    /// How long Redis may take to propose units before Postgres is asked instead.
+pub(crate) struct PoolConfig {
+    /// Timeout of one pool command.
     #[serde(with = "humantime_serde")]
-    pub patience: Duration,
-    /// How long Redis is left alone after it failed.
+    pub(crate) patience: Duration,
+    /// Time for which the breaker refuses commands after a failure; 0: not at all.
     #[serde(with = "humantime_serde")]
-    pub away_for: Duration,
-    /// How often Redis is compared with Postgres.
+    pub(crate) away_for: Duration,
+    /// Interval of the comparison with Postgres.
     #[serde(with = "humantime_serde")]
-    pub reconcile_every: Duration,
-    /// How long units may be in neither before the comparison puts them back.
+    pub(crate) reconcile_every: Duration,
+    /// Wait before units that are in neither store count as lost.
     #[serde(with = "humantime_serde")]
-    pub on_the_way_max: Duration,
+    pub(crate) on_the_way_max: Duration,
 }
 
-/// The section `[holds]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HoldsConfig {
-    /// How often holds past their time are looked for.
+pub(crate) struct HoldsConfig {
+    /// Interval of the expiry job.
     #[serde(with = "humantime_serde")]
-    pub expire_every: Duration,
+    pub(crate) expire_every: Duration,
     /// Most holds that one transaction releases.
-    pub expire_batch_max: u32,
-    /// How reservations are batched, and so are commits and releases.
-    pub batches: BatchesConfig,
+    pub(crate) expire_batch_max: u32,
+    /// Sizes of the batches of reservations, and of those of commits and releases.
+    pub(crate) batches: BatchesConfig,
 }
 
-/// The section `[holds.batches]`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct BatchesConfig {
+pub(crate) struct BatchesConfig {
     /// Calls that wait for a batch; one more is refused.
-    pub queue_max: usize,
-    /// Calls in one batch.
-    pub batch_max: usize,
-    /// Batches in work at the same time.
-    pub concurrency: usize,
+    pub(crate) queue_max: usize,
+    /// Most calls in one batch.
+    pub(crate) batch_max: usize,
+    /// Batches that run concurrently.
+    pub(crate) concurrency: usize,
 }
 
 impl BatchesConfig {
-    /// As the batcher takes it.
     #[must_use]
-    pub fn batcher(&self) -> BatcherConfig {
+    pub(crate) fn batcher(&self) -> BatcherConfig {
         let Self { queue_max, batch_max, concurrency } = *self;
         BatcherConfig { queue_max, batch_max, concurrency, ..BatcherConfig::default() }
     }
 }
 
-/// The section `[availability]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AvailabilityConfig {
-    /// How often a watched event is looked at, once for all its watchers.
+pub(crate) struct AvailabilityConfig {
+    /// Interval of the reads of a watched event, shared by all its watchers.
     #[serde(with = "humantime_serde")]
-    pub watch_every: Duration,
-    /// When a client without a stream is asked to come back.
+    pub(crate) watch_every: Duration,
+    /// Poll interval that clients without a stream are asked to keep.
     #[serde(with = "humantime_serde")]
-    pub poll_after: Duration,
+    pub(crate) poll_after: Duration,
 }
 
-/// The section `[quotas]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct QuotasConfig {
-    /// How often quotas are looked for whose time has come.
+pub(crate) struct QuotasConfig {
+    /// Interval of the return job.
     #[serde(with = "humantime_serde")]
-    pub return_every: Duration,
+    pub(crate) return_every: Duration,
 }
 
-/// The section `[invitations]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct InvitationsConfig {
-    /// Signs invitation tokens.
-    pub signing_key: Secret,
-    /// The page on which an invitation is accepted; its token stands in the fragment.
-    pub accept_page: String,
+pub(crate) struct InvitationsConfig {
+    /// Ed25519 private key of invitation tokens.
+    pub(crate) signing_key: Secret,
+    /// URL of the page on which an invitation is accepted, without a fragment: the token is appended as one.
+    pub(crate) accept_page: String,
 }
 
 impl ServiceConfig for Config {

@@ -1,11 +1,15 @@
-//! What an event, a unit, a hold and a quota are, and what may happen to them. Pure: decides, and does nothing.
+//! Events, sectors, units, holds and quotas, with the rules for their changes. Pure functions: time is an argument, nothing
+//! does I/O.
 
-pub mod availability;
-pub mod counts;
-pub mod event;
-pub mod hold;
-pub mod invitation;
-pub mod layout;
-pub mod pick;
-pub mod quota;
-pub mod unit_set;
+pub(crate) mod availability;
+pub(crate) mod commands;
+pub(crate) mod counts;
+pub(crate) mod domain_event;
+pub(crate) mod event;
+pub(crate) mod hold;
+pub(crate) mod invitation;
+pub(crate) mod layout;
+pub(crate) mod pick;
+pub(crate) mod quota;
+pub(crate) mod results;
+pub(crate) mod unit_set;

@@ -1,4 +1,6 @@
-//! Why Inventory refuses or fails, and what a caller hears of it. Pages: `docs/errors/inventory.md`.
+//! Failures of Inventory and their answers to callers. Pages: `docs/errors/inventory.md`.
+
+mod fields;
 
 use std::time::Duration;
 
@@ -9,8 +11,11 @@ use onsale_kit::{
 };
 use onsale_proto::{inventory::v1::ErrorReason, r#type::v1::ErrorReason as CommonReason};
 use onsale_storage::{idempotency, postgres};
-use onsale_types::{EventId, HoldId, InvitationId, MoneyError, QuotaId, SectorId, Timestamp};
+use onsale_types::{EventId, HoldId, InvitationId, MoneyError, Named as _, QuotaId, SectorId, Timestamp};
 
+pub(crate) use self::fields::{
+    quota_selection, refuse_draft_faults, refuse_invitees, selection, unknown_time_zone,
+};
 use crate::domain::{
     event::{EventState, IllegalMove, UnknownSector},
     hold::HoldOver,
@@ -19,145 +24,81 @@ use crate::domain::{
 
 /// A failed call.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Fields of the request are malformed, or do not fit the event.
+pub(crate) enum Error {
+    /// Fields of the request are malformed or do not fit the event.
     #[error(transparent)]
     Invalid(#[from] InvalidFields),
-    /// There is no such event, or it is another's draft.
+    /// Also another organizer's draft.
     #[error("there is no event {event_id}")]
-    EventNotFound {
-        /// The event.
-        event_id: EventId,
-    },
-    /// It is another organizer's.
+    EventNotFound { event_id: EventId },
     #[error("event {event_id} belongs to another organizer")]
-    EventNotOwned {
-        /// The event.
-        event_id: EventId,
-    },
-    /// Only a draft can be changed.
-    #[error("an event that is {} cannot be changed", state.name())]
-    EventNotDraft {
-        /// What it is.
-        state: EventState,
-    },
-    /// The event's state does not allow the move.
+    EventNotOwned { event_id: EventId },
+    #[error("the event is {}, only a draft can be changed", state.name())]
+    EventNotDraft { state: EventState },
     #[error(transparent)]
     IllegalMove(#[from] IllegalMove),
-    /// The caller has read an older revision.
-    #[error("the event is at revision {revision}")]
+    #[error("the event has changed and is at revision {revision}")]
     RevisionOutdated {
-        /// The present one.
+        /// The current revision.
         revision: u64,
     },
-    /// Nothing can be reserved now.
     #[error("the event is not on sale")]
     NotOnSale {
-        /// What it is.
         state: EventState,
-        /// When it will be, if that is still to come.
+        /// `None` if it has passed.
         on_sale_time: Option<Timestamp>,
     },
-    /// The event has no such sector.
     #[error("the event has no sector {sector_id}")]
-    SectorNotFound {
-        /// The sector.
-        sector_id: SectorId,
-    },
-    /// Units asked for by number are not free.
+    SectorNotFound { sector_id: SectorId },
+    /// Units that were chosen by number are not free.
     #[error("units are taken in sector {sector_id}")]
     UnitsTaken {
-        /// The sector.
         sector_id: SectorId,
-        /// Those that are taken.
         taken: Vec<u32>,
-        /// As many others that are free; may be empty.
+        /// As many free units as were chosen; empty if fewer are free.
         alternatives: Vec<u32>,
     },
-    /// Fewer units are free than asked for.
     #[error("sector {sector_id} has only {free_count} free units")]
-    NotEnoughUnits {
-        /// The sector.
-        sector_id: SectorId,
-        /// So many are.
-        free_count: u32,
-    },
-    /// There is no such hold.
+    NotEnoughUnits { sector_id: SectorId, free_count: u32 },
     #[error("there is no hold {hold_id}")]
-    HoldNotFound {
-        /// The hold.
-        hold_id: HoldId,
-    },
-    /// The hold came to another end.
+    HoldNotFound { hold_id: HoldId },
+    /// The hold has already ended the other way.
     #[error("hold {hold_id} is over")]
-    HoldOver {
-        /// The hold.
-        hold_id: HoldId,
-        /// Its end.
-        over: HoldOver,
-    },
-    /// The id was used for other units, another event or another customer.
+    HoldOver { hold_id: HoldId, over: HoldOver },
+    /// The hold exists with other units, another event or another customer.
     #[error("hold id {hold_id} was used before for something else")]
-    HoldIdReused {
-        /// The hold.
-        hold_id: HoldId,
-    },
-    /// There is no such quota, or it is another organizer's.
+    HoldIdReused { hold_id: HoldId },
+    /// Also another organizer's quota.
     #[error("there is no quota {quota_id}")]
-    QuotaNotFound {
-        /// The quota.
-        quota_id: QuotaId,
-    },
-    /// Invitations would promise more units than the quota has left.
+    QuotaNotFound { quota_id: QuotaId },
     #[error("quota {quota_id} has only {free_count} units left")]
     QuotaExhausted {
-        /// The quota.
         quota_id: QuotaId,
-        /// So many.
+        /// Units that may still be promised.
         free_count: u32,
     },
-    /// The quota's units went to the public sale.
     #[error("quota {quota_id} is returned")]
-    QuotaReturned {
-        /// The quota.
-        quota_id: QuotaId,
-    },
-    /// The invitation is worth nothing to the customer.
+    QuotaReturned { quota_id: QuotaId },
     #[error("{fault}")]
-    Invitation {
-        /// The invitation.
-        invitation_id: InvitationId,
-        /// Why.
-        fault: InvitationFault,
-    },
-    /// An invitation token could not be signed.
+    Invitation { invitation_id: InvitationId, fault: InvitationFault },
     #[error("failed to sign an invitation token")]
     Sign(#[from] SignError),
-    /// The invitation token is not one of ours.
+    /// The token is malformed, not ours, or of another event.
     #[error("the invitation token is not valid for this event")]
     InvitationTokenInvalid,
-    /// Others took every unit that was tried.
-    #[error("the units tried were taken by others each time")]
+    /// Every attempt lost its units to another call.
+    #[error("other calls took the units at every attempt, try again")]
     Contended,
-    /// The batch that carried the call failed.
     #[error(transparent)]
     Batch(Box<SubmitError<Error>>),
-    /// The stored answer of an earlier request cannot be used.
     #[error(transparent)]
     Request(#[from] idempotency::Error),
-    /// Postgres failed.
-    #[error("failed to ask postgres")]
+    /// Postgres failed, or a row holds a value that this version cannot read.
+    #[error("failed to query postgres")]
     Postgres(#[from] postgres::Error),
-    /// A row holds what this version does not know.
-    #[error("failed to read the stored {what}")]
-    Stored {
-        /// What could not be read.
-        what: &'static str,
-        /// Why, where there is more to say.
-        #[source]
-        source: Option<serde_json::Error>,
-    },
-    /// An amount does not fit.
+    /// A row that must exist is missing or names another row.
+    #[error("the stored {what} is missing or does not match")]
+    Inconsistent { what: &'static str },
     #[error("failed to add up the price")]
     Amount(#[from] MoneyError),
 }
@@ -200,7 +141,7 @@ impl ServiceError for Error {
             Self::Batch(error) => error.kind(),
             Self::Request(error) => error.kind(),
             Self::Postgres(error) => error.kind(),
-            Self::Stored { .. } | Self::Amount(_) | Self::Sign(_) => Kind::Internal,
+            Self::Inconsistent { .. } | Self::Amount(_) | Self::Sign(_) => Kind::Internal,
         }
     }
 
@@ -230,7 +171,9 @@ impl ServiceError for Error {
             Self::EventNotFound { .. } => return CommonReason::EventNotFound.into(),
             Self::EventNotOwned { .. } => return CommonReason::EventNotOwned.into(),
             Self::Contended => return CommonReason::Contended.into(),
-            Self::Stored { .. } | Self::Amount(_) | Self::Sign(_) => return CommonReason::Internal.into(),
+            Self::Inconsistent { .. } | Self::Amount(_) | Self::Sign(_) => {
+                return CommonReason::Internal.into();
+            }
             Self::Invalid(error) => return error.reason(),
             Self::Batch(error) => return error.reason(),
             Self::Request(error) => return error.reason(),
@@ -291,7 +234,7 @@ impl ServiceError for Error {
             | Self::Contended
             | Self::Request(_)
             | Self::Postgres(_)
-            | Self::Stored { .. }
+            | Self::Inconsistent { .. }
             | Self::Amount(_) => Vec::new(),
         }
     }

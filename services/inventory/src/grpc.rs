@@ -1,4 +1,4 @@
-//! The gRPC face of Inventory: who, what, do, answer. No rule of its own.
+//! Handlers of the contract in four steps: identify the caller, read the request, call the use case, encode its result.
 
 mod event_service;
 mod internal_service;
@@ -7,31 +7,24 @@ mod quota_service;
 
 use std::sync::Arc;
 
-use onsale_kit::{auth, tasks::Tasks};
+use onsale_kit::auth;
 use onsale_proto::auth::v1::Role;
 use tonic::Request;
 
-use crate::{
-    app::{App, Endings, Reservations},
-    domain::event::Viewer,
-};
+use crate::{app::App, domain::event::Viewer};
 
 /// Serves the contracts of Inventory.
-pub struct Grpc {
+pub(crate) struct Grpc {
     app: Arc<App>,
-    reservations: Reservations,
-    endings: Endings,
 }
 
 impl Grpc {
-    /// In front of `app`.
-    #[must_use]
-    pub fn new(app: Arc<App>, tasks: &Tasks) -> Self {
-        Self { reservations: Reservations::new(&app, tasks), endings: Endings::new(&app, tasks), app }
+    pub(crate) fn new(app: Arc<App>) -> Self {
+        Self { app }
     }
 }
 
-/// Who looks at an event; methods that show events are open to anyone.
+/// Returns the caller of a method that shows events; such methods need no token.
 fn viewer<T>(request: &Request<T>) -> Viewer {
     match auth::identity(request) {
         Ok(identity) if identity.roles.contains(Role::Service) => Viewer::Mesh,

@@ -1,14 +1,15 @@
-//! Inventory: events, sectors and units; what is free, held and sold.
+//! Inventory: events with their sectors and units, and the stock of free, held and sold units.
 
-pub mod app;
-pub mod config;
-pub mod convert;
-pub mod domain;
-pub mod error;
-pub mod grpc;
+mod app;
+mod config;
+mod convert;
+mod domain;
+mod engine;
+mod error;
+mod grpc;
 mod metrics;
 pub mod store;
-pub mod workers;
+mod workers;
 
 use std::sync::Arc;
 
@@ -20,27 +21,22 @@ use onsale_proto::inventory::v1::{
 };
 use onsale_storage::Stores;
 
-use crate::{
-    app::{App, InvitationTokens},
-    config::Config,
-    grpc::Grpc,
-};
+use crate::{app::App, config::Config, grpc::Grpc};
 
-/// The service's name: of its schema, its key prefix, its deployment.
+/// Name of the service, which is also its schema, Redis prefix and deployment.
 pub const SERVICE: &str = "inventory";
 
-/// The settings it comes with.
+/// Default settings, as TOML.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
-/// Puts the parts together; the one place where they meet.
+/// Opens the stores, starts the workers and registers the gRPC services.
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
+    let config = Arc::new(config);
     let stores = Stores::open(&config.stores, chassis).await?;
-    let invitation_tokens = InvitationTokens::new(&config.invitations)?;
-    let app = Arc::new(App::new(config, stores, invitation_tokens, chassis)?);
-    workers::start(&app, chassis.tasks())?;
-    workers::consumers::start(&app, chassis.tasks())?;
-    let grpc = Arc::new(Grpc::new(app, chassis.tasks()));
+    let app = Arc::new(App::new(&config, stores, chassis)?);
+    workers::start(&app, &config, chassis)?;
+    let grpc = Arc::new(Grpc::new(app));
     chassis
         .add_service(EventServiceServer::from_arc(Arc::clone(&grpc)))
         .add_service(InventoryServiceServer::from_arc(Arc::clone(&grpc)))

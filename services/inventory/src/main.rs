@@ -1,4 +1,4 @@
-//! The process of the Inventory service: hands over to the chassis.
+//! The process of the Inventory service.
 
 use std::process::ExitCode;
 

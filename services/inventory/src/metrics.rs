@@ -1,4 +1,4 @@
-//! What Inventory reports besides what every service does.
+//! Metrics of Inventory, besides those of the chassis.
 
 const PROPOSALS: &str = "inventory_proposals_total";
 const CONFLICTS: &str = "inventory_conflicts_total";
@@ -7,17 +7,14 @@ const EXPIRED: &str = "inventory_holds_expired_total";
 const INVITED: &str = "inventory_invitations_total";
 const RETURNED: &str = "inventory_quota_returned_units_total";
 
-/// Says what they mean; once, at start.
+/// Registers the help texts; called once at start.
 pub(crate) fn describe() {
-    metrics::describe_counter!(
-        PROPOSALS,
-        "selections for which units were proposed, by origin: redis or postgres"
-    );
-    metrics::describe_counter!(CONFLICTS, "reservations that proposed a unit which another had");
-    metrics::describe_counter!(CORRECTED, "units of which redis thought otherwise than postgres");
-    metrics::describe_counter!(EXPIRED, "holds released because nobody paid in time");
-    metrics::describe_counter!(INVITED, "invitations sent");
-    metrics::describe_counter!(RETURNED, "units of quotas that went to the public sale");
+    metrics::describe_counter!(PROPOSALS, "Selections with proposed units, by origin: redis or postgres.");
+    metrics::describe_counter!(CONFLICTS, "Reservations that proposed a unit which was taken.");
+    metrics::describe_counter!(CORRECTED, "Units in which a Redis pool differed from Postgres.");
+    metrics::describe_counter!(EXPIRED, "Holds released at their expiry.");
+    metrics::describe_counter!(INVITED, "Invitations sent.");
+    metrics::describe_counter!(RETURNED, "Units that quotas returned to the public sale.");
 }
 
 pub(crate) fn proposed(origin: &'static str, selections: usize) {

@@ -1,22 +1,24 @@
-//! Work that nobody waits for: loops, each with its pace, and the consumers of others' events.
+//! Background work: periodic jobs and the consumers of other services' events.
 
-pub mod consumers;
+mod consumers;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use onsale_kit::{
-    backoff::{Backoff, BackoffConfig},
-    error::Chain,
-    tasks::Tasks,
+    BuildError,
+    backoff::BackoffConfig,
+    server::Chassis,
+    worker::{Condition, Worker},
 };
-use onsale_storage::lease::{self, Leadership, Lease};
+use onsale_storage::lease::Candidacy;
+use tokio_stream::{StreamExt, wrappers::WatchStream};
 
-use crate::{app::App, error::Error};
+use crate::{app::App, config::Config};
 
-/// Which process compares the pools is decided by the lease of this name.
+/// Lease of the process that reconciles the pools.
 const RECONCILER_LEASE: &str = "pool-reconciler";
 
-/// After a failed round; whatever failed, the next round does the work of this one too.
+/// Wait after a failed round, on top of the interval. The next round repeats the work of the failed one.
 const FAILED: BackoffConfig = BackoffConfig {
     initial: Duration::from_millis(500),
     max: Duration::from_secs(10),
@@ -24,57 +26,32 @@ const FAILED: BackoffConfig = BackoffConfig {
     attempts_max: u32::MAX,
 };
 
-/// Starts the loops.
-pub fn start(app: &Arc<App>, tasks: &Tasks) -> Result<(), lease::Error> {
+pub(crate) fn start(app: &Arc<App>, config: &Config, chassis: &Chassis) -> Result<(), BuildError> {
+    let tasks = chassis.tasks();
     let expiring = Arc::clone(app);
-    repeat(tasks, "expire holds", app.config().holds.expire_every, move || {
+    Worker::every("expire holds", config.holds.expire_every).backoff(FAILED).start(tasks, move || {
         let app = Arc::clone(&expiring);
         async move { app.expire_holds().await }
     });
     let returning = Arc::clone(app);
-    repeat(tasks, "return quotas", app.config().quotas.return_every, move || {
+    Worker::every("return quotas", config.quotas.return_every).backoff(FAILED).start(tasks, move || {
         let app = Arc::clone(&returning);
         async move { app.return_quotas().await }
     });
-    let candidacy = app.stores().election.enter(RECONCILER_LEASE)?;
     let reconciling = Arc::clone(app);
-    repeat(tasks, "reconcile pools", app.config().pool.reconcile_every, move || {
-        let app = Arc::clone(&reconciling);
-        let mut leadership = candidacy.leadership();
-        async move {
-            // Whoever comes to lead begins at once: the one before may have died in the middle. An election that has ended
-            // is the end of the process.
-            let leads = |leadership: &Leadership| leadership.lease().is_some_and(Lease::is_current);
-            if leadership.wait_for(leads).await.is_err() {
-                return Ok(());
-            }
-            app.reconcile().await
-        }
-    });
-    Ok(())
+    Worker::every("reconcile pools", config.pool.reconcile_every)
+        .backoff(FAILED)
+        .only_while(leads(app.stores().election.enter(RECONCILER_LEASE)?))
+        .start(tasks, move || {
+            let app = Arc::clone(&reconciling);
+            async move { app.reconcile_pools().await }
+        });
+    consumers::start(app, tasks)
 }
 
-/// Does `round` at once and then every `pace`, until the process stops; a round that failed is tried again sooner or later, by a backoff.
-fn repeat<F>(tasks: &Tasks, name: &'static str, pace: Duration, mut round: impl FnMut() -> F + Send + 'static)
-where
-    F: Future<Output = Result<(), Error>> + Send,
-{
-    let shutdown = tasks.token();
-    tasks.spawn(name, async move {
-        let mut backoff = Backoff::new(FAILED);
-        let mut pause = Duration::ZERO;
-        while shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
-            pause = match shutdown.run_until_cancelled(round()).await {
-                Some(Ok(())) => {
-                    backoff.reset();
-                    pace
-                }
-                Some(Err(error)) => {
-                    tracing::warn!(task = name, error = %Chain(&error), "round failed, trying again");
-                    backoff.next_delay().unwrap_or(FAILED.max)
-                }
-                None => return,
-            };
-        }
-    });
+/// Returns the condition that this process holds the lease. A process that loses it finishes its round, which is harmless:
+/// pools may be corrected by two processes at the same time.
+fn leads(candidacy: Candidacy) -> Condition {
+    let changes = WatchStream::from_changes(candidacy.leadership()).map(|_leadership| ());
+    Condition::new(move || candidacy.lease().is_some(), changes)
 }

@@ -1,36 +1,34 @@
-//! Those who carry messages to people, each behind a small trait.
+//! Clients of message providers, each behind a trait, because the providers are not ours to run.
 
-pub mod smtp;
+pub(crate) mod smtp;
 
 use crate::domain::{mail::Mail, text::EmailAddress};
 
-/// A mail with its addresses.
+/// Mail with its recipient.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
-    /// To whom.
-    pub to: EmailAddress,
-    /// What names it among all mails; the same on every attempt, so that a repeat can be seen to be one.
-    pub message_key: String,
-    /// What it says.
-    pub mail: Mail,
+pub(crate) struct OutgoingMail {
+    pub(crate) to: EmailAddress,
+    /// Identifies the mail across attempts, so that recipients' mail servers can recognize a repeat.
+    pub(crate) message_key: String,
+    pub(crate) mail: Mail,
 }
 
-/// Why a mail was not taken.
+/// Failure to hand a mail over.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct SendError {
-    /// A sentence for a person.
-    pub message: String,
-    /// Whether every other attempt would fail the same way.
-    pub is_hopeless: bool,
+pub(crate) struct SendError {
+    /// Shown to the organizer.
+    pub(crate) message: String,
+    /// True if every further attempt would fail in the same way.
+    pub(crate) is_permanent: bool,
 }
 
-/// Carries mail.
 #[tonic::async_trait]
-pub trait Mailer: Send + Sync + 'static {
-    /// Its name, as attempts remember it.
+pub(crate) trait Mailer: Send + Sync + 'static {
+    /// Returns the provider's name, which is stored with each attempt.
     fn name(&self) -> &'static str;
 
-    /// Hands a mail over; answers the provider's name for it. An error means that it was probably not taken.
-    async fn send(&self, mail: &Outgoing) -> Result<Option<String>, SendError>;
+    /// Hands a mail over and returns the id that the provider gave it. After an error the provider has probably, but not certainly,
+    /// not accepted the mail.
+    async fn send(&self, mail: &OutgoingMail) -> Result<Option<String>, SendError>;
 }

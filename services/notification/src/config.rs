@@ -1,86 +1,72 @@
-//! The settings of Notification; `config.default.toml` says what each is for.
+//! Settings of Notification. `config.default.toml` describes each key.
 
 use std::time::Duration;
 
+use lettre::{AsyncSmtpTransport, Tokio1Executor, message::Mailbox};
 use onsale_kit::config::{Problem, Secret, ServiceConfig};
 use onsale_storage::StoresConfig;
 use serde::Deserialize;
 
-use crate::{clients::smtp, domain::language::Language};
+use crate::domain::language::Language;
 
 const CONCURRENCY_MAX: usize = 256;
 const PAUSES_MAX: usize = 10;
 
-/// All settings but the chassis' own.
+/// Settings besides those of the chassis.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Postgres, Redis and events.
-    pub stores: StoresConfig,
-    /// How mail goes out.
-    pub mail: MailConfig,
-    /// Where customers look at what they bought.
-    pub web: WebConfig,
-    /// How deliveries are worked off.
-    pub delivery: DeliveryConfig,
+    pub(crate) stores: StoresConfig,
+    pub(crate) mail: MailConfig,
+    pub(crate) web: WebConfig,
+    pub(crate) delivery: DeliveryConfig,
 }
 
-/// The section `[mail]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MailConfig {
-    /// The mail server; secret for the password in it.
-    pub smtp_url: Secret,
-    /// The sender of every mail.
-    pub from: String,
-    /// Where answers go; empty: to the sender.
-    pub reply_to: String,
-    /// How long the server may take for one answer.
+pub(crate) struct MailConfig {
+    /// Secret, because it may contain a password.
+    pub(crate) smtp_url: Secret,
+    pub(crate) from: String,
+    /// Empty: replies go to the sender.
+    pub(crate) reply_to: String,
     #[serde(with = "humantime_serde")]
-    pub command_timeout: Duration,
-    /// How long one mail may take altogether.
+    pub(crate) command_timeout: Duration,
     #[serde(with = "humantime_serde")]
-    pub send_timeout: Duration,
+    pub(crate) send_timeout: Duration,
 }
 
-/// The section `[web]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WebConfig {
-    /// The shop's address; empty: mails have no link to it.
-    pub url: String,
+pub(crate) struct WebConfig {
+    /// Empty: mails contain no link to the shop.
+    pub(crate) url: String,
 }
 
-/// The section `[delivery]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DeliveryConfig {
-    /// The language of those who have not said theirs.
-    pub locale_default: Language,
-    /// How many mails one process sends at once.
-    pub concurrency: usize,
-    /// How often due deliveries are looked for.
+pub(crate) struct DeliveryConfig {
+    pub(crate) locale_default: Language,
+    /// Maximum number of mails that one process sends at the same time.
+    pub(crate) concurrency: usize,
     #[serde(with = "humantime_serde")]
-    pub poll_every: Duration,
-    /// The waits between attempts; with their number how many attempts there are.
-    pub pauses: Vec<Pause>,
-    /// How long a delivery belongs to the worker that sends it.
+    pub(crate) poll_every: Duration,
+    /// One less than the number of attempts.
+    pub(crate) pauses: Vec<Pause>,
     #[serde(with = "humantime_serde")]
-    pub lease: Duration,
+    pub(crate) lease: Duration,
 }
 
 impl DeliveryConfig {
-    /// The waits between attempts.
-    #[must_use]
-    pub fn pauses(&self) -> Vec<Duration> {
+    pub(crate) fn pauses(&self) -> Vec<Duration> {
         self.pauses.iter().map(|pause| pause.0).collect()
     }
 }
 
-/// A span in a list.
+/// Duration in a list.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Pause(#[serde(with = "humantime_serde")] Duration);
+pub(crate) struct Pause(#[serde(with = "humantime_serde")] Duration);
 
 impl ServiceConfig for Config {
     const SHARED_DEFAULTS: &'static [(&'static str, &'static str)] = &[StoresConfig::DEFAULTS];
@@ -93,18 +79,10 @@ impl ServiceConfig for Config {
             }
         };
         let Self { mail, web, delivery, .. } = self;
-        refuse("mail.smtp_url", !smtp::is_url(mail.smtp_url.expose()), "must be smtp://… or smtps://…");
-        refuse(
-            "mail.from",
-            !smtp::is_mailbox(&mail.from),
-            "must be an address, e.g. Shop <tickets@example.com>",
-        );
+        refuse("mail.smtp_url", !is_smtp_url(mail.smtp_url.expose()), "must be smtp://… or smtps://…");
+        refuse("mail.from", !is_mailbox(&mail.from), "must be an address, e.g. Shop <tickets@example.com>");
         let has_reply_to = !mail.reply_to.is_empty();
-        refuse(
-            "mail.reply_to",
-            has_reply_to && !smtp::is_mailbox(&mail.reply_to),
-            "must be an address or empty",
-        );
+        refuse("mail.reply_to", has_reply_to && !is_mailbox(&mail.reply_to), "must be an address or empty");
         refuse("mail.command_timeout", mail.command_timeout.is_zero(), "must not be 0");
         refuse(
             "mail.send_timeout",
@@ -121,4 +99,13 @@ impl ServiceConfig for Config {
         refuse("delivery.lease", delivery.lease < lease_min, "must be at least twice mail.send_timeout");
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
+}
+
+fn is_smtp_url(text: &str) -> bool {
+    AsyncSmtpTransport::<Tokio1Executor>::from_url(text).is_ok()
+}
+
+/// Returns true if `text` is an address, with or without a display name.
+fn is_mailbox(text: &str) -> bool {
+    text.parse::<Mailbox>().is_ok()
 }

@@ -1,12 +1,13 @@
-//! What Notification decides: what a message says, when an order is ready to be told, when a delivery is tried again.
-//! Pure: no I/O, no clock, no wire format.
+//! Rules and types of Notification: contents of mails, confirmations of orders, and retries of deliveries. Pure: no I/O, no
+//! clock, no wire format.
 
-pub mod content;
-pub mod delivery;
-pub mod format;
-pub mod job;
-pub mod language;
-pub mod mail;
-pub mod order;
+pub(crate) mod content;
+pub(crate) mod dead_letter;
+pub(crate) mod delivery;
+pub(crate) mod format;
+pub(crate) mod job;
+pub(crate) mod language;
+pub(crate) mod mail;
+pub(crate) mod order;
 mod qr;
-pub mod text;
+pub(crate) mod text;

@@ -1,57 +1,30 @@
-//! What can go wrong for a caller, and in the store.
+//! Errors of Notification's use cases, with the kind, reason and metadata that callers receive.
 
 use onsale_kit::error::{Kind, Reason, ServiceError, to_status};
 use onsale_proto::{notification::v1::ErrorReason, r#type::v1::ErrorReason as CommonReason};
-use onsale_storage::{idempotency, messaging::HandlerError};
-use onsale_types::EventId;
+use onsale_storage::{idempotency, messaging::HandlerError, postgres};
+use onsale_types::{EventId, Named as _};
 use uuid::Uuid;
 
-use crate::{
-    domain::{delivery::State, order::TooManyWaiting},
-    store,
-};
+use crate::domain::{delivery::DeliveryState, order::TooManyWaiting};
 
-/// Why a call failed.
+/// Error of a call or a worker.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// There is no such event, or nothing says yet whose it is.
+pub(crate) enum Error {
+    /// Also returned for an event of another organizer that may still be a draft.
     #[error("there is no event {event_id}")]
-    EventNotFound {
-        /// Which.
-        event_id: EventId,
-    },
-    /// It is another organizer's.
+    EventNotFound { event_id: EventId },
     #[error("the event {event_id} belongs to another organizer")]
-    EventNotOwned {
-        /// Which.
-        event_id: EventId,
-    },
-    /// There is no such delivery, or it is about another organizer's event.
+    EventNotOwned { event_id: EventId },
+    /// Also returned for a delivery about another organizer's event.
     #[error("there is no delivery {delivery_id}")]
-    DeliveryNotFound {
-        /// Which.
-        delivery_id: Uuid,
-    },
-    /// It is not in the dead letters.
+    DeliveryNotFound { delivery_id: Uuid },
     #[error("the delivery {delivery_id} is {}, not DEAD", state.name())]
-    DeliveryNotDead {
-        /// Which.
-        delivery_id: Uuid,
-        /// Where it is instead.
-        state: State,
-    },
-    /// The store failed.
-    #[error("failed to use the store")]
-    Store(#[from] store::Error),
-    /// The memory of answered requests failed, or has another body.
-    #[error(transparent)]
-    Idempotency(#[from] idempotency::Error),
-}
-
-impl From<onsale_storage::postgres::Error> for Error {
-    fn from(error: onsale_storage::postgres::Error) -> Self {
-        Self::Store(error.into())
-    }
+    DeliveryNotDead { delivery_id: Uuid, state: DeliveryState },
+    #[error("failed to read or write jobs or deliveries")]
+    Store(#[from] postgres::Error),
+    #[error("failed to look up or store the answer to a request")]
+    Request(#[from] idempotency::Error),
 }
 
 impl ServiceError for Error {
@@ -61,7 +34,7 @@ impl ServiceError for Error {
             Self::EventNotOwned { .. } => Kind::Forbidden,
             Self::DeliveryNotDead { .. } => Kind::State,
             Self::Store(error) => error.kind(),
-            Self::Idempotency(error) => error.kind(),
+            Self::Request(error) => error.kind(),
         }
     }
 
@@ -72,7 +45,7 @@ impl ServiceError for Error {
             Self::DeliveryNotFound { .. } => own(ErrorReason::DeliveryNotFound),
             Self::DeliveryNotDead { .. } => own(ErrorReason::DeliveryNotDead),
             Self::Store(error) => error.reason(),
-            Self::Idempotency(error) => error.reason(),
+            Self::Request(error) => error.reason(),
         }
     }
 
@@ -85,7 +58,7 @@ impl ServiceError for Error {
             Self::DeliveryNotDead { delivery_id, state } => {
                 vec![("delivery_id", delivery_id.to_string()), ("state", state.name().to_owned())]
             }
-            Self::Store(_) | Self::Idempotency(_) => Vec::new(),
+            Self::Store(_) | Self::Request(_) => Vec::new(),
         }
     }
 }
@@ -100,23 +73,21 @@ impl From<Error> for tonic::Status {
     }
 }
 
-/// Why a fact of another service could not be taken in.
+/// Error while an event of another service is handled.
 #[derive(Debug, thiserror::Error)]
-pub enum HearError {
-    /// The store failed.
-    #[error("failed to use the store")]
-    Store(#[from] store::Error),
-    /// No try would help.
+pub(crate) enum ConsumeError {
+    #[error("failed to read or write jobs or orders")]
+    Store(#[from] postgres::Error),
     #[error(transparent)]
     TooManyWaiting(#[from] TooManyWaiting),
 }
 
-impl From<HearError> for HandlerError {
-    fn from(error: HearError) -> Self {
+impl From<ConsumeError> for HandlerError {
+    fn from(error: ConsumeError) -> Self {
         match error {
-            HearError::Store(store::Error::Postgres(error)) => error.into(),
-            HearError::Store(error) => Self::Retry(error.into()),
-            HearError::TooManyWaiting(error) => Self::Poison(error.into()),
+            ConsumeError::Store(error) => Self::by_kind(error),
+            // Another attempt finds as many waiting tickets: the event goes to the dead letters.
+            ConsumeError::TooManyWaiting(error) => Self::Poison(error.into()),
         }
     }
 }

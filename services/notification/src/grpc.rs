@@ -1,4 +1,4 @@
-//! The gRPC face of Notification: who, what, do, answer. No rule of its own.
+//! gRPC handlers of Notification: authenticate, convert the request, run the use case, convert the result.
 
 use std::sync::Arc;
 
@@ -10,20 +10,22 @@ use onsale_proto::notification::v1::{
     notification_internal_service_server::NotificationInternalService,
     notification_service_server::NotificationService,
 };
-use onsale_storage::idempotency;
+use prost::Message as _;
 use tonic::{Request, Response, Status};
 
-use crate::{app::App, convert};
+use crate::{
+    app::App,
+    convert::{requests, responses},
+    error::Error,
+};
 
-/// Serves the contracts of Notification. What is not written here answers UNIMPLEMENTED, from the generated default (ADR 0003).
-pub struct Grpc {
+/// Methods of the contract that are not here return UNIMPLEMENTED by the generated default (ADR 0003).
+pub(crate) struct Grpc {
     app: Arc<App>,
 }
 
 impl Grpc {
-    /// The face of `app`.
-    #[must_use]
-    pub fn new(app: Arc<App>) -> Self {
+    pub(crate) fn new(app: Arc<App>) -> Self {
         Self { app }
     }
 }
@@ -37,32 +39,34 @@ impl NotificationAdminService for Grpc {
         &self,
         request: Request<ListDeadLettersRequest>,
     ) -> Result<Response<ListDeadLettersResponse>, Status> {
-        let organizer = auth::identity(&request)?.organizer_id();
-        let (list, query) = convert::list_dead_letters(request.into_inner())?;
-        let letters = self.app.list_dead_letters(organizer, list).await?;
-        Ok(Response::new(convert::dead_letters(letters, &query)))
+        let organizer_id = auth::identity(&request)?.organizer_id();
+        let (list, query) = requests::list_dead_letters(request.get_ref())?;
+        let page = self.app.list_dead_letters(organizer_id, list).await?;
+        Ok(Response::new(responses::list_dead_letters(&page, &query)))
     }
 
     async fn retry_dead_letter(
         &self,
         request: Request<RetryDeadLetterRequest>,
     ) -> Result<Response<RetryDeadLetterResponse>, Status> {
-        let organizer = auth::identity(&request)?.organizer_id();
-        let request = request.into_inner();
-        let (request_id, delivery_id) = convert::retry_dead_letter(&request)?;
-        let caller = organizer.to_string();
-        let once = idempotency::Request::new("RetryDeadLetter", &caller, request_id, &request);
-        Ok(Response::new(self.app.retry_dead_letter(organizer, &once, delivery_id).await?))
+        let organizer_id = auth::identity(&request)?.organizer_id();
+        let (caller, body) = (organizer_id.to_string(), request.get_ref().encode_to_vec());
+        let (request_id, delivery_id) = requests::retry_dead_letter(request.get_ref())?;
+        let once = responses::RETRY_DEAD_LETTER.request(&caller, request_id, &body);
+        let answer = self.app.retry_dead_letter(organizer_id, &once, delivery_id).await?;
+        let response = answer
+            .into_response(responses::retry_dead_letter, |bytes| RetryDeadLetterResponse::decode(bytes));
+        Ok(Response::new(response.map_err(Error::from)?))
     }
 
     async fn get_delivery(
         &self,
         request: Request<GetDeliveryRequest>,
     ) -> Result<Response<GetDeliveryResponse>, Status> {
-        let organizer = auth::identity(&request)?.organizer_id();
-        let delivery_id = convert::get_delivery(request.get_ref())?;
-        let delivery = self.app.get_delivery(organizer, delivery_id).await?;
-        Ok(Response::new(GetDeliveryResponse { delivery: Some(convert::delivery(delivery)) }))
+        let organizer_id = auth::identity(&request)?.organizer_id();
+        let delivery_id = requests::get_delivery(request.get_ref())?;
+        let delivery = self.app.get_delivery(organizer_id, delivery_id).await?;
+        Ok(Response::new(responses::get_delivery(&delivery)))
     }
 }
 
@@ -73,9 +77,14 @@ impl NotificationInternalService for Grpc {
         request: Request<EnqueueNotificationsRequest>,
     ) -> Result<Response<EnqueueNotificationsResponse>, Status> {
         let caller = auth::identity(&request)?.subject.clone();
-        let request = request.into_inner();
-        let (request_id, jobs) = convert::jobs::enqueue(request.clone(), self.app.language_default())?;
-        let once = idempotency::Request::new("EnqueueNotifications", &caller, request_id, &request);
-        Ok(Response::new(self.app.enqueue(&once, &jobs).await?))
+        let body = request.get_ref().encode_to_vec();
+        let default = self.app.language_default();
+        let (request_id, jobs) = requests::enqueue_notifications(request.into_inner(), default)?;
+        let once = responses::ENQUEUE_NOTIFICATIONS.request(&caller, request_id, &body);
+        let answer = self.app.enqueue_notifications(&once, &jobs).await?;
+        let response = answer.into_response(responses::enqueue_notifications, |bytes| {
+            EnqueueNotificationsResponse::decode(bytes)
+        });
+        Ok(Response::new(response.map_err(Error::from)?))
     }
 }

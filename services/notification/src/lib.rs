@@ -1,17 +1,16 @@
-//! Notification: email and push to customers, each job once, none lost.
+//! Notification: mails to customers. Each job is sent once, and none is lost.
 
-pub mod config;
-pub mod grpc;
-
-pub mod app;
-pub mod clients;
-pub mod convert;
-pub mod domain;
-pub mod error;
-pub mod store;
-
-mod metrics;
+mod config;
+mod grpc;
 mod workers;
+
+mod app;
+mod clients;
+mod convert;
+mod domain;
+mod error;
+mod metrics;
+mod store;
 
 use std::sync::Arc;
 
@@ -25,23 +24,19 @@ use onsale_storage::Stores;
 
 use crate::{app::App, clients::smtp::Smtp, config::Config, grpc::Grpc};
 
-/// The service's name: of its schema, its key prefix, its deployment.
+/// Name of the service, its Postgres schema, its Redis key prefix and its deployment.
 pub const SERVICE: &str = "notification";
 
-/// The settings it comes with.
+/// Default settings.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
-/// Puts the parts together; the one place where they meet.
+/// Wires the parts of the service and starts its workers.
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
-    let Config { stores, mail, web, delivery } = config;
-    let stores = Stores::open(&stores, chassis).await?;
-    let mailer = Arc::new(Smtp::new(&mail, delivery.concurrency, chassis.clock())?);
-    let app = Arc::new(App::new(stores.clone(), mailer, web, delivery));
-    let tasks = chassis.tasks();
-    workers::consumers::start(&app, &stores, tasks)?;
-    tasks.spawn("deliver", workers::delivery::run(Arc::clone(&app), tasks.token()));
-    tasks.spawn("watch deliveries", workers::watch::run(stores.postgres, tasks.token()));
+    let stores = Stores::open(&config.stores, chassis).await?;
+    let mailer = Arc::new(Smtp::new(&config.mail, config.delivery.concurrency, chassis.clock())?);
+    let app = Arc::new(App::new(stores, mailer, &config));
+    workers::start(&app, &config, chassis)?;
     let grpc = Arc::new(Grpc::new(app));
     chassis
         .add_service(NotificationServiceServer::from_arc(Arc::clone(&grpc)))

@@ -1,4 +1,4 @@
-//! The process of the Notification service: hands over to the chassis.
+//! Process of the Notification service.
 
 use std::process::ExitCode;
 

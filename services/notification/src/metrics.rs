@@ -1,70 +1,61 @@
-//! What Notification reports. Templates and outcomes are few and constant.
+//! Metrics of Notification. The labels `template` and `outcome` have a small, fixed set of values.
 
 use std::time::Duration;
 
-use crate::domain::content::Template;
+use onsale_types::Named as _;
 
-const ENDED: &str = "notification_attempts_total";
+const ATTEMPTS: &str = "notification_attempts_total";
 const SEND_SECONDS: &str = "notification_send_seconds";
 const DEAD: &str = "notification_dead_letters";
 const OPEN: &str = "notification_deliveries_open";
 const WAITING: &str = "notification_orders_waiting";
 
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug)]
+/// Value of the label `outcome`.
+#[derive(Clone, Copy, Debug, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Outcome {
-    /// The provider took it.
     Delivered,
-    /// It failed and is tried again.
     Retried,
-    /// It failed for good.
     Dead,
-    /// It was not sent: too late.
+    /// Expired before an attempt.
     Skipped,
 }
 
-impl Outcome {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Delivered => "delivered",
-            Self::Retried => "retried",
-            Self::Dead => "dead",
-            Self::Skipped => "skipped",
-        }
-    }
-}
-
-/// Says what each metric is.
+/// Registers the descriptions of all metrics.
 pub(crate) fn describe() {
-    metrics::describe_counter!(ENDED, "attempts by template and outcome: delivered, retried, dead, skipped");
+    metrics::describe_counter!(
+        ATTEMPTS,
+        "attempts by template and outcome: delivered, retried, dead, skipped"
+    );
     metrics::describe_histogram!(
         SEND_SECONDS,
         metrics::Unit::Seconds,
-        "time the mail server took for a mail"
+        "time that composing a mail and sending it to the mail server took"
     );
-    metrics::describe_gauge!(DEAD, "deliveries in the dead letters: each waits for a person");
+    metrics::describe_gauge!(DEAD, "deliveries in the dead letters, each of which an organizer must retry");
     metrics::describe_gauge!(OPEN, "deliveries that are queued or being sent");
-    metrics::describe_gauge!(WAITING, "orders whose tickets, or whose order, have not come for 10 minutes");
+    metrics::describe_gauge!(
+        WAITING,
+        "orders that have waited for more than 10 minutes for their tickets, or tickets for their order"
+    );
 }
 
-pub(crate) fn ended(template: Template, outcome: Outcome) {
-    metrics::counter!(ENDED, "template" => template.name(), "outcome" => outcome.name()).increment(1);
+/// Counts the end of an attempt, or of a delivery without one.
+pub(crate) fn attempt_ended(template: &'static str, outcome: Outcome) {
+    metrics::counter!(ATTEMPTS, "template" => template, "outcome" => outcome.name()).increment(1);
 }
 
-pub(crate) fn sent_in(span: Duration) {
+pub(crate) fn attempt_took(span: Duration) {
     metrics::histogram!(SEND_SECONDS).record(span.as_secs_f64());
 }
 
-pub(crate) fn counts(dead: i64, open: i64, waiting: i64) {
+pub(crate) fn set_counts(dead: u64, open: u64, waiting_orders: u64) {
     metrics::gauge!(DEAD).set(gauge_value(dead));
     metrics::gauge!(OPEN).set(gauge_value(open));
-    metrics::gauge!(WAITING).set(gauge_value(waiting));
+    metrics::gauge!(WAITING).set(gauge_value(waiting_orders));
 }
 
-#[expect(
-    clippy::as_conversions,
-    reason = "a gauge is a float, and a rounded count is good enough to look at"
-)]
-fn gauge_value(count: i64) -> f64 {
+#[expect(clippy::as_conversions, reason = "a gauge is a float; counts above 2^53 are rounded")]
+fn gauge_value(count: u64) -> f64 {
     count as f64
 }

@@ -1,13 +1,15 @@
-//! Whom Payment asks: its neighbors in the mesh, and the providers outside.
+//! Clients of the neighbors Claim, Inventory and Ticketing, and of the payment providers.
 
-mod claims;
-mod events;
+mod claim;
+mod inventory;
 mod neighbor;
-pub mod providers;
-mod tickets;
+mod providers;
+mod ticketing;
 
-pub use claims::Claims;
-pub use events::Events;
-pub use neighbor::NeighborError;
-pub use providers::{PaymentProvider, ProviderError, Providers};
-pub use tickets::{Tickets, VoidError};
+pub(crate) use claim::ClaimClient;
+pub(crate) use inventory::InventoryClient;
+pub(crate) use neighbor::NeighborError;
+pub(crate) use providers::{
+    PaymentProvider, ProviderError, Providers, RawWebhook, Stripe, StripeSettings, Webhook, WebhookError,
+};
+pub(crate) use ticketing::{TicketingClient, VoidError};

@@ -1,4 +1,4 @@
-//! The settings of Payment; `config.default.toml` says what each is for.
+//! Settings of Payment. `config.default.toml` describes each key.
 
 use std::time::Duration;
 
@@ -11,45 +11,39 @@ use serde::Deserialize;
 
 use crate::domain::Provider;
 
-/// What Stripe takes as the lifetime of a page.
+/// Stripe's bounds for the lifetime of a session.
 const SESSION_LIFETIME_MIN: Duration = Duration::from_secs(30 * 60);
 const SESSION_LIFETIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// All settings but the chassis' own.
+/// Settings besides those of the chassis.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
 pub struct Config {
-    pub environment: Environment,
-    pub default_provider: ProviderName,
-    pub stores: StoresConfig,
+    pub(crate) environment: Environment,
+    pub(crate) default_provider: ProviderName,
+    pub(crate) stores: StoresConfig,
     #[serde(rename = "neighbours")]
-    pub neighbors: NeighborsConfig,
-    pub providers: ProvidersConfig,
-    pub web: WebConfig,
-    pub payments: PaymentsConfig,
-    pub work: WorkConfig,
+    pub(crate) neighbors: NeighborsConfig,
+    pub(crate) providers: ProvidersConfig,
+    pub(crate) web: WebConfig,
+    pub(crate) payments: PaymentsConfig,
+    pub(crate) work: WorkConfig,
 }
 
-/// Where the service runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Environment {
-    /// On a developer's machine, or in tests.
+pub(crate) enum Environment {
     Development,
-    /// Where real money moves.
+    /// Real money moves; the sandbox provider is refused.
     Production,
 }
 
-/// A provider, as settings name it.
+/// A provider as the settings spell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ProviderName {
-    /// Stripe.
+pub(crate) enum ProviderName {
     Stripe,
-    /// Paystack.
     Paystack,
-    /// The local one.
     Sandbox,
 }
 
@@ -63,104 +57,89 @@ impl From<ProviderName> for Provider {
     }
 }
 
-/// Whom Payment calls.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct NeighborsConfig {
-    pub claim: ClientConfig,
-    pub inventory: ClientConfig,
-    pub ticketing: ClientConfig,
+pub(crate) struct NeighborsConfig {
+    pub(crate) claim: ClientConfig,
+    pub(crate) inventory: ClientConfig,
+    pub(crate) ticketing: ClientConfig,
 }
 
-/// Who takes money for us.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct ProvidersConfig {
-    pub sandbox: ProviderConfig,
-    pub stripe: ProviderConfig,
-    pub http: ProviderHttpConfig,
+pub(crate) struct ProvidersConfig {
+    pub(crate) sandbox: ProviderConfig,
+    pub(crate) stripe: ProviderConfig,
+    pub(crate) http: ProviderHttpConfig,
 }
 
-/// One provider.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct ProviderConfig {
-    pub url: String,
+pub(crate) struct ProviderConfig {
+    pub(crate) url: String,
     #[serde(deserialize_with = "optional")]
-    pub secret_key: Option<Secret>,
+    pub(crate) secret_key: Option<Secret>,
     #[serde(deserialize_with = "optional")]
-    pub webhook_secret: Option<Secret>,
+    pub(crate) webhook_secret: Option<Secret>,
 }
 
-/// How providers are called.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct ProviderHttpConfig {
+pub(crate) struct ProviderHttpConfig {
     #[serde(with = "humantime_serde")]
-    pub connect_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     #[serde(with = "humantime_serde")]
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
     #[serde(with = "humantime_serde")]
-    pub webhook_tolerance: Duration,
+    pub(crate) webhook_tolerance: Duration,
 }
 
-/// Where customers come back to.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct WebConfig {
-    pub url: String,
-    pub allowed_origins: Vec<String>,
+pub(crate) struct WebConfig {
+    pub(crate) url: String,
+    pub(crate) allowed_origins: Vec<String>,
 }
 
-/// The life of payments.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct PaymentsConfig {
+pub(crate) struct PaymentsConfig {
     #[serde(with = "humantime_serde")]
-    pub session_lifetime: Duration,
+    pub(crate) session_lifetime: Duration,
     #[serde(with = "humantime_serde")]
-    pub initializing_max: Duration,
+    pub(crate) initializing_max: Duration,
     #[serde(with = "humantime_serde")]
-    pub claim_margin: Duration,
+    pub(crate) claim_margin: Duration,
     #[serde(with = "humantime_serde")]
-    pub watch_every: Duration,
+    pub(crate) watch_every: Duration,
 }
 
-/// Background work.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "config.default.toml describes each key; twice would differ one day")]
-pub struct WorkConfig {
+pub(crate) struct WorkConfig {
     #[serde(with = "humantime_serde")]
-    pub sweep_every: Duration,
-    pub concurrency: u32,
+    pub(crate) sweep_every: Duration,
+    pub(crate) concurrency: u32,
     #[serde(with = "humantime_serde")]
-    pub lease: Duration,
+    pub(crate) lease: Duration,
     #[serde(with = "humantime_serde")]
-    pub retry_initial: Duration,
+    pub(crate) retry_initial: Duration,
     #[serde(with = "humantime_serde")]
-    pub retry_max: Duration,
+    pub(crate) retry_max: Duration,
     #[serde(with = "humantime_serde")]
-    pub ask_after: Duration,
+    pub(crate) ask_after: Duration,
     #[serde(with = "humantime_serde")]
-    pub webhooks_kept: Duration,
+    pub(crate) webhooks_kept: Duration,
 }
 
 impl ProviderConfig {
-    /// Whether anything is missing that is needed to offer it.
     fn has_secrets(&self) -> bool {
         self.secret_key.is_some() && self.webhook_secret.is_some()
     }
 }
 
 impl Config {
-    /// The longest that the calls of one step take: looking, closing and looking again is the most asked of a provider.
+    /// Longest duration of one step's calls. A provider gets at most three: poll, expire and poll again.
     fn step_time_max(&self) -> Duration {
         let neighbors = self.neighbors.claim.deadline.saturating_add(self.neighbors.ticketing.deadline);
         self.providers.http.timeout.saturating_mul(3).saturating_add(neighbors)
@@ -182,7 +161,7 @@ impl ServiceConfig for Config {
         refuse(
             is_production && !sandbox.url.is_empty(),
             "providers.sandbox.url",
-            "must be empty in production: nobody really pays there",
+            "must be empty in production: the sandbox moves no real money",
         );
         refuse(
             !sandbox.url.is_empty() && !sandbox.has_secrets(),
@@ -207,7 +186,7 @@ impl ServiceConfig for Config {
         refuse(
             self.work.lease < self.step_time_max(),
             "work.lease",
-            "must be at least three calls to a provider and one to Claim and Ticketing",
+            "must be at least providers.http.timeout x 3 plus the deadlines of claim and ticketing",
         );
         refuse(self.work.retry_initial.is_zero(), "work.retry_initial", "must be above zero");
         let is_origin = |text: &str| text.starts_with("https://") || text.starts_with("http://");

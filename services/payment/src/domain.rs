@@ -1,10 +1,16 @@
-//! What may happen to a payment, decided without I/O. The one rule above all: money that was taken ends in tickets or goes
-//! back, whatever comes late, twice or in another order.
+//! Rules of a payment, decided without I/O. The first rule: money that was taken ends in tickets or is refunded, even if
+//! reports about it arrive late, twice or out of order.
 
 mod claim;
+mod commands;
 mod payment;
+mod payment_event;
 mod refund;
 
-pub use claim::{Claim, ClaimState, EventSummary, Verdict};
-pub use payment::{Fact, FailureReason, NewPayment, Payment, Provider, State, Step};
-pub use refund::{Refund, RefundReason, RefundState};
+pub(crate) use claim::{Claim, ClaimState, EventSummary, Verdict};
+pub(crate) use commands::{CreatePayment, HandleWebhook, PaymentLookup, RefundPayment, Viewer};
+pub(crate) use payment::{
+    FailureReason, NewPayment, Payment, PaymentState, PaymentStep, Provider, ProviderUpdate,
+};
+pub(crate) use payment_event::PaymentEvent;
+pub(crate) use refund::{Refund, RefundReason, RefundState};

@@ -1,4 +1,4 @@
-//! What can go wrong for a caller of Payment, and what each failure says to them.
+//! Errors of Payment's use cases, with the kind, reason and metadata that callers receive.
 
 use onsale_kit::error::{InvalidFields, Kind, Reason, ServiceError, Violation, to_status};
 use onsale_proto::{
@@ -10,55 +10,50 @@ use onsale_types::{ClaimId, PaymentId};
 use tonic::Status;
 
 use crate::{
-    clients::{NeighborError, ProviderError, VoidError, providers::WebhookError},
-    domain::{ClaimState, Provider, State},
+    clients::{NeighborError, ProviderError, VoidError, WebhookError},
+    domain::{ClaimState, PaymentState, Provider},
 };
 
-/// Why a call could not be answered.
+/// Most variants are reasons of the contract, which `error_reason.proto` describes.
 #[derive(Debug, thiserror::Error)]
-#[expect(
-    missing_docs,
-    reason = "the variants are the contract's reasons, which its error_reason.proto describes"
-)]
-pub enum Error {
+pub(crate) enum Error {
     #[error("there is no payment {payment_id}")]
     PaymentNotFound { payment_id: PaymentId },
     #[error("there is no payment of claim {claim_id}")]
     ClaimHasNoPayment { claim_id: ClaimId },
     #[error("there is no claim {claim_id}")]
     ClaimNotFound { claim_id: ClaimId },
-    #[error("claim {claim_id} cannot be paid: it is {claim_state} or about to expire")]
+    #[error("claim {claim_id} cannot be paid: it is {claim_state} or expires within seconds")]
     ClaimNotPayable { claim_id: ClaimId, claim_state: ClaimState },
-    #[error("payment {payment_id} of the claim is in progress")]
+    #[error("the claim already has the open payment {payment_id}")]
     OpenExists { payment_id: PaymentId },
-    #[error("{provider} is not offered here")]
+    #[error("provider {provider} is not configured")]
     ProviderNotConfigured { provider: Provider },
-    #[error("{provider} refused the payment")]
+    #[error("provider {provider} refused the payment")]
     ProviderRefused { provider: Provider },
-    #[error("payment {payment_id} is {state}: there is no money to give back")]
-    NotRefundable { payment_id: PaymentId, state: State },
+    #[error("payment {payment_id} is {state}: no money can be refunded")]
+    NotRefundable { payment_id: PaymentId, state: PaymentState },
     #[error("a ticket of claim {claim_id} was checked in")]
     TicketCheckedIn { claim_id: ClaimId },
     #[error(transparent)]
     Webhook(#[from] WebhookError),
     #[error(transparent)]
     Fields(#[from] InvalidFields),
-    /// A provider failed where its outcome cannot be left to a worker.
-    #[error("failed to ask the provider")]
+    #[error("failed to call the payment provider")]
     Provider(#[from] ProviderError),
-    #[error("failed to ask a neighbor")]
+    #[error("failed to call a neighbor")]
     Neighbor(#[from] NeighborError),
-    #[error("failed to keep a payment")]
+    #[error("failed to read or write payments")]
     Store(#[from] postgres::Error),
-    #[error("failed to tell watchers")]
+    #[error("failed to use the hint channel of a payment")]
     Hint(#[from] redis::Error),
-    #[error("failed to answer a repeated request")]
+    #[error("failed to look up or store the answer to a request")]
     Request(#[from] idempotency::Error),
 }
 
 impl Error {
-    /// The refusal of tickets to become void, for the claim they are of.
-    pub fn of_void(claim_id: ClaimId) -> impl Fn(VoidError) -> Self {
+    /// Converts a failure to void the tickets of `claim_id`.
+    pub(crate) fn of_void(claim_id: ClaimId) -> impl Fn(VoidError) -> Self {
         move |error| match error {
             VoidError::CheckedIn => Self::TicketCheckedIn { claim_id },
             VoidError::Neighbor(error) => Self::Neighbor(error),

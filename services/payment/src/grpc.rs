@@ -1,4 +1,4 @@
-//! The gRPC face of Payment: who, what, do, answer. No rule of its own.
+//! gRPC handlers of Payment: authenticate, convert the request, run the use case, convert the result.
 
 use std::sync::Arc;
 
@@ -13,25 +13,25 @@ use onsale_proto::{
         payment_service_server::PaymentService,
     },
 };
-use onsale_storage::idempotency;
+use prost::Message as _;
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use crate::{
-    app::{App, Viewer},
-    convert::{self, CreatePayment, HandleWebhook, Lookup, RefundPayment},
+    app::App,
+    convert::{requests, responses},
+    domain::Viewer,
 };
 
-/// Serves the contracts of Payment.
 #[derive(Debug)]
-pub struct Grpc {
+pub(crate) struct Grpc {
     app: Arc<App>,
+    /// Origins of the web pages to which providers may send customers.
+    origins: Vec<String>,
 }
 
 impl Grpc {
-    /// Serves what `app` does.
-    #[must_use]
-    pub fn new(app: Arc<App>) -> Self {
-        Self { app }
+    pub(crate) fn new(app: Arc<App>, origins: Vec<String>) -> Self {
+        Self { app, origins }
     }
 }
 
@@ -41,13 +41,13 @@ impl PaymentService for Grpc {
         &self,
         request: Request<CreatePaymentRequest>,
     ) -> Result<Response<CreatePaymentResponse>, Status> {
-        let customer = auth::identity(&request)?.customer_id();
-        let message = request.into_inner();
-        let command = CreatePayment::read(&message, &self.app.origins)?;
-        let caller = customer.to_string();
-        let again = idempotency::Request::new("CreatePayment", &caller, command.request_id, &message);
-        let payment = self.app.create_payment(customer, command, &again).await?;
-        Ok(Response::new(CreatePaymentResponse { payment: Some(convert::payment(&payment)) }))
+        let customer_id = auth::identity(&request)?.customer_id();
+        let (caller, body) = (customer_id.to_string(), request.get_ref().encode_to_vec());
+        let command = requests::create_payment(request.get_ref(), &self.origins)?;
+        let once = responses::CREATE_PAYMENT.request(&caller, command.request_id, &body);
+        let decode = responses::decode_payment_id;
+        let payment = self.app.create_payment(customer_id, command, &once, decode).await?;
+        Ok(Response::new(responses::create_payment(&payment)))
     }
 
     async fn get_payment(
@@ -55,22 +55,20 @@ impl PaymentService for Grpc {
         request: Request<GetPaymentRequest>,
     ) -> Result<Response<GetPaymentResponse>, Status> {
         let viewer = viewer(auth::identity(&request)?);
-        let lookup = Lookup::try_from(request.into_inner())?;
+        let lookup = requests::get_payment(request.into_inner())?;
         let payment = self.app.get_payment(viewer, lookup).await?;
-        Ok(Response::new(GetPaymentResponse { payment: Some(convert::payment(&payment)) }))
+        Ok(Response::new(responses::get_payment(&payment)))
     }
 
     async fn watch_payment(
         &self,
         request: Request<WatchPaymentRequest>,
     ) -> Result<Response<BoxStream<WatchPaymentResponse>>, Status> {
-        let customer = auth::identity(&request)?.customer_id();
-        let id = convert::payment_id(&request.into_inner().payment_id)?;
-        let payments = Arc::clone(&self.app).watch_payment(customer, id).await?;
-        let answers = payments.map(|payment| {
-            Ok(WatchPaymentResponse { payment: Some(convert::payment(&payment.map_err(Status::from)?)) })
-        });
-        Ok(Response::new(Box::pin(answers)))
+        let customer_id = auth::identity(&request)?.customer_id();
+        let payment_id = requests::watch_payment(request.get_ref())?;
+        let payments = Arc::clone(&self.app).watch_payment(customer_id, payment_id).await?;
+        let messages = payments.map(|payment| Ok(responses::watch_payment(&payment.map_err(Status::from)?)));
+        Ok(Response::new(Box::pin(messages)))
     }
 
     async fn refund_payment(
@@ -78,14 +76,14 @@ impl PaymentService for Grpc {
         request: Request<RefundPaymentRequest>,
     ) -> Result<Response<RefundPaymentResponse>, Status> {
         let identity = auth::identity(&request)?;
-        // A customer sees their payment, and may not give themselves the money back.
-        let viewer = Viewer { customer: None, ..viewer(identity) };
+        // Customers may see their payments but not refund them.
+        let viewer = Viewer { customer_id: None, ..viewer(identity) };
         let caller = format!("{}:{}", identity.issuer, identity.subject);
-        let message = request.into_inner();
-        let command = RefundPayment::read(&message, viewer.is_service)?;
-        let again = idempotency::Request::new("RefundPayment", &caller, command.request_id, &message);
-        let payment = self.app.refund_payment(viewer, command, &again).await?;
-        Ok(Response::new(RefundPaymentResponse { payment: Some(convert::payment(&payment)) }))
+        let body = request.get_ref().encode_to_vec();
+        let command = requests::refund_payment(request.get_ref(), viewer.is_service)?;
+        let once = responses::REFUND_PAYMENT.request(&caller, command.request_id, &body);
+        let payment = self.app.refund_payment(viewer, command, &once).await?;
+        Ok(Response::new(responses::refund_payment(&payment)))
     }
 }
 
@@ -95,9 +93,9 @@ impl PaymentInternalService for Grpc {
         &self,
         request: Request<HandleWebhookRequest>,
     ) -> Result<Response<HandleWebhookResponse>, Status> {
-        let command = HandleWebhook::try_from(request.into_inner())?;
-        let duplicate = self.app.handle_webhook(command).await?;
-        Ok(Response::new(HandleWebhookResponse { duplicate }))
+        let command = requests::handle_webhook(request.into_inner())?;
+        let is_duplicate = self.app.handle_webhook(command).await?;
+        Ok(Response::new(responses::handle_webhook(is_duplicate)))
     }
 }
 
@@ -105,7 +103,7 @@ fn viewer(identity: &Identity) -> Viewer {
     let has = |role| identity.roles.contains(role);
     Viewer {
         is_service: has(Role::Service),
-        customer: has(Role::Customer).then(|| identity.customer_id()),
-        organizer: has(Role::Organizer).then(|| identity.organizer_id()),
+        customer_id: has(Role::Customer).then(|| identity.customer_id()),
+        organizer_id: has(Role::Organizer).then(|| identity.organizer_id()),
     }
 }

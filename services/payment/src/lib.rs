@@ -1,15 +1,18 @@
 //! Payment: payments, provider webhooks and refunds.
 
-pub mod app;
-pub mod clients;
 pub mod config;
-pub mod convert;
-pub mod domain;
-pub mod error;
-pub mod grpc;
-pub mod metrics;
-pub mod store;
-pub mod workers;
+
+mod grpc;
+mod workers;
+
+mod app;
+mod clients;
+mod convert;
+mod domain;
+mod engine;
+mod error;
+mod metrics;
+mod store;
 
 use std::sync::Arc;
 
@@ -21,45 +24,43 @@ use onsale_proto::payment::v1::{
 use onsale_storage::{Stores, redis::Hints};
 
 use crate::{
-    app::{App, Wakes},
+    app::App,
     clients::{
-        Claims, Events, PaymentProvider, Providers, Tickets,
-        providers::{Stripe, StripeSettings},
+        ClaimClient, InventoryClient, PaymentProvider, Providers, Stripe, StripeSettings, TicketingClient,
     },
     config::{Config, ProviderConfig, ProviderHttpConfig, ProvidersConfig, WebConfig},
+    engine::{PaymentChanges, StepDelays},
     grpc::Grpc,
 };
 
-/// The service's name: of its schema, its key prefix, its deployment.
+/// Name of the service, its Postgres schema, its Redis key prefix and its deployment.
 pub const SERVICE: &str = "payment";
 
-/// The settings it comes with.
+/// Default settings.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
-/// Puts the parts together; the one place where they meet.
+/// Wires the parts of the service and starts its workers.
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
     let stores = Stores::open(&config.stores, chassis).await?;
+    let (keys, hints) = (stores.redis.keyspace(SERVICE)?, Hints::start(&stores.redis, chassis.tasks()));
     let neighbors = chassis.neighbors()?;
     let app = Arc::new(App {
-        hints: Hints::start(&stores.redis, chassis.tasks()),
-        keys: stores.redis.keyspace(SERVICE)?,
+        changes: PaymentChanges::new(stores.clone(), keys, hints, StepDelays::new(&config)),
         stores,
-        claims: Claims::new(neighbors.channel("claim", &config.neighbors.claim)?),
-        events: Events::new(neighbors.channel("inventory", &config.neighbors.inventory)?),
-        tickets: Tickets::new(neighbors.channel("ticketing", &config.neighbors.ticketing)?),
+        claims: ClaimClient::new(neighbors.channel("claim", &config.neighbors.claim)?),
+        inventory: InventoryClient::new(neighbors.channel("inventory", &config.neighbors.inventory)?),
+        ticketing: TicketingClient::new(neighbors.channel("ticketing", &config.neighbors.ticketing)?),
         providers: providers(&config.providers)?,
         default_provider: config.default_provider.into(),
         provider_timeout: config.providers.http.timeout,
         clock: chassis.clock(),
-        origins: origins(&config.web),
-        web_url: config.web.url,
-        payments: config.payments,
-        work: config.work,
-        wakes: Wakes::default(),
+        web_url: config.web.url.trim_end_matches('/').to_owned(),
+        payments: config.payments.clone(),
+        work: config.work.clone(),
     });
-    workers::spawn(&app, chassis.tasks());
-    let grpc = Arc::new(Grpc::new(app));
+    workers::start(&app, &config, chassis)?;
+    let grpc = Arc::new(Grpc::new(app, origins(&config.web)));
     chassis
         .add_service(PaymentServiceServer::from_arc(Arc::clone(&grpc)))
         .add_service(PaymentInternalServiceServer::from_arc(grpc));
@@ -73,7 +74,7 @@ fn providers(config: &ProvidersConfig) -> Result<Providers, BuildError> {
     })
 }
 
-/// A provider of Stripe's dialect; `None` when its settings are not complete, which means: not offered.
+/// Builds a provider with Stripe's API. Returns `None`, so that it is not offered, if its URL or a secret is missing.
 fn stripe(
     name: &'static str,
     config: &ProviderConfig,
@@ -97,7 +98,7 @@ fn stripe(
     Ok(Some(Arc::new(stripe)))
 }
 
-/// The origins that clients may send customers to: our own, and others by https only.
+/// Returns the origins to which clients may send customers: our own, and the configured others that use https.
 fn origins(web: &WebConfig) -> Vec<String> {
     let others = web.allowed_origins.iter().filter(|origin| origin.starts_with("https://"));
     others.chain([&web.url]).map(|origin| origin.trim_end_matches('/').to_owned()).collect()

@@ -1,4 +1,4 @@
-//! The process of the Payment service: hands over to the chassis.
+//! Process of the Payment service.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,8 @@
-//! What Payment keeps: SQL and the names of Redis channels. Takes and gives back domain types.
+//! SQL statements, row readers and Redis channel names of Payment. Takes and returns domain types.
+//!
+//! The labels of statements and transactions are metric label values, so they keep their texts when functions are renamed.
 
-pub mod keys;
-pub mod payments;
+pub(crate) mod keys;
+pub(crate) mod payments;
 mod rows;
-pub mod webhooks;
+pub(crate) mod webhooks;

@@ -1,96 +1,63 @@
-//! Background loops: one per kind of step that payments are owed, and one that forgets old webhooks. Payment listens to no
-//! topic of others.
+//! Background workers: one per payment step, and one that deletes old webhooks. Payment consumes no topic.
 
 use std::{sync::Arc, time::Duration};
 
 use onsale_kit::{
-    backoff::{Backoff, BackoffConfig},
-    error::Chain,
-    tasks::Tasks,
+    BuildError,
+    backoff::BackoffConfig,
+    server::Chassis,
+    worker::{Round, Worker},
 };
-use tokio_util::sync::CancellationToken;
+use onsale_types::Named as _;
 
-use crate::{app::App, domain::Step, error::Error};
+use crate::{app::App, config::Config, domain::PaymentStep};
 
-/// The longest wait while the stores cannot be reached.
-const TROUBLE_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How often old webhooks are looked for.
-const FORGET_EVERY: Duration = Duration::from_secs(10 * 60);
+/// Longest wait after failed rounds, on top of the interval.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// Starts them all. They end with the task set.
-pub fn spawn(app: &Arc<App>, tasks: &Tasks) {
-    let steps = Step::ALL.iter().copied().map(Job::Step);
-    for job in steps.chain([Job::ForgetWebhooks]) {
-        tasks.spawn(job.name(), job.run(Arc::clone(app), tasks.token()));
-    }
-}
+const DELETE_WEBHOOKS_EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// What one loop does.
-#[derive(Clone, Copy)]
-enum Job {
-    Step(Step),
-    ForgetWebhooks,
-}
-
-impl Job {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Step(Step::Initialize) => "initialize payments",
-            Self::Step(Step::Ask) => "ask providers",
-            Self::Step(Step::Settle) => "settle payments",
-            Self::Step(Step::Refund) => "refund payments",
-            Self::ForgetWebhooks => "forget webhooks",
-        }
-    }
-
-    /// Waits and works in turn until `shutdown`, and waits longer while it fails.
-    async fn run(self, app: Arc<App>, shutdown: CancellationToken) {
-        let every = self.every(&app);
-        let mut backoff = Backoff::new(BackoffConfig {
-            initial: every,
-            max: TROUBLE_WAIT_MAX.max(every),
-            multiplier: 2,
-            attempts_max: u32::MAX,
-        });
-        while shutdown.run_until_cancelled(self.wait(&app, every)).await.is_some() {
-            match self.work_all(&app, &shutdown).await {
-                Ok(()) => backoff.reset(),
-                Err(error) => {
-                    tracing::warn!(job = self.name(), error = %Chain(&error), "background work failed, trying again later");
-                    let pause = tokio::time::sleep(backoff.next_delay().unwrap_or(TROUBLE_WAIT_MAX));
-                    shutdown.run_until_cancelled(pause).await;
-                }
-            }
-        }
-    }
-
-    /// Works on at once while there may be more. What was begun is finished: its calls have their own ends.
-    async fn work_all(self, app: &App, shutdown: &CancellationToken) -> Result<(), Error> {
-        while self.work(app).await? && !shutdown.is_cancelled() {}
-        Ok(())
-    }
-
-    async fn work(self, app: &App) -> Result<bool, Error> {
-        match self {
-            Self::Step(step) => app.sweep(step).await,
-            Self::ForgetWebhooks => app.forget_webhooks().await,
-        }
-    }
-
-    async fn wait(self, app: &App, every: Duration) {
-        match self {
-            Self::Step(step) => tokio::select! {
-                () = tokio::time::sleep(every) => {}
-                () = app.wakes.woken(step) => {}
+/// Starts all workers as tasks of the chassis.
+pub(crate) fn start(app: &Arc<App>, config: &Config, chassis: &Chassis) -> Result<(), BuildError> {
+    for step in PaymentStep::ALL.iter().copied() {
+        let app = Arc::clone(app);
+        worker(name(step), config.work.sweep_every).notified_by(app.worker_hints(step)).start(
+            chassis.tasks(),
+            move || {
+                let app = Arc::clone(&app);
+                async move { app.run_due_steps(step).await.map(round) }
             },
-            Self::ForgetWebhooks => tokio::time::sleep(every).await,
-        }
+        );
     }
+    let app = Arc::clone(app);
+    worker("forget webhooks", DELETE_WEBHOOKS_EVERY).start(chassis.tasks(), move || {
+        let app = Arc::clone(&app);
+        async move { app.delete_old_webhooks().await.map(round) }
+    });
+    Ok(())
+}
 
-    fn every(self, app: &App) -> Duration {
-        match self {
-            Self::Step(_) => app.work.sweep_every,
-            Self::ForgetWebhooks => FORGET_EVERY,
-        }
+/// Returns a worker whose backoff is at most one interval after the first failed round and doubles up to [`BACKOFF_MAX`].
+fn worker(name: &'static str, interval: Duration) -> Worker {
+    let backoff = BackoffConfig {
+        initial: interval,
+        max: BACKOFF_MAX.max(interval),
+        multiplier: 2,
+        attempts_max: u32::MAX,
+    };
+    Worker::every(name, interval).backoff(backoff)
+}
+
+/// Returns the worker's name in logs and metrics.
+const fn name(step: PaymentStep) -> &'static str {
+    match step {
+        PaymentStep::Initialize => "initialize payments",
+        PaymentStep::PollProvider => "ask providers",
+        PaymentStep::Settle => "settle payments",
+        PaymentStep::Refund => "refund payments",
     }
+}
+
+const fn round(has_more: bool) -> Round {
+    if has_more { Round::More } else { Round::Idle }
 }

@@ -1,14 +1,21 @@
-//! What Ticketing does, one file per use case. Handlers, consumers and workers share one [`App`].
+//! Use cases of Ticketing: one file per RPC, event or job. Each loads, decides and saves; none encodes a message.
 
-pub mod check_in_ticket;
-pub mod follow_generation;
-pub mod issue_tickets;
-pub mod make_tickets;
-pub mod plan_event;
-pub mod read_tickets;
-pub mod void_tickets;
+mod check_in_ticket;
+mod create_generation;
+mod event_activated;
+mod event_created;
+mod event_ended;
+mod generate_tickets;
+mod get_generation;
+mod get_ticket;
+mod issue_pending_orders;
+mod issue_tickets;
+mod list_tickets;
+mod order_completed;
+mod void_tickets;
+mod watch_generation;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use onsale_storage::Stores;
 use onsale_types::{Clock, EventId, OrganizerId};
@@ -16,40 +23,39 @@ use tokio::sync::Notify;
 
 use crate::{
     config::{GenerationConfig, IssuingConfig},
-    domain::code::Codes,
+    domain::{code::Codes, event::OwnershipError},
     error::Error,
     store::events,
 };
 
-/// What all use cases share.
-pub struct App {
-    /// Postgres, Redis, outbox.
-    pub stores: Stores,
-    /// The keys of codes.
-    pub codes: Codes,
-    /// How tickets are made.
-    pub generation: GenerationConfig,
-    /// How waiting orders are served.
-    pub issuing: IssuingConfig,
-    /// The time of day, for what comes from outside; what is stored counts by the database's.
-    pub clock: Arc<dyn Clock>,
-    /// There may be a job.
-    pub job_hint: Notify,
-    /// A waiting order's tickets may exist now.
-    pub order_hint: Notify,
-}
-
-impl std::fmt::Debug for App {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("App").finish_non_exhaustive()
-    }
+/// Shared by the gRPC handlers, the consumers and the workers.
+pub(crate) struct App {
+    pub(crate) stores: Stores,
+    pub(crate) codes: Codes,
+    pub(crate) generation: GenerationConfig,
+    pub(crate) issuing: IssuingConfig,
+    /// Time of day, for comparison with times that callers send. Stored times are the database's.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Wakes a generator: a generation may be due.
+    pub(crate) generation_hint: Arc<Notify>,
+    /// Wakes the issuer: the tickets of pending orders may exist now.
+    pub(crate) issuing_hint: Arc<Notify>,
 }
 
 impl App {
-    /// Fails unless `organizer` may manage the event.
-    async fn admit(&self, organizer: OrganizerId, event_id: EventId) -> Result<(), Error> {
-        let owner = events::owner(&self.stores.postgres, event_id).await?;
-        let owner = owner.ok_or(Error::EventNotFound(event_id))?;
-        owner.admit(organizer).map_err(|denied| Error::denied(&owner, denied))
+    /// Refuses an organizer who does not own the event.
+    async fn check_owner(&self, event_id: EventId, organizer_id: OrganizerId) -> Result<(), Error> {
+        let owner = events::get_owner(&self.stores.postgres, event_id).await?;
+        let owner = owner.ok_or(Error::EventNotFound { event_id })?;
+        owner.check_owner(organizer_id).map_err(|error| match error {
+            OwnershipError::NotFound => Error::EventNotFound { event_id },
+            OwnershipError::NotOwner => Error::EventNotOwned { event_id },
+        })
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("App").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of Ticketing; `config.default.toml` says what each is for.
+//! Settings of Ticketing. `config.default.toml` describes each key.
 
 use std::{
     num::{NonZeroU16, NonZeroU32},
@@ -15,70 +15,53 @@ use serde::Deserialize;
 
 use crate::domain::code::Codes;
 
-/// More workers than this only wait for each other's connections.
+/// More generators would wait for each other's connections to Postgres.
 const WORKERS_MAX: u16 = 64;
-/// A larger batch would hold its transaction, and a sector's row, for seconds.
+/// A larger batch would hold its transaction and its sector's lock for seconds.
 const BATCH_SIZE_MAX: u32 = 50_000;
 
-/// All settings but the chassis' own.
+/// Settings besides those of the chassis.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Postgres, Redis and events.
-    pub stores: StoresConfig,
-    /// How codes are signed.
-    pub codes: CodesConfig,
-    /// How tickets are made.
-    pub generation: GenerationConfig,
-    /// How orders that came too early are served.
-    pub issuing: IssuingConfig,
+    pub(crate) stores: StoresConfig,
+    pub(crate) codes: CodesConfig,
+    pub(crate) generation: GenerationConfig,
+    pub(crate) issuing: IssuingConfig,
 }
 
-/// The section `[codes]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CodesConfig {
-    /// The key that signs.
-    pub signing_key: Secret,
-    /// Keys that signed before; empty when there are none.
-    pub retired_jwks: Text,
+pub(crate) struct CodesConfig {
+    pub(crate) signing_key: Secret,
+    pub(crate) retired_jwks: Text,
 }
 
-/// The section `[generation]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct GenerationConfig {
-    /// Tickets made in one transaction.
-    pub batch_size: NonZeroU32,
-    /// Jobs worked on side by side.
-    pub workers: NonZeroU16,
-    /// How often a worker looks for a job.
+pub(crate) struct GenerationConfig {
+    pub(crate) batch_size: NonZeroU32,
+    pub(crate) workers: NonZeroU16,
     #[serde(with = "humantime_serde")]
-    pub poll_every: Duration,
-    /// How often a watched job is looked at.
+    pub(crate) poll_every: Duration,
     #[serde(with = "humantime_serde")]
-    pub watch_every: Duration,
-    /// The pauses between failures, and after how many a job has failed.
-    pub retry: BackoffConfig,
+    pub(crate) watch_every: Duration,
+    pub(crate) retry: BackoffConfig,
 }
 
-/// The section `[issuing]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct IssuingConfig {
-    /// How often orders that wait are looked at.
+pub(crate) struct IssuingConfig {
     #[serde(with = "humantime_serde")]
-    pub poll_every: Duration,
-    /// How many in one round.
-    pub round_max: NonZeroU16,
-    /// The longest pause between two looks at one order.
+    pub(crate) poll_every: Duration,
+    pub(crate) round_max: NonZeroU16,
     #[serde(with = "humantime_serde")]
-    pub pause_max: Duration,
+    pub(crate) pause_max: Duration,
 }
 
 impl CodesConfig {
-    /// The keys in them.
-    pub fn codes(&self) -> Result<Codes, Problem> {
+    /// Parses the keys.
+    pub(crate) fn codes(&self) -> Result<Codes, Problem> {
         let key = SigningKey::parse(self.signing_key.expose()).map_err(problem("codes.signing_key"))?;
         let retired = match self.retired_jwks.as_str() {
             "" => None,
@@ -97,13 +80,13 @@ impl ServiceConfig for Config {
 
     fn validate(&self) -> Result<(), Vec<Problem>> {
         let mut problems: Vec<_> = self.codes.codes().err().into_iter().collect();
-        let spans = [
+        let durations = [
             ("generation.poll_every", self.generation.poll_every),
             ("generation.watch_every", self.generation.watch_every),
             ("issuing.poll_every", self.issuing.poll_every),
             ("issuing.pause_max", self.issuing.pause_max),
         ];
-        for (key, _) in spans.iter().filter(|(_, span)| span.is_zero()) {
+        for (key, _) in durations.iter().filter(|(_, duration)| duration.is_zero()) {
             problems.push(Problem::new(*key, "must not be 0"));
         }
         if self.generation.workers.get() > WORKERS_MAX {

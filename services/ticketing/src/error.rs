@@ -1,81 +1,54 @@
-//! Why Ticketing could not do what it was asked for.
+//! Errors of Ticketing's use cases, with the kind, reason and metadata that callers receive.
 
 use std::time::Duration;
 
 use onsale_kit::error::{Kind, Reason, ServiceError, to_status};
-use onsale_proto::{ticketing::v1::ErrorReason, r#type::v1::ErrorReason as SharedReason};
+use onsale_proto::{ticketing::v1::ErrorReason, r#type::v1::ErrorReason as CommonReason};
 use onsale_storage::{idempotency, messaging::HandlerError, postgres};
 use onsale_types::{ClaimId, EventId, GenerationId, TicketId};
+use tonic::Status;
 
-use crate::domain::{
-    code::CodeInvalid,
-    document::DocumentError,
-    event::{Denied, EventOwner},
-};
+use crate::domain::{code::CodeInvalid, document::DocumentError};
 
-/// When to ask again for tickets that are being made.
-const GENERATED_AFTER: Duration = Duration::from_secs(1);
+/// Time after which a caller may retry to issue tickets that are still being generated.
+const NOT_GENERATED_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Everything that can go wrong in a use case.
+/// Most variants are reasons of the contract, which `error_reason.proto` describes.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// There is no such ticket, or it is another's.
-    #[error("there is no ticket {0}")]
-    TicketNotFound(TicketId),
-    /// The code is not ours.
+pub(crate) enum Error {
+    /// The ticket does not exist or belongs to another customer.
+    #[error("there is no ticket {ticket_id}")]
+    TicketNotFound { ticket_id: TicketId },
     #[error(transparent)]
     CodeInvalid(#[from] CodeInvalid),
-    /// Somebody went in with a ticket of the claim.
-    #[error("a ticket of claim {0} was checked in")]
-    TicketCheckedIn(ClaimId),
-    /// The units' tickets do not exist yet.
-    #[error("the tickets of event {0} are still being made")]
-    NotGenerated(EventId),
-    /// A unit's ticket is another claim's, or the claim's tickets are void.
-    #[error("a ticket of claim {0} was issued to another, or is void")]
-    IssuedToAnother(ClaimId),
-    /// There is no such job.
-    #[error("there is no generation {0}")]
-    GenerationNotFound(GenerationId),
-    /// The event has no job.
-    #[error("event {0} has no generation")]
-    NoGeneration(EventId),
-    /// There is no such event, or it is another's draft.
-    #[error("there is no event {0}")]
-    EventNotFound(EventId),
-    /// The event is another's.
-    #[error("event {0} belongs to another organizer")]
-    EventNotOwned(EventId),
-    /// What is stored contradicts itself.
-    #[error("stored data is wrong: {what}")]
-    Corrupt {
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// A file could not be made.
-    #[error("failed to make a document")]
+    #[error("a ticket of claim {claim_id} was checked in")]
+    TicketCheckedIn { claim_id: ClaimId },
+    #[error("the tickets of event {event_id} are still being generated")]
+    NotGenerated { event_id: EventId },
+    #[error("a ticket of claim {claim_id} belongs to another claim, or the claim's tickets are void")]
+    IssuedToAnother { claim_id: ClaimId },
+    #[error("there is no generation {generation_id}")]
+    GenerationNotFound { generation_id: GenerationId },
+    #[error("event {event_id} has no generation")]
+    EventHasNoGeneration { event_id: EventId },
+    /// The event does not exist or is another organizer's draft.
+    #[error("there is no event {event_id}")]
+    EventNotFound { event_id: EventId },
+    #[error("event {event_id} belongs to another organizer")]
+    EventNotOwned { event_id: EventId },
+    #[error("stored data is inconsistent: {what}")]
+    Inconsistent { what: &'static str },
+    #[error("failed to render a document")]
     Document(#[from] DocumentError),
-    /// Postgres failed.
-    #[error("failed to use the store")]
+    #[error("failed to read or write the store")]
     Store(#[from] postgres::Error),
-    /// The request was asked before, or cannot be remembered.
     #[error(transparent)]
-    Idempotency(#[from] idempotency::Error),
+    Request(#[from] idempotency::Error),
 }
 
 impl Error {
-    /// What an organizer hears who may not manage `event`.
-    #[must_use]
-    pub fn denied(event: &EventOwner, denied: Denied) -> Self {
-        match denied {
-            Denied::Hidden => Self::EventNotFound(event.event_id),
-            Denied::NotOwned => Self::EventNotOwned(event.event_id),
-        }
-    }
-
-    /// Whether the store is away: then it is nobody's fault, and trying again later is all there is to do.
-    #[must_use]
-    pub fn is_outage(&self) -> bool {
+    /// Returns true if Postgres is unavailable or overloaded, so that the same step may succeed later.
+    pub(crate) fn is_store_unavailable(&self) -> bool {
         matches!(self.kind(), Kind::Unavailable | Kind::Limited)
     }
 }
@@ -83,72 +56,80 @@ impl Error {
 impl ServiceError for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::TicketNotFound(_)
-            | Self::GenerationNotFound(_)
-            | Self::NoGeneration(_)
-            | Self::EventNotFound(_) => Kind::NotFound,
+            Self::TicketNotFound { .. }
+            | Self::GenerationNotFound { .. }
+            | Self::EventHasNoGeneration { .. }
+            | Self::EventNotFound { .. } => Kind::NotFound,
             Self::CodeInvalid(_) => Kind::Invalid,
-            Self::TicketCheckedIn(_) | Self::NotGenerated(_) | Self::IssuedToAnother(_) => Kind::State,
-            Self::EventNotOwned(_) => Kind::Forbidden,
-            Self::Corrupt { .. } | Self::Document(_) => Kind::Internal,
+            Self::TicketCheckedIn { .. } | Self::NotGenerated { .. } | Self::IssuedToAnother { .. } => {
+                Kind::State
+            }
+            Self::EventNotOwned { .. } => Kind::Forbidden,
+            Self::Inconsistent { .. } | Self::Document(_) => Kind::Internal,
             Self::Store(error) => error.kind(),
-            Self::Idempotency(error) => error.kind(),
+            Self::Request(error) => error.kind(),
         }
     }
 
     fn reason(&self) -> Reason {
         let own = |reason: ErrorReason| Reason::from_proto(reason.as_str_name());
         match self {
-            Self::TicketNotFound(_) => own(ErrorReason::TicketNotFound),
+            Self::TicketNotFound { .. } => own(ErrorReason::TicketNotFound),
             Self::CodeInvalid(_) => own(ErrorReason::TicketCodeInvalid),
-            Self::TicketCheckedIn(_) => own(ErrorReason::TicketCheckedIn),
-            Self::NotGenerated(_) => own(ErrorReason::TicketsNotGenerated),
-            Self::IssuedToAnother(_) => own(ErrorReason::TicketsIssuedToAnother),
-            Self::GenerationNotFound(_) | Self::NoGeneration(_) => own(ErrorReason::GenerationNotFound),
-            Self::EventNotFound(_) => SharedReason::EventNotFound.into(),
-            Self::EventNotOwned(_) => SharedReason::EventNotOwned.into(),
-            Self::Corrupt { .. } | Self::Document(_) => SharedReason::Internal.into(),
+            Self::TicketCheckedIn { .. } => own(ErrorReason::TicketCheckedIn),
+            Self::NotGenerated { .. } => own(ErrorReason::TicketsNotGenerated),
+            Self::IssuedToAnother { .. } => own(ErrorReason::TicketsIssuedToAnother),
+            Self::GenerationNotFound { .. } | Self::EventHasNoGeneration { .. } => {
+                own(ErrorReason::GenerationNotFound)
+            }
+            Self::EventNotFound { .. } => CommonReason::EventNotFound.into(),
+            Self::EventNotOwned { .. } => CommonReason::EventNotOwned.into(),
+            Self::Inconsistent { .. } | Self::Document(_) => CommonReason::Internal.into(),
             Self::Store(error) => error.reason(),
-            Self::Idempotency(error) => error.reason(),
+            Self::Request(error) => error.reason(),
         }
     }
 
     fn metadata(&self) -> Vec<(&'static str, String)> {
         match self {
-            Self::TicketNotFound(id) => vec![("ticket_id", id.to_string())],
-            Self::TicketCheckedIn(id) | Self::IssuedToAnother(id) => vec![("claim_id", id.to_string())],
-            Self::GenerationNotFound(id) => vec![("generation_id", id.to_string())],
-            Self::NotGenerated(id)
-            | Self::NoGeneration(id)
-            | Self::EventNotFound(id)
-            | Self::EventNotOwned(id) => vec![("event_id", id.to_string())],
+            Self::TicketNotFound { ticket_id } => vec![("ticket_id", ticket_id.to_string())],
+            Self::TicketCheckedIn { claim_id } | Self::IssuedToAnother { claim_id } => {
+                vec![("claim_id", claim_id.to_string())]
+            }
+            Self::GenerationNotFound { generation_id } => {
+                vec![("generation_id", generation_id.to_string())]
+            }
+            Self::NotGenerated { event_id }
+            | Self::EventHasNoGeneration { event_id }
+            | Self::EventNotFound { event_id }
+            | Self::EventNotOwned { event_id } => vec![("event_id", event_id.to_string())],
             Self::CodeInvalid(_)
-            | Self::Corrupt { .. }
+            | Self::Inconsistent { .. }
             | Self::Document(_)
             | Self::Store(_)
-            | Self::Idempotency(_) => Vec::new(),
+            | Self::Request(_) => Vec::new(),
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        matches!(self, Self::NotGenerated(_)).then_some(GENERATED_AFTER)
+        matches!(self, Self::NotGenerated { .. }).then_some(NOT_GENERATED_RETRY_AFTER)
     }
 }
 
-impl From<Error> for tonic::Status {
+impl From<Error> for Status {
     fn from(error: Error) -> Self {
         to_status(&error)
     }
 }
 
-/// What a failed use case means for the event that asked for it.
 impl From<Error> for HandlerError {
     fn from(error: Error) -> Self {
         match error {
-            Error::Store(error) => error.into(),
-            // No number of tries gives a ticket to a second order: a human must look, now.
-            error @ (Error::IssuedToAnother(_) | Error::Corrupt { .. }) => Self::Poison(error.into()),
-            error => Self::Retry(error.into()),
+            // No retry gives a ticket to a second order or makes a stored value readable: an operator must look at once.
+            Error::IssuedToAnother { .. }
+            | Error::Inconsistent { .. }
+            | Error::Store(postgres::Error::Column { .. }) => Self::Poison(error.into()),
+            error => Self::by_kind(error),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The gRPC face of Ticketing: who, what, do, answer. No rule of its own.
+//! gRPC handlers of Ticketing: authenticate, convert the request, run the use case, convert the result.
 
 use std::sync::Arc;
 
@@ -11,22 +11,24 @@ use onsale_proto::{
         ticket_internal_service_server::TicketInternalService, ticket_service_server::TicketService,
     },
 };
-use onsale_storage::idempotency;
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
 use crate::{
-    app::{App, check_in_ticket::Scanner},
-    convert::{generations, tickets},
-    domain::document::Language,
+    app::App,
+    convert::{requests, responses},
+    domain::{check_in::Scanner, document::Language},
 };
 
-type Answer<T> = Result<Response<T>, Status>;
-
-/// Serves the contracts of Ticketing. What is not written here answers UNIMPLEMENTED, from the generated default (ADR 0003).
+/// A method that is not implemented here returns UNIMPLEMENTED, by the generated default (ADR 0003).
 #[derive(Debug)]
-pub struct Grpc {
-    /// What it serves.
-    pub app: Arc<App>,
+pub(crate) struct Grpc {
+    app: Arc<App>,
+}
+
+impl Grpc {
+    pub(crate) fn new(app: Arc<App>) -> Self {
+        Self { app }
+    }
 }
 
 #[tonic::async_trait]
@@ -34,34 +36,34 @@ impl TicketService for Grpc {
     async fn list_tickets(
         &self,
         request: Request<pb::ListTicketsRequest>,
-    ) -> Answer<pb::ListTicketsResponse> {
-        let customer = auth::identity(&request)?.customer_id();
-        let list = tickets::list_tickets(customer, request.get_ref())?;
-        let page = self.app.list_tickets(customer, &list.filter, list.after, list.size).await?;
-        Ok(Response::new(tickets::ticket_page(&page, &list.query)))
+    ) -> Result<Response<pb::ListTicketsResponse>, Status> {
+        let customer_id = auth::identity(&request)?.customer_id();
+        let list = requests::list_tickets(customer_id, request.get_ref())?;
+        let page = self.app.list_tickets(&list).await?;
+        Ok(Response::new(responses::list_tickets(&page, &list.query)))
     }
 
-    async fn get_ticket(&self, request: Request<pb::GetTicketRequest>) -> Answer<pb::GetTicketResponse> {
+    async fn get_ticket(
+        &self,
+        request: Request<pb::GetTicketRequest>,
+    ) -> Result<Response<pb::GetTicketResponse>, Status> {
         let identity = auth::identity(&request)?;
-        let (ticket_id, kinds) = tickets::get_ticket(request.get_ref())?;
-        let language = Language::of(identity.locale.as_deref());
-        let got = self.app.get_ticket(identity.customer_id(), ticket_id, &kinds, language);
-        let (ticket, documents) = got.await?;
-        Ok(Response::new(pb::GetTicketResponse {
-            ticket: Some(tickets::ticket_of_holder(&ticket)),
-            documents: documents.into_iter().map(tickets::document_to_pb).collect(),
-        }))
+        let (customer_id, language) = (identity.customer_id(), Language::of(identity.locale.as_deref()));
+        let (ticket_id, kinds) = requests::get_ticket(request.get_ref())?;
+        let (ticket, documents) = self.app.get_ticket(customer_id, ticket_id, &kinds, language).await?;
+        Ok(Response::new(responses::get_ticket(&ticket, documents)))
     }
 
     async fn check_in_ticket(
         &self,
         request: Request<pb::CheckInTicketRequest>,
-    ) -> Answer<pb::CheckInTicketResponse> {
+    ) -> Result<Response<pb::CheckInTicketResponse>, Status> {
         let identity = auth::identity(&request)?;
-        let (request_id, scan) = tickets::check_in_ticket(request.get_ref(), self.app.clock.now())?;
-        let caller = caller(identity);
-        let once = idempotency::Request::new("CheckInTicket", &caller, request_id, request.get_ref());
-        Ok(Response::new(self.app.check_in_ticket(scanner(identity), &once, &scan).await?))
+        let (caller, scanner) = (caller(identity), scanner(identity));
+        let now = self.app.clock.now();
+        let (scan, idempotent) = requests::check_in_ticket(&caller, request.get_ref(), now)?;
+        let answer = self.app.check_in_ticket(scanner, &idempotent, &scan).await?;
+        Ok(Response::new(responses::check_in_ticket(answer)?))
     }
 }
 
@@ -70,37 +72,34 @@ impl GenerationService for Grpc {
     async fn create_generation(
         &self,
         request: Request<pb::CreateGenerationRequest>,
-    ) -> Answer<pb::CreateGenerationResponse> {
+    ) -> Result<Response<pb::CreateGenerationResponse>, Status> {
         let identity = auth::identity(&request)?;
-        let (request_id, event_id) = generations::create_generation(request.get_ref())?;
-        let caller = caller(identity);
-        let once = idempotency::Request::new("CreateGeneration", &caller, request_id, request.get_ref());
-        Ok(Response::new(self.app.create_generation(identity.organizer_id(), &once, event_id).await?))
+        let (caller, organizer_id) = (caller(identity), identity.organizer_id());
+        let (event_id, idempotent) = requests::create_generation(&caller, request.get_ref())?;
+        let answer = self.app.create_generation(organizer_id, &idempotent, event_id).await?;
+        Ok(Response::new(responses::create_generation(answer)?))
     }
 
     async fn get_generation(
         &self,
         request: Request<pb::GetGenerationRequest>,
-    ) -> Answer<pb::GetGenerationResponse> {
-        let organizer = auth::identity(&request)?.organizer_id();
-        let lookup = generations::get_generation(request.get_ref())?;
-        let generation = self.app.get_generation(organizer, lookup).await?;
-        let generation = Some(generations::generation_to_pb(&generation));
-        Ok(Response::new(pb::GetGenerationResponse { generation }))
+    ) -> Result<Response<pb::GetGenerationResponse>, Status> {
+        let organizer_id = auth::identity(&request)?.organizer_id();
+        let lookup = requests::get_generation(request.get_ref())?;
+        let generation = self.app.get_generation(organizer_id, lookup).await?;
+        Ok(Response::new(responses::get_generation(&generation)))
     }
 
     async fn watch_generation(
         &self,
         request: Request<pb::WatchGenerationRequest>,
-    ) -> Answer<BoxStream<pb::WatchGenerationResponse>> {
-        let organizer = auth::identity(&request)?.organizer_id();
-        let lookup = generations::watch_generation(request.get_ref())?;
-        let now = self.app.get_generation(organizer, lookup).await?;
-        let updates = self.app.watch_generation(now).map(|update| {
-            let generation = Some(generations::generation_to_pb(&update?));
-            Ok(pb::WatchGenerationResponse { generation })
-        });
-        Ok(Response::new(Box::pin(updates)))
+    ) -> Result<Response<BoxStream<pb::WatchGenerationResponse>>, Status> {
+        let organizer_id = auth::identity(&request)?.organizer_id();
+        let lookup = requests::watch_generation(request.get_ref())?;
+        let first = self.app.get_generation(organizer_id, lookup).await?;
+        let versions = self.app.watch_generation(first);
+        let messages = versions.map(|generation| Ok(responses::watch_generation(&generation?)));
+        Ok(Response::new(Box::pin(messages)))
     }
 }
 
@@ -109,29 +108,30 @@ impl TicketInternalService for Grpc {
     async fn issue_tickets(
         &self,
         request: Request<pb::IssueTicketsRequest>,
-    ) -> Answer<pb::IssueTicketsResponse> {
+    ) -> Result<Response<pb::IssueTicketsResponse>, Status> {
         let caller = caller(auth::identity(&request)?);
-        let (request_id, order) = tickets::issue_tickets(request.get_ref().clone())?;
-        let once = idempotency::Request::new("IssueTickets", &caller, request_id, request.get_ref());
-        Ok(Response::new(self.app.issue_tickets(&once, &order).await?))
+        let (order, idempotent) = requests::issue_tickets(&caller, request.get_ref())?;
+        let answer = self.app.issue_tickets(&idempotent, &order).await?;
+        Ok(Response::new(responses::issue_tickets(answer)?))
     }
 
     async fn void_tickets(
         &self,
         request: Request<pb::VoidTicketsRequest>,
-    ) -> Answer<pb::VoidTicketsResponse> {
+    ) -> Result<Response<pb::VoidTicketsResponse>, Status> {
         let caller = caller(auth::identity(&request)?);
-        let (request_id, claim_id) = tickets::void_tickets(request.get_ref())?;
-        let once = idempotency::Request::new("VoidTickets", &caller, request_id, request.get_ref());
-        Ok(Response::new(self.app.void_tickets(&once, claim_id).await?))
+        let (claim_id, idempotent) = requests::void_tickets(&caller, request.get_ref())?;
+        let answer = self.app.void_tickets(&idempotent, claim_id).await?;
+        Ok(Response::new(responses::void_tickets(answer)?))
     }
 }
 
-/// Who asks, for the memory of answered requests: a service by its name, a person by issuer and subject.
+/// Returns the caller to whom an idempotent request belongs.
 fn caller(identity: &Identity) -> String {
     format!("{} {}", identity.issuer, identity.subject)
 }
 
+/// Returns the caller's role at the gate. Staff outranks organizer.
 fn scanner(identity: &Identity) -> Scanner {
     if identity.roles.contains(Role::Staff) {
         Scanner::Staff

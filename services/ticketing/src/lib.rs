@@ -1,14 +1,16 @@
-//! Ticketing: tickets: generated, issued, shown, checked in.
+//! Ticketing: generates one ticket per unit, issues tickets to buyers, shows them, and checks them in at the venue.
 
-pub mod app;
-pub mod config;
-pub mod convert;
 pub mod domain;
-pub mod error;
-pub mod grpc;
-pub mod metrics;
-pub mod store;
-pub mod workers;
+
+mod config;
+mod grpc;
+mod workers;
+
+mod app;
+mod convert;
+mod error;
+mod metrics;
+mod store;
 
 use std::sync::Arc;
 
@@ -22,27 +24,26 @@ use tokio::sync::Notify;
 
 use crate::{app::App, config::Config, grpc::Grpc};
 
-/// The service's name: of its schema, its key prefix, its deployment.
+/// Name of the service, its Postgres schema, its Redis key prefix and its deployment.
 pub const SERVICE: &str = "ticketing";
 
-/// The settings it comes with.
+/// Default settings, as TOML.
 pub const DEFAULTS: &str = include_str!("../config.default.toml");
 
-/// Puts the parts together; the one place where they meet.
+/// Opens the stores, starts the workers and registers the gRPC services.
 pub async fn build(config: Config, chassis: &mut Chassis) -> Result<(), BuildError> {
     metrics::describe();
     let app = Arc::new(App {
         stores: Stores::open(&config.stores, chassis).await?,
         codes: config.codes.codes().map_err(|problem| problem.to_string())?,
-        generation: config.generation,
-        issuing: config.issuing,
+        generation: config.generation.clone(),
+        issuing: config.issuing.clone(),
         clock: chassis.clock(),
-        job_hint: Notify::new(),
-        order_hint: Notify::new(),
+        generation_hint: Arc::new(Notify::new()),
+        issuing_hint: Arc::new(Notify::new()),
     });
-    workers::consumers::start(&app, chassis.tasks())?;
-    workers::start(&app, chassis.tasks());
-    let grpc = Arc::new(Grpc { app });
+    workers::start(&app, &config, chassis)?;
+    let grpc = Arc::new(Grpc::new(app));
     chassis
         .add_service(TicketServiceServer::from_arc(Arc::clone(&grpc)))
         .add_service(GenerationServiceServer::from_arc(Arc::clone(&grpc)))

@@ -1,4 +1,4 @@
-//! The process of the Ticketing service: hands over to the chassis.
+//! Process of the Ticketing service.
 
 use std::process::ExitCode;
 

@@ -1,66 +1,43 @@
-//! What runs beside the calls: consumers of others' events, the making of tickets, and orders that wait for theirs.
+//! Event consumers and background loops: generators make tickets, the issuer retries orders that were paid before their tickets
+//! existed. A failed round is retried after up to 200 ms, doubling to 10 s, in addition to the interval.
 
-pub mod consumers;
+mod consumers;
 
-mod generator;
-mod issuer;
+use std::sync::Arc;
 
-use std::{sync::Arc, time::Duration};
+use onsale_kit::{BuildError, server::Chassis, tasks::Tasks, worker::Worker};
 
-use onsale_kit::{
-    backoff::{Backoff, BackoffConfig},
-    error::Chain,
-    tasks::Tasks,
-};
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
+use crate::{app::App, config::Config};
 
-use crate::{app::App, error::Error};
-
-/// The pauses of a worker whose store is away; its number of attempts does not count.
-const OUTAGE: BackoffConfig = BackoffConfig {
-    initial: Duration::from_millis(200),
-    max: Duration::from_secs(10),
-    multiplier: 2,
-    attempts_max: u32::MAX,
-};
-
-/// Starts the workers.
-pub fn start(app: &Arc<App>, tasks: &Tasks) {
-    for _ in 0..app.generation.workers.get() {
-        tasks.spawn("generator", generator::run(Arc::clone(app), tasks.token()));
+/// Starts all consumers and workers as tasks of the chassis.
+pub(crate) fn start(app: &Arc<App>, config: &Config, chassis: &Chassis) -> Result<(), BuildError> {
+    let tasks = chassis.tasks();
+    consumers::start(app, tasks)?;
+    for _ in 0..config.generation.workers.get() {
+        start_generator(app, config, tasks);
     }
-    tasks.spawn("issuer", issuer::run(Arc::clone(app), tasks.token()));
+    start_issuer(app, config, tasks);
+    Ok(())
 }
 
-/// The pace of a worker: a round at once when it is hinted at, else every interval, later when it failed.
-struct Pace {
-    worker: &'static str,
-    interval: Duration,
-    backoff: Backoff,
+/// Starts one generator. At shutdown it finishes its current batch, not its generation.
+fn start_generator(app: &Arc<App>, config: &Config, tasks: &Tasks) {
+    let (app, shutdown) = (Arc::clone(app), tasks.token());
+    Worker::every("generator", config.generation.poll_every)
+        .notified_by(Arc::clone(&app.generation_hint))
+        .start(tasks, move || {
+            let (app, shutdown) = (Arc::clone(&app), shutdown.clone());
+            async move { app.generate_tickets(&shutdown).await }
+        });
 }
 
-impl Pace {
-    fn new(worker: &'static str, interval: Duration) -> Self {
-        Self { worker, interval, backoff: Backoff::new(OUTAGE) }
-    }
-
-    /// Waits for the next round after one that `ended` so.
-    async fn wait(&mut self, ended: Result<(), Error>, hint: &Notify, shutdown: &CancellationToken) {
-        let pause = match ended {
-            Ok(()) => {
-                self.backoff.reset();
-                self.interval
-            }
-            Err(error) => {
-                tracing::warn!(worker = self.worker, error = %Chain(&error), "worker failed, trying again");
-                self.backoff.next_delay().unwrap_or(OUTAGE.max).max(self.interval)
-            }
-        };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = hint.notified() => {}
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
+fn start_issuer(app: &Arc<App>, config: &Config, tasks: &Tasks) {
+    let app = Arc::clone(app);
+    Worker::every("issuer", config.issuing.poll_every).notified_by(Arc::clone(&app.issuing_hint)).start(
+        tasks,
+        move || {
+            let app = Arc::clone(&app);
+            async move { app.issue_pending_orders().await }
+        },
+    );
 }

@@ -32,7 +32,7 @@ pub(in crate::audit) const CLAIMS: &[Rule] = &[
         3,
         "every claim has an allowance and a hold of its own",
         "SELECT format('claim %s names hold %s', c.claim_id, c.hold_id)
-         FROM claim.claim c LEFT JOIN claim.hold h USING (hold_id) LEFT JOIN claim.allowance a USING (event_id, customer_id)
+         FROM claim.claim c LEFT JOIN claim.hold_attempt h USING (hold_id) LEFT JOIN claim.allowance a USING (event_id, customer_id)
          WHERE h.hold_id IS NULL OR a.event_id IS NULL OR EXISTS
              (SELECT FROM claim.claim other WHERE other.hold_id = c.hold_id AND other.claim_id <> c.claim_id)",
     ),
@@ -51,7 +51,7 @@ pub(in crate::audit) const CLAIMS: &[Rule] = &[
         3,
         "a claim's hold names the claim and is in the state that matches the claim's",
         "SELECT format('claim %s is %s, its hold %s is %s', c.claim_id, c.state, c.hold_id, h.state)
-         FROM claim.claim c JOIN claim.hold h USING (hold_id)
+         FROM claim.claim c JOIN claim.hold_attempt h USING (hold_id)
          WHERE h.claim_id IS DISTINCT FROM c.claim_id
              OR (c.payment_id IS NULL AND (h.state = 'HELD') <> (c.state = 'CLAIMED'))
              OR (h.state = 'COMMITTED') <> (c.state = 'CONFIRMED')",
@@ -76,20 +76,20 @@ pub(in crate::audit) const CLAIMS: &[Rule] = &[
     settled(
         3,
         "no attempt to obtain a hold is older than 30 s",
-        "SELECT format('hold %s, attempted at %s', hold_id, attempted_at) FROM claim.hold
+        "SELECT format('hold %s, attempted at %s', hold_id, attempted_at) FROM claim.hold_attempt
          WHERE state = 'RESERVING' AND attempted_at < now() - interval '30 seconds'",
     ),
     settled(
         3,
         "no hold waits for its release",
-        "SELECT format('hold %s of claim %s', hold_id, coalesce(claim_id::text, 'none')) FROM claim.hold
+        "SELECT format('hold %s of claim %s', hold_id, coalesce(claim_id::text, 'none')) FROM claim.hold_attempt
          WHERE state = 'RELEASING'",
     ),
     settled(
         3,
         "Claim and Inventory agree on the state of every hold",
         "SELECT format('hold %s is %s for Claim, %s for Inventory', h.hold_id, h.state, coalesce(i.state, 'unknown'))
-         FROM claim.hold h LEFT JOIN inventory.hold i USING (hold_id)
+         FROM claim.hold_attempt h LEFT JOIN inventory.hold i USING (hold_id)
          WHERE CASE h.state WHEN 'RELEASED' THEN coalesce(i.state, 'RELEASED') <> 'RELEASED'
                             WHEN 'RESERVING' THEN i.state = 'COMMITTED'
                             WHEN 'RELEASING' THEN i.state = 'COMMITTED'
@@ -98,7 +98,7 @@ pub(in crate::audit) const CLAIMS: &[Rule] = &[
     settled(
         3,
         "every active hold was requested by Claim",
-        "SELECT format('hold %s', i.hold_id) FROM inventory.hold i LEFT JOIN claim.hold h USING (hold_id)
+        "SELECT format('hold %s', i.hold_id) FROM inventory.hold i LEFT JOIN claim.hold_attempt h USING (hold_id)
          WHERE i.state <> 'RELEASED' AND h.hold_id IS NULL",
     ),
 ];

@@ -1,246 +1,239 @@
-//! `ConfirmClaim` and `payment.confirmed`: a paid claim ends with units or with the money going back.
+//! `ConfirmClaim` and `payment.confirmed`: grpc or workers::consumers → app → clients::inventory → engine::claim_writer.
 //!
-//! The payment is noted first; from then on nobody can give the claim up. Then one step after the other, each of which may
-//! run any number of times and in several processes at once, until the claim is settled. Only the hold that the claim
-//! stands on is ever committed, and it is put on another one by whoever has its row's lock: so two settlements of one
-//! claim can neither sell twice nor lose a unit.
+//! A paid claim ends with units or with a refund. The payment is recorded first; from then on nothing releases the claim. The
+//! settlement then takes one step after the other. Each step is idempotent and may run in several processes at the same time. Only
+//! the hold that the claim uses is ever committed, and a settlement replaces it under the lock of the claim's row: two settlements
+//! of one claim can neither sell twice nor lose a unit.
+//!
+//! The labels of transactions are label values of metrics, so they keep older words than the functions.
 
-use onsale_proto::claim::v1::ConfirmClaimResponse;
-use onsale_storage::{idempotency, postgres};
-use onsale_types::{ClaimId, HoldId, Money, PaymentId, RequestId};
+use onsale_storage::{
+    idempotency::{self, Answer, Request},
+    postgres,
+};
+use onsale_types::{HoldId, RequestId};
 
 use super::App;
 use crate::{
-    clients::{
-        self,
-        inventory::{Commit, Reserve},
+    clients::{self, inventory::CommitOutcome},
+    domain::{
+        Claim, ClaimLifecycle, ConfirmClaim, HoldAttempt, HoldRequest, PaidByAnother, Reservation,
+        ReserveUnits, Selection, SettlementStep, total,
     },
-    convert,
-    domain::{Claim, Life, PaidByAnother, Reservation, Selection, Step, total},
     error::Error,
-    store::{
-        self,
-        hold::{Attempt, Want},
-    },
+    store,
 };
 
-/// More steps than any settlement needs that is not disturbed again and again.
+/// Limit of settlement steps in one call. An undisturbed settlement needs at most four.
 const STEPS_MAX: u32 = 10;
 
-/// A payment for a claim.
-#[derive(Clone, Copy, Debug)]
-pub struct ConfirmClaim {
-    /// The claim.
-    pub claim: ClaimId,
-    /// The payment, which is confirmed.
-    pub payment: PaymentId,
-    /// What was paid.
-    pub amount: Money,
-}
-
-/// The outcome of looking for a stored answer.
-enum Recall {
+/// Reasons for which a request has no stored response.
+enum RecallError {
     Unknown,
     Failed(Error),
 }
 
 impl App {
-    /// As [`App::confirm_claim`], remembering the answer. It is kept apart from the effect, which is idempotent by itself.
-    pub async fn confirm_claim_once(
+    /// Confirms a claim and stores the response. A repeated request returns the stored response. The response is stored after the
+    /// effect, in a transaction of its own, because the effect is idempotent.
+    pub(crate) async fn confirm_claim_once(
         &self,
         command: ConfirmClaim,
-        request: &idempotency::Request<'_>,
-    ) -> Result<ConfirmClaimResponse, Error> {
-        if let Some(answer) = self.recall(request).await? {
+        request: &Request<'_, Claim>,
+    ) -> Result<Answer<Claim>, Error> {
+        if let Some(answer) = self.recall_response(request).await? {
             return Ok(answer);
         }
         let claim = &self.confirm_claim(command).await?;
         self.stores
             .postgres
-            .transaction("remember answer", |tx| async move {
-                let work = async { Ok(ConfirmClaimResponse { claim: Some(convert::claim_to_pb(claim)) }) };
-                idempotency::once(&tx, request, work).await
+            .transaction("remember answer", |transaction| async move {
+                request.once(&transaction, async { Ok::<_, Error>(claim.clone()) }).await
             })
             .await
     }
 
-    /// Settles a payment: the answer is CONFIRMED, or RELEASED and REJECTED. Repeated, it changes nothing.
-    pub async fn confirm_claim(&self, command: ConfirmClaim) -> Result<Claim, Error> {
-        let mut claim = self.note_payment(command).await?;
+    /// Settles a payment. The returned claim is CONFIRMED, or RELEASED with REJECTED. A repetition changes nothing.
+    pub(crate) async fn confirm_claim(&self, command: ConfirmClaim) -> Result<Claim, Error> {
+        let mut claim = self.record_payment(command).await?;
         for _ in 0..STEPS_MAX {
-            claim = match claim.life.next_step() {
-                Step::Done => return Ok(claim),
-                Step::Commit => self.commit(claim).await?,
-                Step::FinishRelease => {
-                    self.release_hold(claim.hold).await?;
+            claim = match claim.lifecycle.next_step() {
+                SettlementStep::Done => return Ok(claim),
+                SettlementStep::CommitHold => self.commit_hold(claim).await?,
+                SettlementStep::ReleaseHold => {
+                    self.releaser.release(claim.hold_id).await?;
                     self.get_claim(claim.id, None).await?
                 }
-                Step::Reserve => self.reserve_anew(claim).await?,
+                SettlementStep::ReserveUnits => self.reserve_again(claim).await?,
             };
         }
         Err(Error::Contended { what: "the settlement" })
     }
 
-    /// Notes who paid; refuses a second payment and a wrong amount.
-    async fn note_payment(&self, command: ConfirmClaim) -> Result<Claim, Error> {
-        let id = command.claim;
-        let noted = self
+    /// Records the payment. Refuses a second payment and a wrong amount.
+    async fn record_payment(&self, command: ConfirmClaim) -> Result<Claim, Error> {
+        let claim_id = command.claim_id;
+        let recorded = self
             .stores
             .postgres
-            .transaction("note payment", |tx| async move {
-                let locked = store::claim::lock(&tx, id).await?;
-                let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim: id })?;
+            .transaction("note payment", |transaction| async move {
+                let locked = store::claims::lock(&transaction, claim_id).await?;
+                let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim_id })?;
                 if command.amount != claim.total {
-                    return Err(Error::AmountMismatch { claim: id });
+                    return Err(Error::AmountMismatch { claim_id });
                 }
-                // Only a claim that was given up has to fit in again.
-                let allowance = store::allowance::lock_one(&tx, (claim.event.id, claim.customer)).await?;
-                let has_room = allowance.check(claim.unit_count()).is_ok();
-                let paid = claim.life.pay(command.payment, has_room);
-                let life =
-                    paid.map_err(|PaidByAnother(payment)| Error::PaidByAnother { claim: id, payment })?;
-                self.change(&tx, claim, life, now).await
+                // A released claim needs room within the customer's limit again.
+                let key = (claim.event.id, claim.customer_id);
+                let allowance = store::allowances::lock_one(&transaction, key).await?;
+                let has_room = allowance.check_limit(claim.unit_count()).is_ok();
+                let paid = claim.lifecycle.record_payment(command.payment_id, has_room);
+                let lifecycle =
+                    paid.map_err(|PaidByAnother(payment_id)| Error::PaidByAnother { claim_id, payment_id })?;
+                self.writer.save(&transaction, claim, lifecycle, now).await
             })
             .await?;
-        self.wake();
-        Ok(noted)
+        self.writer.after_commit();
+        Ok(recorded)
     }
 
-    async fn commit(&self, claim: Claim) -> Result<Claim, Error> {
-        match self.inventory.commit(claim.hold).await? {
-            Commit::Committed => self.advance("complete claim", &claim, Life::complete).await,
-            Commit::Gone => self.advance("lose hold", &claim, Life::lose_hold).await,
+    async fn commit_hold(&self, claim: Claim) -> Result<Claim, Error> {
+        match self.inventory.commit_hold(claim.hold_id).await? {
+            CommitOutcome::Committed => {
+                self.change_lifecycle("complete claim", &claim, ClaimLifecycle::confirm).await
+            }
+            CommitOutcome::Released => {
+                self.change_lifecycle("lose hold", &claim, ClaimLifecycle::lose_hold).await
+            }
         }
     }
 
-    /// Takes one step of a claim's life, unless another settlement has put it on another hold or ended it.
-    async fn advance(
+    /// Changes the lifecycle of a claim, unless another settlement has replaced its hold or settled it since it was read.
+    async fn change_lifecycle(
         &self,
         label: &'static str,
         seen: &Claim,
-        step: fn(Life) -> Option<Life>,
+        change: fn(ClaimLifecycle) -> Option<ClaimLifecycle>,
     ) -> Result<Claim, Error> {
-        let (id, hold) = (seen.id, seen.hold);
-        let advanced = self
+        let (claim_id, hold_id) = (seen.id, seen.hold_id);
+        let changed = self
             .stores
             .postgres
-            .transaction(label, |tx| async move {
-                let locked = store::claim::lock(&tx, id).await?;
-                let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim: id })?;
-                match step(claim.life) {
-                    Some(life) if claim.hold == hold => self.change(&tx, claim, life, now).await,
+            .transaction(label, |transaction| async move {
+                let locked = store::claims::lock(&transaction, claim_id).await?;
+                let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim_id })?;
+                match change(claim.lifecycle) {
+                    Some(lifecycle) if claim.hold_id == hold_id => {
+                        self.writer.save(&transaction, claim, lifecycle, now).await
+                    }
                     Some(_) | None => Ok(claim),
                 }
             })
             .await?;
-        self.wake();
-        Ok(advanced)
+        self.writer.after_commit();
+        Ok(changed)
     }
 
-    /// Puts a claim whose units are gone on a new hold: of the same seats, else of as many units. Rejects it when there
-    /// are none to be had.
-    async fn reserve_anew(&self, claim: Claim) -> Result<Claim, Error> {
+    /// Replaces the lost hold of a paid claim: by the same seats, or else by as many units. Rejects the claim if neither can be
+    /// reserved.
+    async fn reserve_again(&self, claim: Claim) -> Result<Claim, Error> {
         for (number, selections) in claim.substitutes().iter().enumerate() {
-            // Each substitute is a wish of its own: one hold id stands for one selection.
-            let cause = RequestId::derive(claim.id.as_uuid(), &format!("substitute {number}")).as_uuid();
-            let want = Want { cause, fingerprint: cause, claim: Some(claim.id) };
-            let latest = store::hold::latest(&self.stores.postgres, cause).await?;
-            let attempt = Attempt::after(latest, want);
-            let hold = attempt.hold;
-            if !store::hold::attempt(&self.stores.postgres, &[attempt]).await?.contains(&hold) {
-                // Another settlement has just used it, or given it up.
+            // Each substitute has a key of its own, because a hold id stands for one selection.
+            let hold_key = RequestId::derive(claim.id.as_uuid(), &format!("substitute {number}")).as_uuid();
+            let request = HoldRequest { hold_key, fingerprint: hold_key, claim_id: Some(claim.id) };
+            let latest = store::hold_attempts::latest(&self.stores.postgres, hold_key).await?;
+            let attempt = HoldAttempt::next(latest, request);
+            let hold_id = attempt.hold_id;
+            if !store::hold_attempts::begin(&self.stores.postgres, &[attempt]).await?.contains(&hold_id) {
+                // Another settlement has just used or abandoned the attempt.
                 return self.get_claim(claim.id, None).await;
             }
-            match self.reserve_substitute(&claim, hold, selections).await {
+            match self.reserve_substitute(&claim, hold_id, selections).await {
                 Ok(None) => {
-                    // Inventory gave it back by itself; the next attempt has a new id.
-                    self.abandon_hold(hold).await;
+                    // Inventory has released this hold; the next attempt has a new id.
+                    self.releaser.abandon(hold_id).await;
                     return Ok(claim);
                 }
                 Ok(Some(reservation)) if total(&reservation.items) == Ok(Some(claim.total)) => {
-                    return self.replace_hold(&claim, hold, &reservation).await;
+                    return self.replace_hold(&claim, hold_id, &reservation).await;
                 }
-                // Of another price than what was paid.
-                Ok(Some(_)) | Err(clients::Error::Refused { .. }) => self.abandon_hold(hold).await,
+                // The substitute costs more or less than what was paid, or cannot be reserved.
+                Ok(Some(_)) | Err(clients::Error::Refused { .. }) => self.releaser.abandon(hold_id).await,
                 Err(error) => return Err(error.into()),
             }
         }
-        tracing::warn!(claim_id = %claim.id, "a paid claim is rejected, no units can be had for it");
-        self.advance("reject claim", &claim, Life::reject).await
+        tracing::warn!(claim_id = %claim.id, "no units left for a paid claim, rejecting it");
+        self.change_lifecycle("reject claim", &claim, ClaimLifecycle::reject).await
     }
 
     async fn reserve_substitute(
         &self,
         claim: &Claim,
-        hold: HoldId,
+        hold_id: HoldId,
         selections: &[Selection],
     ) -> Result<Option<Reservation>, clients::Error> {
-        let reserve = Reserve {
-            hold,
-            event: claim.event.id,
-            customer: claim.customer,
+        let reserve = ReserveUnits {
+            hold_id,
+            event_id: claim.event.id,
+            customer_id: claim.customer_id,
             selections,
-            // Nobody keeps the token. What is left of the public sale has to do.
+            // Invitation tokens are not stored, so the units come from the public sale.
             invitation: None,
-            release_after: self.release_after(),
+            release_after: self.release_after,
         };
-        self.inventory.reserve(&reserve).await
+        self.inventory.reserve_units(&reserve).await
     }
 
-    /// Puts the claim on the new hold, unless another settlement was faster; then the new one goes back.
+    /// Moves the claim to the new hold. If another settlement was faster, the new hold is released.
     async fn replace_hold(
         &self,
         seen: &Claim,
-        new: HoldId,
+        new_hold_id: HoldId,
         reservation: &Reservation,
     ) -> Result<Claim, Error> {
-        let (id, old) = (seen.id, seen.hold);
+        let (claim_id, old_hold_id) = (seen.id, seen.hold_id);
         let is_replaced = self
             .stores
             .postgres
-            .transaction("replace hold", |tx| async move {
-                let locked = store::claim::lock(&tx, id).await?;
-                let (claim, _) = locked.ok_or(Error::ClaimNotFound { claim: id })?;
-                if claim.hold != old || claim.life.replace_hold().is_none() {
+            .transaction("replace hold", |transaction| async move {
+                let locked = store::claims::lock(&transaction, claim_id).await?;
+                let (claim, _) = locked.ok_or(Error::ClaimNotFound { claim_id })?;
+                if claim.hold_id != old_hold_id || claim.lifecycle.replace_hold().is_none() {
                     return Ok::<_, Error>(false);
                 }
-                store::claim::replace_hold(&tx, id, new, &reservation.items).await
+                store::claims::replace_hold(&transaction, claim_id, new_hold_id, &reservation.items).await
             })
             .await?;
         if !is_replaced {
-            self.abandon_hold(new).await;
+            self.releaser.abandon(new_hold_id).await;
         }
-        self.get_claim(id, None).await
+        self.get_claim(claim_id, None).await
     }
 
-    /// What `request` was answered when it was done; refuses its id with another body.
-    async fn recall(
-        &self,
-        request: &idempotency::Request<'_>,
-    ) -> Result<Option<ConfirmClaimResponse>, Error> {
+    /// Returns the stored response of the request, if there is one. Refuses a request id that was used with another body.
+    async fn recall_response(&self, request: &Request<'_, Claim>) -> Result<Option<Answer<Claim>>, Error> {
         let recalled = self
             .stores
             .postgres
-            .transaction("recall answer", |tx| async move {
-                // Failing ends the transaction, so that looking leaves nothing behind.
-                idempotency::once(&tx, request, async { Err(Recall::Unknown) }).await
+            .transaction("recall answer", |transaction| async move {
+                // The error rolls the transaction back, so the lookup leaves no row.
+                request.once(&transaction, async { Err(RecallError::Unknown) }).await
             })
             .await;
         match recalled {
             Ok(answer) => Ok(Some(answer)),
-            Err(Recall::Unknown) => Ok(None),
-            Err(Recall::Failed(error)) => Err(error),
+            Err(RecallError::Unknown) => Ok(None),
+            Err(RecallError::Failed(error)) => Err(error),
         }
     }
 }
 
-impl From<postgres::Error> for Recall {
+impl From<postgres::Error> for RecallError {
     fn from(error: postgres::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl From<idempotency::Error> for Recall {
+impl From<idempotency::Error> for RecallError {
     fn from(error: idempotency::Error) -> Self {
         Self::Failed(error.into())
     }

@@ -1,227 +1,235 @@
-//! `CreateClaim`: turn, hold, claim.
+//! `CreateClaim`: grpc → app → clients::queue → store::hold_attempts → clients::inventory → store::new_claims.
 //!
-//! The hold's id is written down before Inventory is asked for it. The transaction that makes the claim takes the hold's
-//! row, and so does the reconciler that gives up what became no claim: whoever is second finds it gone. A retry joins the
-//! attempt that is under way, and begins a new one, with a new hold, when that was given up.
+//! 1. Verify the turn token by its signature and by a call to Queue. Inventory verifies an invitation with the reservation.
+//! 2. Precheck: read what is stored about the request and its customer, and store an attempt to obtain a hold.
+//! 3. Reserve the hold at Inventory.
+//! 4. Insert: take the hold, lock the customer's allowance and create the claim.
 //!
-//! Nothing is written for who has no right: a turn is proven by its signature and by Queue before anything else is done, and
-//! what is noted for an invitation that Inventory does not know is forgotten at once. What claims that come together write,
-//! they write together ([`enter`], [`insert`]). The attempt is also the memory of the request: with a claim on it, a repeat is
-//! answered with that claim.
+//! Requests that arrive together share the statements of steps 2 and 4 ([`PrecheckProcessor`], [`insert`]). The insert and
+//! the reconciler, which abandons attempts without a claim, take the same row lock: the later of the two finds the attempt gone. A
+//! retry joins the attempt that is under way, or starts a new one, with a new hold, after that was abandoned. The attempt also
+//! identifies the request: a repeat returns the claim that uses the attempt's hold.
 
-mod enter;
 mod insert;
 
-use onsale_kit::{config::Secret, error::Chain};
-use onsale_storage::idempotency;
-use onsale_types::{ClaimId, CustomerId, EventId, HoldId, RequestId, Timestamp};
+use std::collections::HashMap;
+
+use onsale_kit::{
+    batcher::{BatchOutcome, Processor},
+    config::Secret,
+    error::Chain,
+};
+use onsale_storage::{idempotency, postgres::Postgres};
+use onsale_types::{ClaimId, CustomerId, EventId, HoldId, Timestamp};
 use serde::Deserialize;
 use uuid::Uuid;
 
-pub use enter::{Enter, Entered, Entering};
-pub use insert::{Insert, Prepared};
+pub(crate) use insert::InsertProcessor;
 
 use super::App;
 use crate::{
-    clients::{
-        self,
-        inventory::{self, Reserve},
-        queue::Validity,
+    clients::{self, inventory},
+    domain::{
+        Claim, CooldownRule, CreateClaim, Credential, HoldAttempt, NewClaim, Origin, PrecheckItem,
+        PrecheckOutcome, Refusal, Reservation, ReserveUnits, TurnToken,
     },
-    domain::{Buyer, Claim, Origin, Reservation, Selection, Stage, Turn, TurnToken, unit_count},
     error::Error,
-    metrics,
-    store::{self, hold::Want},
+    metrics, store,
 };
 
-/// What a customer wants to claim.
-#[derive(Clone, Debug)]
-pub struct CreateClaim {
-    /// Names the wish.
-    pub request_id: RequestId,
-    /// Of the request's body; nobody can read the body from it.
-    pub fingerprint: Uuid,
-    /// Who.
-    pub customer: CustomerId,
-    /// Where mails go; none without a verified address.
-    pub buyer: Option<Buyer>,
-    /// In which event.
-    pub event: EventId,
-    /// By which right.
-    pub right: Right,
-    /// What.
-    pub selections: Vec<Selection>,
-}
-
-/// What gives the right to buy.
-#[derive(Clone, Debug)]
-pub enum Right {
-    /// The token of a turn.
-    Turn(Secret),
-    /// The token of an invitation, which Inventory knows.
-    Invitation(Secret),
-}
-
-/// What a turn token says besides whose it is and when it ends.
+/// Claims of a turn token beyond the standard ones.
 #[derive(Debug, Deserialize)]
-struct TurnClaims {
+struct TurnTokenClaims {
     event_id: EventId,
     fencing_number: u64,
 }
 
-/// A right as far as it is proven.
-enum Proven<'a> {
-    /// A turn that Queue vouches for, and when it ends.
-    Turn { fencing_number: u64, end: Timestamp },
-    /// An invitation that Inventory has yet to look at.
+/// A credential after step 1.
+enum VerifiedCredential<'a> {
+    Turn {
+        fencing_number: u64,
+        end: Timestamp,
+    },
+    /// Not verified yet: `ReserveUnits` does it.
     Invitation(&'a Secret),
 }
 
-impl CreateClaim {
-    /// What the hold is for: one wish of one customer.
-    fn want(&self) -> Want {
-        let cause = Uuid::new_v5(&self.customer.as_uuid(), self.request_id.as_uuid().as_bytes());
-        Want { cause, fingerprint: self.fingerprint, claim: None }
-    }
-}
-
 impl App {
-    /// Holds units for the customer. Done before, it answers the claim as it is.
-    pub async fn create_claim(&self, command: CreateClaim) -> Result<Claim, Error> {
-        match Box::pin(self.try_create(&command)).await {
+    /// Creates a claim. A repeated request returns its claim as it is now.
+    pub(crate) async fn create_claim(&self, command: CreateClaim) -> Result<Claim, Error> {
+        match Box::pin(self.try_create_claim(&command)).await {
             Ok(claim) => Ok(claim),
-            // It may have been done before, so that its right is used up; or its twin, done just now, stands in the way.
-            Err(error) => match self.done_before(&command).await {
+            // A repeat may fail because its turn has ended meanwhile, or because its twin has just created the claim.
+            Err(error) => match self.find_created_claim(&command).await {
                 Ok(Some(claim)) => Ok(claim),
                 Ok(None) => Err(error),
                 Err(reused @ Error::Idempotency(_)) => Err(reused),
                 Err(failure) => {
-                    tracing::debug!(error = %Chain(&failure), "failed to look for an earlier claim of a request");
+                    let failure = Chain(&failure);
+                    tracing::debug!(error = %failure, "failed to look for the claim of a repeated request");
                     Err(error)
                 }
             },
         }
     }
 
-    async fn try_create(&self, command: &CreateClaim) -> Result<Claim, Error> {
+    async fn try_create_claim(&self, command: &CreateClaim) -> Result<Claim, Error> {
         let buyer = command.buyer.clone().ok_or(Error::EmailNotVerified)?;
-        let right = self.prove(command).await?;
-        let entering = Entering {
-            want: command.want(),
+        let credential = self.verify_credential(command).await?;
+        let item = PrecheckItem {
+            hold_request: command.hold_request(),
             request_id: command.request_id,
-            event: command.event,
-            customer: command.customer,
-            unit_count: unit_count(&command.selections),
+            event_id: command.event_id,
+            customer_id: command.customer_id,
+            unit_count: command.unit_count(),
         };
-        let hold = match self.entering.submit(entering).await? {
-            Entered::Attempt(hold) => hold,
-            Entered::Done(claim) => return self.get_claim(claim, None).await,
+        let hold_id = match self.prechecks.submit(item).await? {
+            PrecheckOutcome::Reserve(attempt) => attempt.hold_id,
+            PrecheckOutcome::Created(claim_id) => return self.get_claim(claim_id, None).await,
         };
-        let reservation = self.reserve(command, hold, &right).await?;
-        let (origin, turn_end) = match right {
-            Proven::Turn { fencing_number, end } => (Origin::Turn { fencing_number }, Some(end)),
-            Proven::Invitation(_) => {
-                let quota = reservation.quota.ok_or(clients::Error::answer(inventory::NAME, "quota_id"))?;
-                (Origin::Invitation { quota }, None)
+        let reservation = self.reserve(command, hold_id, &credential).await?;
+        let (origin, turn_end) = match credential {
+            VerifiedCredential::Turn { fencing_number, end } => (Origin::Turn { fencing_number }, Some(end)),
+            VerifiedCredential::Invitation(_) => {
+                let missing = clients::Error::Response { neighbor: inventory::NAME, what: "quota_id" };
+                (Origin::Invitation { quota_id: reservation.quota_id.ok_or(missing)? }, None)
             }
         };
-        let (claim, customer) = (ClaimId::generate(), command.customer);
-        self.insert(Prepared { claim, customer, buyer, origin, turn_end, hold, reservation }).await
+        let (id, customer_id) = (ClaimId::generate(), command.customer_id);
+        self.insert(NewClaim { id, customer_id, buyer, origin, turn_end, hold_id, reservation }).await
     }
 
-    /// The right that the request names, if it is genuine, the caller's and not over.
-    async fn prove<'a>(&self, command: &'a CreateClaim) -> Result<Proven<'a>, Error> {
-        let token = match &command.right {
-            Right::Turn(token) => token,
-            Right::Invitation(token) => return Ok(Proven::Invitation(token)),
+    /// Verifies that a turn token is genuine, belongs to the caller, and that its turn has not ended.
+    async fn verify_credential<'a>(&self, command: &'a CreateClaim) -> Result<VerifiedCredential<'a>, Error> {
+        let token = match &command.credential {
+            Credential::Turn(token) => token,
+            Credential::Invitation(token) => return Ok(VerifiedCredential::Invitation(token)),
         };
-        let turn = self.turn(command, token)?;
-        match self.queue.validate_turn(&turn).await? {
-            Validity::Until(end) => Ok(Proven::Turn { fencing_number: turn.fencing_number, end }),
-            Validity::Unknown => Err(Error::TurnTokenInvalid),
+        let token = self.turn_tokens.read::<TurnTokenClaims>(token.expose());
+        let token = token.map_err(|_fault| Error::TurnTokenInvalid)?;
+        let token = TurnToken {
+            customer_id: CustomerId::parse(&token.subject).map_err(|_malformed| Error::TurnTokenInvalid)?,
+            event_id: token.claims.event_id,
+            fencing_number: token.claims.fencing_number,
+            expire_time: token.expiry,
+        };
+        let turn = token.check(command.customer_id, command.event_id, self.clock.now())?;
+        let end = self.queue.validate_turn(&turn).await?.ok_or(Error::TurnTokenInvalid)?;
+        Ok(VerifiedCredential::Turn { fencing_number: turn.fencing_number, end })
+    }
+}
+
+/// First batched step of `CreateClaim`: checks limits without locks and stores the hold attempts.
+#[derive(Debug)]
+pub(crate) struct PrecheckProcessor {
+    pub(crate) postgres: Postgres,
+    pub(crate) cooldown: CooldownRule,
+}
+
+impl Processor<PrecheckItem> for PrecheckProcessor {
+    type Output = PrecheckOutcome;
+    type Error = Error;
+
+    async fn process(&self, items: &[PrecheckItem]) -> BatchOutcome<PrecheckOutcome, Error> {
+        match self.precheck(items).await {
+            Ok(outcomes) => BatchOutcome::Answered(outcomes),
+            // Both statements can be repeated, so the batcher may split the batch.
+            Err(error) if error.is_suspect() => BatchOutcome::Suspect(error),
+            Err(error) => BatchOutcome::Failed(error),
         }
     }
+}
 
-    /// The turn of the token, if it is genuine, the caller's and not over.
-    fn turn(&self, command: &CreateClaim, token: &Secret) -> Result<Turn, Error> {
-        let read = self.turns.read::<TurnClaims>(token.expose()).map_err(|_fault| Error::TurnTokenInvalid)?;
-        let token = TurnToken {
-            customer: CustomerId::parse(&read.subject).map_err(|_malformed| Error::TurnTokenInvalid)?,
-            event: read.claims.event_id,
-            fencing_number: read.claims.fencing_number,
-            expire_time: read.expiry,
+impl PrecheckProcessor {
+    async fn precheck(&self, items: &[PrecheckItem]) -> Result<Vec<Result<PrecheckOutcome, Error>>, Error> {
+        let states = store::hold_attempts::precheck(&self.postgres, items).await?;
+        let mut fingerprints: HashMap<Uuid, Uuid> = HashMap::with_capacity(items.len());
+        let mut attempts: HashMap<HoldId, HoldAttempt> = HashMap::with_capacity(items.len());
+        let mut outcomes = Vec::with_capacity(items.len());
+        for (item, state) in items.iter().zip(&states) {
+            // Two requests of one batch can share an id: refuse the second if its fingerprint differs.
+            let request = item.hold_request;
+            let first = *fingerprints.entry(request.hold_key).or_insert(request.fingerprint);
+            let outcome = if first == request.fingerprint {
+                item.decide(state, self.cooldown)
+            } else {
+                Err(Refusal::RequestIdReused(item.request_id))
+            };
+            if let Ok(PrecheckOutcome::Reserve(attempt)) = outcome {
+                attempts.insert(attempt.hold_id, attempt);
+            }
+            outcomes.push(outcome.map_err(|refusal| refused(item.customer_id, refusal)));
+        }
+        if attempts.is_empty() {
+            return Ok(outcomes);
+        }
+        let attempts: Vec<HoldAttempt> = attempts.into_values().collect();
+        let begun = store::hold_attempts::begin(&self.postgres, &attempts).await?;
+        let only_begun = |outcome| match outcome {
+            Ok(PrecheckOutcome::Reserve(attempt)) if !begun.contains(&attempt.hold_id) => {
+                Err(Error::Contended { what: "the same request" })
+            }
+            outcome => outcome,
         };
-        Ok(token.check(command.customer, command.event, self.clock.now())?)
+        Ok(outcomes.into_iter().map(only_begun).collect())
     }
+}
 
+impl App {
+    /// Reserves the hold of an attempt. If Inventory refuses it for good, the attempt is deleted; a failed deletion leaves it to
+    /// the reconciler.
     async fn reserve(
         &self,
         command: &CreateClaim,
-        hold: HoldId,
-        right: &Proven<'_>,
+        hold_id: HoldId,
+        credential: &VerifiedCredential<'_>,
     ) -> Result<Reservation, Error> {
-        let reserve = Reserve {
-            hold,
-            event: command.event,
-            customer: command.customer,
+        let reserve = ReserveUnits {
+            hold_id,
+            event_id: command.event_id,
+            customer_id: command.customer_id,
             selections: &command.selections,
-            invitation: match right {
-                Proven::Turn { .. } => None,
-                Proven::Invitation(token) => Some(*token),
+            invitation: match credential {
+                VerifiedCredential::Turn { .. } => None,
+                VerifiedCredential::Invitation(token) => Some(*token),
             },
-            release_after: self.release_after(),
+            release_after: self.release_after,
         };
-        let reserved = self.inventory.reserve(&reserve).await;
+        let reserved = self.inventory.reserve_units(&reserve).await;
         if let Err(error) = &reserved
-            && inventory::is_refused_for_good(error)
+            && inventory::is_permanent_refusal(error)
+            && let Err(failure) = store::hold_attempts::delete(&self.stores.postgres, hold_id).await
         {
-            self.discard(hold).await;
+            tracing::debug!(%hold_id, error = %Chain(&failure), "failed to delete a hold attempt, abandoning it later");
         }
         let Some(reservation) = reserved? else {
-            // Inventory gave it back before we could use it; the next try has a new one.
-            self.abandon_hold(hold).await;
+            // Inventory has released this hold; a retry obtains a new one.
+            self.releaser.abandon(hold_id).await;
             return Err(Error::Contended { what: "the hold" });
         };
         Ok(reservation)
     }
 
-    /// Makes the claim, with others that are at the same point. Refused, its hold goes back before the answer.
-    async fn insert(&self, prepared: Prepared) -> Result<Claim, Error> {
-        let hold = prepared.hold;
-        let made: Result<Claim, Error> = self.inserting.submit(prepared).await.map_err(Error::from);
-        match &made {
-            Ok(_) => metrics::changed(Stage::Claimed),
-            // Somebody else has the hold, or has given it up, and sees to it.
-            Err(Error::Contended { .. }) => {}
-            Err(error) if error.is_refusal() => self.try_release_hold(hold).await,
-            Err(_) => {}
-        }
-        made
-    }
-
-    /// The claim that the request has made, if it has; refuses its id with another body.
-    async fn done_before(&self, command: &CreateClaim) -> Result<Option<Claim>, Error> {
-        let latest = store::hold::latest(&self.stores.postgres, command.want().cause).await?;
+    /// Finds the claim that the request has already created. Fails if the request id was used with another body.
+    async fn find_created_claim(&self, command: &CreateClaim) -> Result<Option<Claim>, Error> {
+        let request = command.hold_request();
+        let latest = store::hold_attempts::latest(&self.stores.postgres, request.hold_key).await?;
         let Some(latest) = latest else { return Ok(None) };
-        if latest.fingerprint != command.fingerprint {
+        if latest.fingerprint != request.fingerprint {
             let id = command.request_id.as_uuid();
             return Err(idempotency::Error::RequestIdReused { id }.into());
         }
-        match latest.claim {
-            Some(claim) => self.get_claim(claim, None).await.map(Some),
+        match latest.claim_id {
+            Some(claim_id) => self.get_claim(claim_id, None).await.map(Some),
             None => Ok(None),
         }
     }
+}
 
-    /// Forgets an attempt that can never come to anything. Should it fail, the reconciler gives it up as any other.
-    async fn discard(&self, hold: HoldId) {
-        if let Err(error) = store::hold::discard(&self.stores.postgres, hold).await {
-            tracing::debug!(%hold, error = %Chain(&error), "failed to forget an attempt, giving it up later");
-        }
+/// Counts refusals for a cooldown, and returns the error for the caller.
+fn refused(customer_id: CustomerId, refusal: Refusal) -> Error {
+    if matches!(refusal, Refusal::Cooldown { .. }) {
+        metrics::cooldown_refusal();
     }
-
-    /// How long Inventory keeps a hold without hearing of it: longer than a claim on it can live.
-    pub(super) fn release_after(&self) -> std::time::Duration {
-        self.claims.lifetime_max().saturating_add(self.holds.keep_longer)
-    }
+    Error::refused(customer_id, refusal)
 }

@@ -1,48 +1,37 @@
-//! `ExtendClaim`: a payment in progress gives a claim more time, once.
+//! `ExtendClaim`: grpc → app → store::claims. A claim gets more time once, when a payment begins.
 
-use onsale_proto::claim::v1::ExtendClaimResponse;
-use onsale_storage::idempotency;
-use onsale_types::{ClaimId, PaymentId};
+use onsale_storage::idempotency::{Answer, Request};
 
 use super::App;
-use crate::{convert, domain::Claim, error::Error, metrics, store};
-
-/// A payment that has begun.
-#[derive(Clone, Copy, Debug)]
-pub struct ExtendClaim {
-    /// Of which claim.
-    pub claim: ClaimId,
-    /// The payment.
-    pub payment: PaymentId,
-}
+use crate::{
+    domain::{Claim, ExtendClaim},
+    error::Error,
+    metrics, store,
+};
 
 impl App {
-    /// Gives the claim more time, if it may have any. Done before, it answers what it answered then.
-    pub async fn extend_claim(
+    /// Extends the claim if it is open and was not extended before. A repeated request returns the stored response.
+    pub(crate) async fn extend_claim(
         &self,
         command: ExtendClaim,
-        request: &idempotency::Request<'_>,
-    ) -> Result<ExtendClaimResponse, Error> {
-        let ExtendClaim { claim: id, payment } = command;
+        request: &Request<'_, Claim>,
+    ) -> Result<Answer<Claim>, Error> {
+        let ExtendClaim { claim_id, payment_id } = command;
         self.stores
             .postgres
-            .transaction("extend claim", |tx| async move {
+            .transaction("extend claim", |transaction| async move {
                 let work = async {
-                    let locked = store::claim::lock(&tx, id).await?;
-                    let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim: id })?;
-                    let extended = claim.extend(now, self.claims.window, self.claims.extension);
-                    let claim = match extended {
-                        Some(lifetime) => {
-                            store::claim::save_lifetime(&tx, id, lifetime).await?;
-                            tracing::info!(claim_id = %id, payment_id = %payment, "claim extended");
-                            metrics::extended();
-                            Claim { lifetime, ..claim }
-                        }
-                        None => claim,
+                    let locked = store::claims::lock(&transaction, claim_id).await?;
+                    let (claim, now) = locked.ok_or(Error::ClaimNotFound { claim_id })?;
+                    let Some(expiry) = claim.extend(now, self.claims.window, self.claims.extension) else {
+                        return Ok(claim);
                     };
-                    Ok::<_, Error>(ExtendClaimResponse { claim: Some(convert::claim_to_pb(&claim)) })
+                    store::claims::save_expiry(&transaction, claim_id, expiry).await?;
+                    tracing::info!(%claim_id, %payment_id, "claim extended");
+                    metrics::extended();
+                    Ok::<_, Error>(Claim { expiry, ..claim })
                 };
-                idempotency::once(&tx, request, work).await
+                request.once(&transaction, work).await
             })
             .await
     }

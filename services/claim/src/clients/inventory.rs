@@ -1,34 +1,29 @@
-//! Inventory: reserving, committing and releasing holds. Every call may be made any number of times.
+//! Client of Inventory, which reserves, commits and releases holds. Every call is idempotent.
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::sync::{Arc, LazyLock};
 
-use onsale_kit::{client::Channel, config::Secret, error::Reason};
+use onsale_kit::{client::Channel, error::Reason};
 use onsale_proto::{
     inventory::v1::{
-        CommitHoldRequest, ErrorReason, ReleaseHoldRequest, ReserveUnitsRequest, ReserveUnitsResponse,
-        inventory_internal_service_client::InventoryInternalServiceClient,
+        ErrorReason, ReserveUnitsResponse, inventory_internal_service_client::InventoryInternalServiceClient,
     },
     r#type::v1::ErrorReason as CommonReason,
 };
-use onsale_types::{CustomerId, EventId, HoldId, RequestId};
+use onsale_types::{EventId, HoldId};
 use quick_cache::sync::Cache;
 
 use super::Error;
 use crate::{
-    convert,
-    domain::{EventSummary, Reservation, Selection},
+    convert::clients as convert,
+    domain::{EventSummary, Reservation, ReserveUnits},
 };
 
-/// What it is called.
-pub const NAME: &str = "inventory";
+pub(crate) const NAME: &str = "inventory";
 
-/// About so many events are remembered. Those that are forgotten are told again.
+/// Approximate number of cached events. Inventory sends an evicted event again with the next hold.
 const EVENTS_MAX: usize = 1_000;
 
-/// What Claim passes on of what Inventory says.
+/// Reasons of Inventory that Claim passes on to its own callers.
 static PASSED_ON: LazyLock<[Reason; 11]> = LazyLock::new(|| {
     [
         name_of(ErrorReason::UnitsTaken),
@@ -41,13 +36,13 @@ static PASSED_ON: LazyLock<[Reason; 11]> = LazyLock::new(|| {
         name_of(ErrorReason::InvitationExpired),
         name_of(ErrorReason::InvitationUsed),
         CommonReason::EventNotFound.into(),
-        // Only Inventory knows the sectors' kinds and the event's limit; the selections have the same path there.
+        // Only Inventory knows the kinds of sectors and the event's limit. The field paths of selections are the same there.
         CommonReason::FieldsInvalid.into(),
     ]
 });
 
-/// Of those, what it says of a request that never was right and never will be: no try of it can have set anything aside.
-static FOR_GOOD: LazyLock<[Reason; 4]> = LazyLock::new(|| {
+/// Those reasons that hold for every attempt of a request, so that none of its attempts can have reserved anything.
+static PERMANENT: LazyLock<[Reason; 4]> = LazyLock::new(|| {
     [
         name_of(ErrorReason::SectorNotFound),
         name_of(ErrorReason::InvitationTokenInvalid),
@@ -56,149 +51,114 @@ static FOR_GOOD: LazyLock<[Reason; 4]> = LazyLock::new(|| {
     ]
 });
 
-/// What is to be set aside.
-#[derive(Clone, Debug)]
-pub struct Reserve<'a> {
-    /// Under which id.
-    pub hold: HoldId,
-    /// Of which event.
-    pub event: EventId,
-    /// For whom.
-    pub customer: CustomerId,
-    /// What.
-    pub selections: &'a [Selection],
-    /// The token of the invitation whose quota they come from. None: from the public sale.
-    pub invitation: Option<&'a Secret>,
-    /// When Inventory gives it back by itself.
-    pub release_after: Duration,
-}
-
-/// How a commit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Commit {
+pub(crate) enum CommitOutcome {
     /// The units are sold.
     Committed,
-    /// The units went back before.
-    Gone,
+    /// The hold was released before.
+    Released,
 }
 
-/// How a release ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
-    /// The units went back, now or before, or were never set aside.
+pub(crate) enum ReleaseOutcome {
+    /// The units are free, or the hold never existed.
     Released,
     /// The units are sold.
     Committed,
 }
 
-/// The client.
 #[derive(Clone, Debug)]
-pub struct Inventory {
+pub(crate) struct Inventory {
     client: InventoryInternalServiceClient<Channel>,
-    /// What it told of events, so that it need not tell them with every hold.
-    events: Arc<Cache<EventId, KnownEvent>>,
+    /// Events that Inventory has sent. It omits an event from a response if the request names its revision.
+    events: Arc<Cache<EventId, CachedEvent>>,
 }
 
-/// What Inventory told of an event.
 #[derive(Clone, Debug)]
-struct KnownEvent {
+struct CachedEvent {
     revision: u64,
     summary: Arc<EventSummary>,
 }
 
 impl Inventory {
-    /// Calls over `channel`.
-    #[must_use]
-    pub fn new(channel: Channel) -> Self {
+    pub(crate) fn new(channel: Channel) -> Self {
         let client = InventoryInternalServiceClient::new(channel);
         Self { client, events: Arc::new(Cache::new(EVENTS_MAX)) }
     }
 
-    /// Sets units aside, all or none. None: the hold was made and given back before.
-    pub async fn reserve(&self, reserve: &Reserve<'_>) -> Result<Option<Reservation>, Error> {
-        let known = self.events.get(&reserve.event);
-        let request = ReserveUnitsRequest {
-            request_id: step(reserve.hold, "reserve"),
-            hold_id: reserve.hold.to_string(),
-            event_id: reserve.event.to_string(),
-            customer_id: reserve.customer.to_string(),
-            selections: reserve.selections.iter().map(convert::selection_to_pb).collect(),
-            invitation_token: reserve.invitation.map(|it| it.expose().to_owned()).unwrap_or_default(),
-            release_after: convert::duration(reserve.release_after),
-            known_event_revision: known.as_ref().map(|known| known.revision).unwrap_or_default(),
-        };
-        let answer = self.client.clone().reserve_units(request).await;
-        let answer = answer.map_err(|status| Error::of(NAME, status, &*PASSED_ON))?;
-        self.reservation(reserve.event, known, answer.into_inner())
-            .map_err(|what| Error::Answer { neighbor: NAME, what })
+    /// Reserves all selected units or none. Returns `None` if the hold existed and was released.
+    pub(crate) async fn reserve_units(
+        &self,
+        command: &ReserveUnits<'_>,
+    ) -> Result<Option<Reservation>, Error> {
+        let cached = self.events.get(&command.event_id);
+        let known_revision = cached.as_ref().map(|cached| cached.revision);
+        let request = convert::reserve_units(command, known_revision);
+        let response = self.client.clone().reserve_units(request).await;
+        let response = response.map_err(|status| Error::of(NAME, status, &*PASSED_ON))?;
+        self.read_reservation(command.event_id, cached, response.into_inner())
+            .map_err(|what| Error::Response { neighbor: NAME, what })
     }
 
-    /// What an answer says of `event`, of which `known` was known before.
-    fn reservation(
+    /// Reads a reservation and caches its event. The error names the invalid field.
+    fn read_reservation(
         &self,
-        event: EventId,
-        known: Option<KnownEvent>,
-        mut answer: ReserveUnitsResponse,
+        event_id: EventId,
+        cached: Option<CachedEvent>,
+        mut response: ReserveUnitsResponse,
     ) -> Result<Option<Reservation>, &'static str> {
-        let summary = match answer.event.take() {
-            Some(told) => {
-                let summary = Arc::new(convert::event(told)?);
-                if summary.id != event {
+        let revision = response.event_revision;
+        let summary = match response.event.take() {
+            Some(event) => {
+                let summary = Arc::new(convert::event_summary(event)?);
+                if summary.id != event_id {
                     return Err("event_id");
                 }
-                let known = KnownEvent { revision: answer.event_revision, summary: Arc::clone(&summary) };
-                self.events.insert(event, known);
+                self.events.insert(event_id, CachedEvent { revision, summary: Arc::clone(&summary) });
                 summary
             }
-            None => known.filter(|known| known.revision == answer.event_revision).ok_or("event")?.summary,
+            None => cached.filter(|cached| cached.revision == revision).ok_or("event")?.summary,
         };
-        convert::reservation(answer, summary)
+        convert::reservation(response, summary)
     }
 
-    /// Makes a hold's units sold.
-    pub async fn commit(&self, hold: HoldId) -> Result<Commit, Error> {
-        let request = CommitHoldRequest { request_id: step(hold, "commit"), hold_id: hold.to_string() };
-        let Err(status) = self.client.clone().commit_hold(request).await else {
-            return Ok(Commit::Committed);
+    /// Sells the units of a hold.
+    pub(crate) async fn commit_hold(&self, hold_id: HoldId) -> Result<CommitOutcome, Error> {
+        let Err(status) = self.client.clone().commit_hold(convert::commit_hold(hold_id)).await else {
+            return Ok(CommitOutcome::Committed);
         };
-        let gone = [ErrorReason::HoldReleased, ErrorReason::HoldNotFound];
-        if gone.into_iter().any(|reason| is(&status, reason)) {
-            return Ok(Commit::Gone);
+        let released = [ErrorReason::HoldReleased, ErrorReason::HoldNotFound];
+        if released.into_iter().any(|reason| has_reason(&status, reason)) {
+            return Ok(CommitOutcome::Released);
         }
         Err(Error::of(NAME, status, &[]))
     }
 
-    /// Gives a hold's units back.
-    pub async fn release(&self, hold: HoldId) -> Result<Release, Error> {
-        let request = ReleaseHoldRequest { request_id: step(hold, "release"), hold_id: hold.to_string() };
-        let Err(status) = self.client.clone().release_hold(request).await else {
-            return Ok(Release::Released);
+    /// Frees the units of a hold.
+    pub(crate) async fn release_hold(&self, hold_id: HoldId) -> Result<ReleaseOutcome, Error> {
+        let Err(status) = self.client.clone().release_hold(convert::release_hold(hold_id)).await else {
+            return Ok(ReleaseOutcome::Released);
         };
-        if is(&status, ErrorReason::HoldNotFound) {
-            return Ok(Release::Released);
+        if has_reason(&status, ErrorReason::HoldNotFound) {
+            return Ok(ReleaseOutcome::Released);
         }
-        if is(&status, ErrorReason::HoldCommitted) {
-            return Ok(Release::Committed);
+        if has_reason(&status, ErrorReason::HoldCommitted) {
+            return Ok(ReleaseOutcome::Committed);
         }
         Err(Error::of(NAME, status, &[]))
     }
 }
 
-/// Whether Inventory refused what it can never have done, so that there is nothing to give back.
-#[must_use]
-pub fn is_refused_for_good(error: &Error) -> bool {
-    matches!(error, Error::Refused { neighbor, reason, .. } if *neighbor == NAME && FOR_GOOD.contains(reason))
-}
-
-/// The request of one step of a hold's life: the same in every process and after every crash.
-fn step(hold: HoldId, step: &str) -> String {
-    RequestId::derive(hold.as_uuid(), step).to_string()
+/// Returns true if Inventory refused a reservation that no attempt of the same request can obtain, so there is no hold to
+/// release.
+pub(crate) fn is_permanent_refusal(error: &Error) -> bool {
+    matches!(error, Error::Refused { neighbor, reason, .. } if *neighbor == NAME && PERMANENT.contains(reason))
 }
 
 fn name_of(reason: ErrorReason) -> Reason {
     Reason::from_proto(reason.as_str_name())
 }
 
-fn is(status: &tonic::Status, reason: ErrorReason) -> bool {
+fn has_reason(status: &tonic::Status, reason: ErrorReason) -> bool {
     super::reason_of(status).as_deref() == Some(name_of(reason).as_str())
 }

@@ -1,65 +1,108 @@
-//! How many units one customer may have of one event, over all claims, and how they went so far.
+//! A customer's allowance of one event: the limit of units over all claims, and the cooldown after abandoned claims, which keeps
+//! customers from holding stock that they do not buy.
+
+use std::time::Duration;
 
 use onsale_types::Timestamp;
 
-use super::{Abandonment, CooldownRule, Life, ReleaseReason, Stage};
+use super::{ClaimLifecycle, Refusal, ReleaseReason, Stage};
 
-/// What a customer may have of an event, and has.
+/// Limit of units, units in use, and abandoned claims of one customer in one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// The event's limit.
-    pub units_max: u32,
-    /// Units of all claims that count.
-    pub units_taken: u32,
-    /// Claims given up one soon after the other.
-    pub abandonment: Abandonment,
+pub(crate) struct Allowance {
+    pub(crate) units_max: u32,
+    /// Units of all claims that count against the limit; never more than `units_max`.
+    pub(crate) units_taken: u32,
+    pub(crate) abandoned: AbandonedStreak,
 }
 
-/// With these units the customer would have more than the event allows.
+/// Refusal of units beyond the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitExceeded {
-    /// The event's limit.
-    pub units_max: u32,
-    /// How many the customer may still have.
-    pub units_left: u32,
+pub(crate) struct LimitExceeded {
+    pub(crate) units_max: u32,
+    /// Units that the customer may still claim.
+    pub(crate) units_left: u32,
+}
+
+/// Condition and length of the cooldown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CooldownRule {
+    /// Number of consecutive abandoned claims that starts a cooldown. 0: no cooldown.
+    pub(crate) claims: u32,
+    /// Longest gap between two abandoned claims that still counts as consecutive.
+    pub(crate) max_gap: Duration,
+    /// Length of the cooldown, counted from the last abandoned claim.
+    pub(crate) duration: Duration,
+}
+
+/// Consecutive abandoned claims of one customer in one event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AbandonedStreak {
+    pub(crate) count: u32,
+    /// Time of the last abandoned claim; `None` while `count` is 0.
+    pub(crate) last: Option<Timestamp>,
 }
 
 impl Allowance {
-    /// Of a customer who has never claimed anything.
-    #[must_use]
-    pub fn of_new_customer(units_max: u32) -> Self {
-        Self { units_max, units_taken: 0, abandonment: Abandonment::default() }
+    /// Returns the allowance of a customer without claims.
+    pub(crate) fn of_new_customer(units_max: u32) -> Self {
+        Self { units_max, units_taken: 0, abandoned: AbandonedStreak::default() }
     }
 
-    /// With `units` more.
-    #[must_use]
-    pub fn with(self, units: u32) -> Self {
-        Self { units_taken: self.units_taken.saturating_add(units), ..self }
+    /// Returns the row to insert for a customer's first claim. It counts the claim's units already if the limit admits them, so
+    /// that the row is usually written once.
+    pub(crate) fn of_first_claim(units_max: u32, unit_count: u32) -> Self {
+        let none = Self::of_new_customer(units_max);
+        if none.check_limit(unit_count).is_ok() { none.with(unit_count) } else { none }
     }
 
-    /// After a claim of `units` went from `before` to `after` at `now`. Who lets a claim go by is counted; whose payment
-    /// failed, or who found the units gone, is not; and a purchase makes up for all before.
-    #[must_use]
-    pub fn after(self, before: Life, after: Life, units: u32, now: Timestamp, rule: CooldownRule) -> Self {
-        let units_taken = match (before.is_counted(), after.is_counted()) {
-            (false, true) => self.units_taken.saturating_add(units),
-            (true, false) => self.units_taken.saturating_sub(units),
+    /// Adds units without checking the limit.
+    pub(crate) fn with(self, unit_count: u32) -> Self {
+        Self { units_taken: self.units_taken.saturating_add(unit_count), ..self }
+    }
+
+    /// Returns the allowance after a claim of `unit_count` units went from `before` to `after` at `now`. A claim released by its
+    /// customer or by expiry counts as abandoned; a failed payment or a rejection does not. A purchase resets the streak.
+    pub(crate) fn after(
+        self,
+        before: ClaimLifecycle,
+        after: ClaimLifecycle,
+        unit_count: u32,
+        now: Timestamp,
+        rule: CooldownRule,
+    ) -> Self {
+        let units_taken = match (before.counts_against_limit(), after.counts_against_limit()) {
+            (false, true) => self.units_taken.saturating_add(unit_count),
+            (true, false) => self.units_taken.saturating_sub(unit_count),
             (true, true) | (false, false) => self.units_taken,
         };
-        let abandonment = match (before.stage(), after.stage()) {
+        let abandoned = match (before.stage(), after.stage()) {
             (Stage::Claimed, Stage::Released(ReleaseReason::Customer | ReleaseReason::Expired)) => {
-                self.abandonment.and_one(now, rule)
+                self.abandoned.increment(now, rule)
             }
-            (Stage::Claimed | Stage::Released(_), Stage::Confirmed) => Abandonment::default(),
-            (_, Stage::Claimed | Stage::Confirmed | Stage::Released(_) | Stage::Rejected) => self.abandonment,
+            (Stage::Claimed | Stage::Released(_), Stage::Confirmed) => AbandonedStreak::default(),
+            (_, Stage::Claimed | Stage::Confirmed | Stage::Released(_) | Stage::Rejected) => self.abandoned,
         };
-        Self { units_taken, abandonment, ..self }
+        Self { units_taken, abandoned, ..self }
     }
 
-    /// Whether there is room for `units` more.
-    pub fn check(self, units: u32) -> Result<(), LimitExceeded> {
+    /// Refuses a new claim of `unit_count` units during a cooldown or beyond the limit.
+    pub(crate) fn check_claim(
+        self,
+        unit_count: u32,
+        now: Timestamp,
+        rule: CooldownRule,
+    ) -> Result<(), Refusal> {
+        if let Some(retry_time) = self.abandoned.cooldown_until(now, rule) {
+            return Err(Refusal::Cooldown { retry_time, wait: retry_time.saturating_since(now) });
+        }
+        self.check_limit(unit_count).map_err(Refusal::LimitExceeded)
+    }
+
+    /// Refuses `unit_count` more units if they exceed the limit.
+    pub(crate) fn check_limit(self, unit_count: u32) -> Result<(), LimitExceeded> {
         let units_left = self.units_max.saturating_sub(self.units_taken);
-        if units <= units_left {
+        if unit_count <= units_left {
             Ok(())
         } else {
             Err(LimitExceeded { units_max: self.units_max, units_left })
@@ -67,59 +110,22 @@ impl Allowance {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use onsale_types::PaymentId;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn what_passes_keeps_the_limit_and_what_does_not_would_break_it(max: u32, taken: u32, units: u32) {
-            let sum = u64::from(taken) + u64::from(units);
-            let allowance = Allowance { units_taken: taken, ..Allowance::of_new_customer(max) };
-            match allowance.check(units) {
-                Ok(()) => prop_assert!(units == 0 || sum <= u64::from(max)),
-                Err(exceeded) => {
-                    prop_assert!(sum > u64::from(max));
-                    prop_assert_eq!(exceeded.units_max, max);
-                    prop_assert!(exceeded.units_left < units);
-                }
-            }
-        }
+impl AbandonedStreak {
+    /// Adds a claim abandoned at `now`. A longer gap than `rule.max_gap` starts a new streak.
+    pub(crate) fn increment(self, now: Timestamp, rule: CooldownRule) -> Self {
+        let is_consecutive = self.last.is_some_and(|last| now.saturating_since(last) <= rule.max_gap);
+        let before = if is_consecutive { self.count } else { 0 };
+        Self { count: before.saturating_add(1), last: Some(now) }
     }
 
-    const RULE: CooldownRule =
-        CooldownRule { claims: 2, within: Duration::from_secs(60), lasts: Duration::from_secs(60) };
-
-    #[test]
-    fn only_who_lets_a_claim_go_by_is_counted_and_a_purchase_makes_up_for_it() {
-        let (now, allowance) = (Timestamp::from_secs(100), Allowance::of_new_customer(4).with(2));
-        let released = |reason| Life::BEGIN.release(reason).unwrap();
-        for (reason, count) in
-            [(ReleaseReason::Customer, 1), (ReleaseReason::Expired, 1), (ReleaseReason::PaymentFailed, 0)]
-        {
-            let after = allowance.after(Life::BEGIN, released(reason), 2, now, RULE);
-            assert_eq!((after.units_taken, after.abandonment.count), (0, count), "{reason:?}");
+    /// Returns the end of the cooldown that is running at `now`, if there is one.
+    pub(crate) fn cooldown_until(self, now: Timestamp, rule: CooldownRule) -> Option<Timestamp> {
+        if rule.claims == 0 || self.count < rule.claims {
+            return None;
         }
-        let given_up = allowance.after(Life::BEGIN, released(ReleaseReason::Expired), 2, now, RULE);
-        let rejected = released(ReleaseReason::Expired).pay(PaymentId::generate(), false).unwrap();
-        assert_eq!(given_up.after(released(ReleaseReason::Expired), rejected, 2, now, RULE), given_up);
-        let paid = Life::BEGIN.pay(PaymentId::generate(), true).unwrap();
-        let bought = given_up.with(2).after(paid, paid.complete().unwrap(), 2, now, RULE);
-        assert_eq!((bought.units_taken, bought.abandonment), (2, Abandonment::default()));
-    }
-
-    #[test]
-    fn a_claim_paid_after_it_was_given_up_counts_again_and_once() {
-        let (now, allowance) = (Timestamp::from_secs(100), Allowance::of_new_customer(4));
-        let released = Life::BEGIN.release(ReleaseReason::Expired).unwrap();
-        let paid = released.pay(PaymentId::generate(), true).unwrap();
-        let counted = allowance.after(released, paid, 3, now, RULE);
-        assert_eq!(counted.units_taken, 3);
-        assert_eq!(counted.after(paid, paid, 3, now, RULE), counted);
+        self.last.and_then(|last| last.checked_add(rule.duration)).filter(|end| *end > now)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,184 +1,161 @@
-//! A claim: whose it is, what it holds, what it costs, and where it is in its life.
+//! A claim: a customer's right to buy held units until its expiry; once confirmed, the order.
 
 use std::{sync::Arc, time::Duration};
 
 use onsale_types::{ClaimId, CustomerId, EventId, HoldId, Money, MoneyError, QuotaId, SectorId, Timestamp};
 
-use super::{Life, Lifetime, Selection, Stage, State, Wanted};
+use super::{Allowance, ClaimLifecycle, CooldownRule, Refusal, Selection, Stage, State, Wanted};
 
-/// A customer's right to buy held units; once confirmed, the order.
+/// A claim with its items and history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// Its id.
-    pub id: ClaimId,
-    /// Whose it is.
-    pub customer: CustomerId,
-    /// The event, as it was when the claim was made.
-    pub event: Arc<EventSummary>,
-    /// Who gets the mails.
-    pub buyer: Buyer,
-    /// The units, one item per sector.
-    pub items: Vec<Item>,
-    /// What to pay.
-    pub total: Money,
-    /// What gave the right to it.
-    pub origin: Origin,
-    /// The hold it stands on.
-    pub hold: HoldId,
-    /// Where it is in its life.
-    pub life: Life,
-    /// How long it lasts.
-    pub lifetime: Lifetime,
-    /// Every stage it has been at, oldest first.
-    pub history: Vec<Transition>,
+pub(crate) struct Claim {
+    pub(crate) id: ClaimId,
+    pub(crate) customer_id: CustomerId,
+    /// The event as it was when the claim was created.
+    pub(crate) event: Arc<EventSummary>,
+    pub(crate) buyer: Buyer,
+    /// One item per sector.
+    pub(crate) items: Vec<Item>,
+    pub(crate) total: Money,
+    pub(crate) origin: Origin,
+    /// The hold that the claim uses now; a settlement may replace it.
+    pub(crate) hold_id: HoldId,
+    pub(crate) lifecycle: ClaimLifecycle,
+    pub(crate) expiry: ClaimExpiry,
+    /// Every stage that the claim has reached, oldest first.
+    pub(crate) history: Vec<Transition>,
 }
 
-/// What gave a customer the right to claim.
+/// Credential with which a claim was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A turn in the queue.
-    Turn {
-        /// Which of the customer's turns.
-        fencing_number: u64,
-    },
-    /// An invitation.
-    Invitation {
-        /// To units of this quota.
-        quota: QuotaId,
-    },
+pub(crate) enum Origin {
+    /// A turn; the number tells the customer's turns of one event apart.
+    Turn { fencing_number: u64 },
+    /// An invitation to units of a quota.
+    Invitation { quota_id: QuotaId },
 }
 
-/// A step in the life of a claim.
+/// Entry of a claim's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transition {
-    /// Where it went.
-    pub stage: Stage,
-    /// When.
-    pub time: Timestamp,
+pub(crate) struct Transition {
+    pub(crate) stage: Stage,
+    pub(crate) time: Timestamp,
 }
 
-/// What a claim says about its event.
+/// Copy of an event's public data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventSummary {
-    /// The event.
-    pub id: EventId,
-    /// Its name.
-    pub name: String,
-    /// The venue's name.
-    pub venue_name: String,
-    /// The venue's address; empty when not given.
-    pub venue_address: String,
-    /// The venue's time zone.
-    pub time_zone: String,
-    /// When the event starts.
-    pub start_time: Timestamp,
+pub(crate) struct EventSummary {
+    pub(crate) id: EventId,
+    pub(crate) name: String,
+    pub(crate) venue_name: String,
+    /// Empty: the organizer gave none.
+    pub(crate) venue_address: String,
+    /// IANA name of the venue's time zone.
+    pub(crate) time_zone: String,
+    pub(crate) start_time: Timestamp,
 }
 
-/// Who buys, as the identity says it.
+/// Recipient of the emails about a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Buyer {
-    /// Verified address.
-    pub email: String,
-    /// Language of mails; empty when the identity names none.
-    pub locale: String,
+pub(crate) struct Buyer {
+    /// Address that the identity provider has verified.
+    pub(crate) email: String,
+    /// Language of emails. Empty: the identity names none.
+    pub(crate) locale: String,
 }
 
 /// Units of one sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// The sector.
-    pub sector: SectorId,
-    /// Its name when the units were held.
-    pub sector_name: String,
-    /// The units, in rising order.
-    pub units: Vec<Unit>,
-    /// Price of one.
-    pub unit_price: Money,
+pub(crate) struct Item {
+    pub(crate) sector_id: SectorId,
+    /// Name of the sector when the units were reserved.
+    pub(crate) sector_name: String,
+    /// In ascending order of their numbers.
+    pub(crate) units: Vec<Unit>,
+    pub(crate) unit_price: Money,
     /// Groups of adjacent seats; 0 in a general admission sector.
-    pub group_count: u32,
+    pub(crate) group_count: u32,
 }
 
-/// One unit.
+/// A unit of a sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
-    /// Its number in the sector.
-    pub number: u32,
-    /// The seat it is; none in a general admission sector.
-    pub seat: Option<Seat>,
+pub(crate) struct Unit {
+    /// Number of the unit in its sector, from 1.
+    pub(crate) number: u32,
+    /// `None` in a general admission sector.
+    pub(crate) seat: Option<Seat>,
 }
 
-/// A seat as it is printed.
+/// Labels of a seat as printed on the ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
-    /// Label of the row.
-    pub row_label: String,
-    /// Label of the seat in its row.
-    pub seat_label: String,
+pub(crate) struct Seat {
+    pub(crate) row_label: String,
+    pub(crate) seat_label: String,
 }
 
-/// What Inventory set aside.
+/// Units that Inventory has reserved, with their prices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reservation {
-    /// The event.
-    pub event: Arc<EventSummary>,
-    /// The units with their prices.
-    pub items: Vec<Item>,
-    /// The quota they came from. None: the public sale.
-    pub quota: Option<QuotaId>,
-    /// Most units a customer may have of the event.
-    pub units_max: u32,
+pub(crate) struct Reservation {
+    pub(crate) event: Arc<EventSummary>,
+    pub(crate) items: Vec<Item>,
+    /// Quota that the units came from. `None`: the public sale.
+    pub(crate) quota_id: Option<QuotaId>,
+    /// The event's limit of units per customer.
+    pub(crate) units_max: u32,
 }
 
 impl Item {
-    /// Price of all units together.
-    pub fn amount(&self) -> Result<Money, MoneyError> {
+    /// Returns the price of all units.
+    pub(crate) fn amount(&self) -> Result<Money, MoneyError> {
         let count = i64::try_from(self.units.len()).map_err(|_too_many| MoneyError::Overflow)?;
         self.unit_price.checked_mul(count)
     }
 }
 
-/// Price of all items together; none without an item.
-pub fn total(items: &[Item]) -> Result<Option<Money>, MoneyError> {
+/// Returns the price of all items; `None` if there is no item.
+pub(crate) fn total(items: &[Item]) -> Result<Option<Money>, MoneyError> {
     let Some(first) = items.first() else { return Ok(None) };
     let amounts = items.iter().map(Item::amount).collect::<Result<Vec<_>, _>>()?;
     Money::sum(first.unit_price.currency(), amounts).map(Some)
 }
 
-impl Reservation {
-    /// How many units it is about.
-    #[must_use]
-    pub fn unit_count(&self) -> u32 {
-        units_in(&self.items)
-    }
-}
-
-fn units_in(items: &[Item]) -> u32 {
+fn count_units(items: &[Item]) -> u32 {
     let count: usize = items.iter().map(|item| item.units.len()).sum();
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+impl Reservation {
+    /// Counts the reserved units.
+    pub(crate) fn unit_count(&self) -> u32 {
+        count_units(&self.items)
+    }
+}
+
 impl Claim {
-    /// How many units it is about.
-    #[must_use]
-    pub fn unit_count(&self) -> u32 {
-        units_in(&self.items)
+    /// Counts the claimed units.
+    pub(crate) fn unit_count(&self) -> u32 {
+        count_units(&self.items)
     }
 
-    /// How long it lasts with a payment in progress at `now`. None: it is paid or given up already, or was extended before.
-    #[must_use]
-    pub fn extend(&self, now: Timestamp, window: Duration, extension: Duration) -> Option<Lifetime> {
-        match self.life.state {
-            State::Claimed { payment: None } => self.lifetime.extend(now, window, extension),
-            State::Claimed { payment: Some(_) }
+    /// Extends the claim for a payment that began at `now`. Returns `None` if the claim is paid, released or already extended.
+    pub(crate) fn extend(
+        &self,
+        now: Timestamp,
+        window: Duration,
+        extension: Duration,
+    ) -> Option<ClaimExpiry> {
+        match self.lifecycle.state {
+            State::Claimed { payment_id: None } => self.expiry.extend(now, window, extension),
+            State::Claimed { payment_id: Some(_) }
             | State::Confirmed { .. }
             | State::Released { .. }
             | State::Rejected { .. } => None,
         }
     }
 
-    /// What to ask for when it is paid and its units are gone, best first: the very seats, then as many of any.
-    #[must_use]
-    pub fn substitutes(&self) -> Vec<Vec<Selection>> {
+    /// Returns the selections to reserve, in this order, for a paid claim that has lost its hold: first the same seats, then the
+    /// same number of units in each sector.
+    pub(crate) fn substitutes(&self) -> Vec<Vec<Selection>> {
         let by_count = |item: &Item| Wanted::Count(u32::try_from(item.units.len()).unwrap_or(u32::MAX));
         let by_seat = |item: &Item| {
             let is_seated = item.units.iter().any(|unit| unit.seat.is_some());
@@ -186,99 +163,121 @@ impl Claim {
             if is_seated { Wanted::Units(numbers()) } else { by_count(item) }
         };
         let select = |wanted: &dyn Fn(&Item) -> Wanted| -> Vec<Selection> {
-            self.items.iter().map(|item| Selection { sector: item.sector, wanted: wanted(item) }).collect()
+            let select = |item: &Item| Selection { sector_id: item.sector_id, wanted: wanted(item) };
+            self.items.iter().map(select).collect()
         };
-        let mut all = vec![select(&by_seat), select(&by_count)];
-        all.dedup();
-        all
+        let mut substitutes = vec![select(&by_seat), select(&by_count)];
+        substitutes.dedup();
+        substitutes
+    }
+}
+
+/// A claim that is about to be created on a reserved hold.
+#[derive(Clone, Debug)]
+pub(crate) struct NewClaim {
+    pub(crate) id: ClaimId,
+    pub(crate) customer_id: CustomerId,
+    pub(crate) buyer: Buyer,
+    pub(crate) origin: Origin,
+    /// `None` for a claim by invitation.
+    pub(crate) turn_end: Option<Timestamp>,
+    pub(crate) hold_id: HoldId,
+    pub(crate) reservation: Reservation,
+}
+
+/// A customer's locked allowance and open claim in one event, while a batch creates claims.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchCustomer {
+    /// Allowance with the claims that the batch has created so far.
+    pub(crate) allowance: Allowance,
+    pub(crate) open_claim_id: Option<ClaimId>,
+    /// Allowance in the database.
+    stored: Allowance,
+}
+
+impl BatchCustomer {
+    /// Returns a customer without claims whose allowance `stored` was just inserted; it may count the first claim already.
+    pub(crate) fn new_customer(stored: Allowance) -> Self {
+        Self { allowance: Allowance::of_new_customer(stored.units_max), open_claim_id: None, stored }
+    }
+
+    /// Returns a customer whose allowance `stored` was just locked.
+    pub(crate) fn known_customer(stored: Allowance, open_claim_id: Option<ClaimId>) -> Self {
+        Self { allowance: stored, open_claim_id, stored }
+    }
+
+    /// Returns the allowance if it must be saved.
+    pub(crate) fn changed_allowance(&self) -> Option<Allowance> {
+        (self.allowance != self.stored).then_some(self.allowance)
+    }
+}
+
+impl NewClaim {
+    /// Creates the claim if the customer may have it, and counts it against the customer's allowance.
+    pub(crate) fn create(
+        &self,
+        customer: &mut BatchCustomer,
+        now: Timestamp,
+        window: Duration,
+        rule: CooldownRule,
+    ) -> Result<Claim, Refusal> {
+        if let Some(claim_id) = customer.open_claim_id {
+            return Err(Refusal::OpenClaim(claim_id));
+        }
+        let expiry = ClaimExpiry::begin(now, self.turn_end, window)
+            .ok_or(Refusal::TurnExpired { expire_time: self.turn_end.unwrap_or(now) })?;
+        let items = self.reservation.items.clone();
+        let total = total(&items).ok().flatten().ok_or(Refusal::InvalidPrice)?;
+        let unit_count = self.reservation.unit_count();
+        customer.allowance.check_claim(unit_count, now, rule)?;
+        customer.allowance = customer.allowance.with(unit_count);
+        customer.open_claim_id = Some(self.id);
+        Ok(Claim {
+            id: self.id,
+            customer_id: self.customer_id,
+            event: self.reservation.event.clone(),
+            buyer: self.buyer.clone(),
+            items,
+            total,
+            origin: self.origin,
+            hold_id: self.hold_id,
+            lifecycle: ClaimLifecycle::NEW,
+            expiry,
+            history: vec![Transition { stage: Stage::Claimed, time: expiry.create_time }],
+        })
+    }
+}
+
+/// Times between which a claim can be paid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimExpiry {
+    pub(crate) create_time: Timestamp,
+    /// Time at which an unpaid claim is released.
+    pub(crate) expire_time: Timestamp,
+    /// Time at which a payment extended the claim; `None`: no payment has.
+    pub(crate) extend_time: Option<Timestamp>,
+}
+
+impl ClaimExpiry {
+    /// Returns the expiry of a claim created at `now`: the end of its turn or of `window`, whichever is earlier. Returns `None`
+    /// if the turn is over. A claim by invitation has no turn.
+    pub(crate) fn begin(now: Timestamp, turn_end: Option<Timestamp>, window: Duration) -> Option<Self> {
+        let ends = [now.checked_add(window), turn_end];
+        let expire_time = ends.into_iter().flatten().min()?;
+        (expire_time > now).then_some(Self { create_time: now, expire_time, extend_time: None })
+    }
+
+    /// Moves the expiry to `extension` after `now`, but at most `window` and `extension` after the creation, and never to an
+    /// earlier time. Returns `None` if it was extended before.
+    pub(crate) fn extend(self, now: Timestamp, window: Duration, extension: Duration) -> Option<Self> {
+        if self.extend_time.is_some() {
+            return None;
+        }
+        let latest = self.create_time.checked_add(window.saturating_add(extension))?;
+        let end = now.checked_add(extension)?.min(latest).max(self.expire_time);
+        Some(Self { expire_time: end, extend_time: Some(now), ..self })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use onsale_types::{Currency, PaymentId};
-
-    use super::*;
-    use crate::domain::ReleaseReason;
-
-    const EUR: &str = "EUR";
-
-    fn item(units: u32, is_seated: bool) -> Item {
-        let seat = |number: u32| Seat { row_label: "A".to_owned(), seat_label: number.to_string() };
-        Item {
-            sector: SectorId::generate(),
-            sector_name: "North".to_owned(),
-            units: (1..=units).map(|number| Unit { number, seat: is_seated.then(|| seat(number)) }).collect(),
-            unit_price: Money::new(1_250, Currency::parse(EUR).unwrap()),
-            group_count: u32::from(is_seated),
-        }
-    }
-
-    fn claim(items: Vec<Item>) -> Claim {
-        Claim {
-            id: ClaimId::generate(),
-            customer: CustomerId::generate(),
-            event: Arc::new(EventSummary {
-                id: EventId::generate(),
-                name: String::new(),
-                venue_name: String::new(),
-                venue_address: String::new(),
-                time_zone: String::new(),
-                start_time: Timestamp::EPOCH,
-            }),
-            buyer: Buyer { email: String::new(), locale: String::new() },
-            total: total(&items).unwrap().unwrap(),
-            items,
-            origin: Origin::Turn { fencing_number: 1 },
-            hold: HoldId::generate(),
-            life: Life::BEGIN,
-            lifetime: Lifetime {
-                create_time: Timestamp::EPOCH,
-                expire_time: Timestamp::from_secs(10),
-                extend_time: None,
-            },
-            history: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_total_is_the_sum_of_units_times_price() {
-        let items = vec![item(2, false), item(3, true)];
-        assert_eq!(total(&items).unwrap().unwrap().amount_minor(), 5 * 1_250);
-        assert_eq!(total(&[]), Ok(None));
-    }
-
-    #[test]
-    fn an_amount_that_does_not_fit_is_refused() {
-        let mut dear = item(2, false);
-        dear.unit_price = Money::new(i64::MAX, Currency::parse(EUR).unwrap());
-        assert_eq!(total(&[dear]), Err(MoneyError::Overflow));
-    }
-
-    #[test]
-    fn only_an_unpaid_open_claim_is_extended() {
-        let (now, span) = (Timestamp::from_secs(5), Duration::from_secs(10));
-        let mut claim = claim(vec![item(1, false)]);
-        assert!(claim.extend(now, span, span).is_some());
-        let paid = Life::BEGIN.pay(PaymentId::generate(), true).unwrap();
-        for life in [paid, paid.complete().unwrap(), Life::BEGIN.release(ReleaseReason::Expired).unwrap()] {
-            claim.life = life;
-            assert_eq!(claim.extend(now, span, span), None, "{life:?}");
-        }
-    }
-
-    #[test]
-    fn seats_are_asked_for_again_first_and_then_any_as_many() {
-        let seated = claim(vec![item(2, true), item(1, false)]);
-        let wanted: Vec<Vec<_>> = seated
-            .substitutes()
-            .into_iter()
-            .map(|selections| selections.into_iter().map(|it| it.wanted).collect())
-            .collect();
-        assert_eq!(
-            wanted,
-            [vec![Wanted::Units(vec![1, 2]), Wanted::Count(1)], vec![Wanted::Count(2), Wanted::Count(1)]]
-        );
-        assert_eq!(claim(vec![item(2, false)]).substitutes().len(), 1, "without seats there is one way");
-    }
-}
+mod tests;

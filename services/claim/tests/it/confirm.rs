@@ -1,4 +1,4 @@
-//! `ConfirmClaim`: paid ends in units or in money back, once, whatever comes in between.
+//! `ConfirmClaim`: a payment ends in one order or in a refund, whatever happens in between.
 
 use futures_util::future::join_all;
 use onsale_proto::{
@@ -11,22 +11,22 @@ use uuid::Uuid;
 
 use crate::{
     inventory::PRICE_MINOR,
-    world::{CAPACITY, Customer, UNITS_MAX, World, metadata, money, reason, units},
+    support::{CAPACITY, Customer, UNITS_MAX, World, metadata, money, reason, units},
 };
 
-/// A claim that expired before it was paid; its units are free again.
-async fn expired(world: &World, customer: &Customer, wish: pb::CreateClaimRequest) -> pb::Claim {
-    let claim = world.create(customer, wish).await.unwrap();
+/// Creates a claim and waits until it has expired and its units are free.
+async fn expired(world: &World, customer: &Customer, request: pb::CreateClaimRequest) -> pb::Claim {
+    let claim = world.create(customer, request).await.unwrap();
     world.wait_for(customer, &claim.claim_id, pb::ClaimState::Released).await;
     world.audit().await;
     claim
 }
 
 #[tokio::test]
-async fn a_paid_claim_becomes_an_order_and_others_hear_all_of_it() {
+async fn paid_claim_becomes_an_order_with_a_complete_event() {
     let world = World::start().await;
     let customer = world.customer();
-    let claim = world.create(&customer, world.wish_for_seats(&customer, &[3, 4])).await.unwrap();
+    let claim = world.create(&customer, world.request_seats(&customer, &[3, 4])).await.unwrap();
     let payment = world.payment_of(&claim);
     let confirmed = world.confirm(payment.clone()).await.unwrap();
 
@@ -54,7 +54,7 @@ async fn a_paid_claim_becomes_an_order_and_others_hear_all_of_it() {
 }
 
 #[tokio::test]
-async fn confirming_twice_with_either_id_changes_nothing() {
+async fn repeated_confirmation_changes_nothing() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
@@ -71,7 +71,7 @@ async fn confirming_twice_with_either_id_changes_nothing() {
 }
 
 #[tokio::test]
-async fn ten_confirmations_at_once_make_one_order() {
+async fn ten_concurrent_confirmations_make_one_order() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 2).await;
@@ -87,7 +87,7 @@ async fn ten_confirmations_at_once_make_one_order() {
 }
 
 #[tokio::test]
-async fn a_wrong_amount_a_second_payment_and_an_unknown_claim_are_refused() {
+async fn wrong_amount_second_payment_and_unknown_claim_are_refused() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
@@ -118,7 +118,7 @@ async fn a_wrong_amount_a_second_payment_and_an_unknown_claim_are_refused() {
 }
 
 #[tokio::test]
-async fn of_two_payments_at_once_one_pays_and_the_other_is_told() {
+async fn one_of_two_concurrent_payments_is_refused() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
@@ -130,10 +130,10 @@ async fn of_two_payments_at_once_one_pays_and_the_other_is_told() {
 }
 
 #[tokio::test]
-async fn a_claim_whose_hold_is_gone_gets_the_same_seats_if_they_are_free() {
+async fn claim_with_a_lost_hold_gets_the_same_seats_if_free() {
     let world = World::start().await;
     let customer = world.customer();
-    let claim = world.create(&customer, world.wish_for_seats(&customer, &[5, 6])).await.unwrap();
+    let claim = world.create(&customer, world.request_seats(&customer, &[5, 6])).await.unwrap();
     world.inventory.lose_holds();
     let confirmed = world.confirm(world.payment_of(&claim)).await.unwrap();
     assert_eq!((confirmed.state(), units(&confirmed)), (pb::ClaimState::Confirmed, vec![5, 6]));
@@ -141,10 +141,10 @@ async fn a_claim_whose_hold_is_gone_gets_the_same_seats_if_they_are_free() {
 }
 
 #[tokio::test]
-async fn a_claim_paid_after_it_expired_gets_as_many_units_anew() {
+async fn claim_paid_after_expiry_gets_the_same_number_of_units() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "200ms")]).await;
     let customer = world.customer();
-    let claim = expired(&world, &customer, world.wish_for_seats(&customer, &[1, 2])).await;
+    let claim = expired(&world, &customer, world.request_seats(&customer, &[1, 2])).await;
     world.inventory.sell_elsewhere(&world.seated, [1]);
     let confirmed = world.confirm(world.payment_of(&claim)).await.unwrap();
     assert_eq!((confirmed.state(), units(&confirmed)), (pb::ClaimState::Confirmed, vec![2, 3]));
@@ -157,10 +157,10 @@ async fn a_claim_paid_after_it_expired_gets_as_many_units_anew() {
 }
 
 #[tokio::test]
-async fn a_claim_paid_too_late_without_units_left_is_rejected_and_stays_so() {
+async fn late_payment_without_free_units_rejects_the_claim_for_good() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "200ms")]).await;
     let customer = world.customer();
-    let claim = expired(&world, &customer, world.wish_for_seats(&customer, &[1, 2])).await;
+    let claim = expired(&world, &customer, world.request_seats(&customer, &[1, 2])).await;
     world.inventory.sell_elsewhere(&world.seated, 2..=CAPACITY);
     let payment = world.payment_of(&claim);
     let rejected = world.confirm(payment.clone()).await.unwrap();
@@ -174,7 +174,7 @@ async fn a_claim_paid_too_late_without_units_left_is_rejected_and_stays_so() {
     assert_eq!(reasons, [(pb::ReleaseReason::Expired, 2), (pb::ReleaseReason::Rejected, 0)]);
     assert!(world.events::<OrderCompleted>().await.is_empty());
 
-    // Units that come back later do not revive it: the money is on its way back.
+    // Units that become free later do not revive the claim, because the refund has begun.
     let again = pb::ConfirmClaimRequest { request_id: Uuid::now_v7().to_string(), ..payment };
     world.inventory.add_sector(&world.seated, CAPACITY, true);
     assert_eq!(world.confirm(again).await.unwrap(), rejected);
@@ -184,10 +184,10 @@ async fn a_claim_paid_too_late_without_units_left_is_rejected_and_stays_so() {
 }
 
 #[tokio::test]
-async fn a_late_payment_does_not_break_the_limit() {
+async fn late_payment_beyond_the_limit_is_rejected() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "1s")]).await;
     let customer = world.customer();
-    let late = expired(&world, &customer, world.wish(&customer, 2)).await;
+    let late = expired(&world, &customer, world.request_units(&customer, 2)).await;
     let second = world.claim(&customer, UNITS_MAX - 1).await;
     world.confirm(world.payment_of(&second)).await.unwrap();
     let rejected = world.confirm(world.payment_of(&late)).await.unwrap();
@@ -196,11 +196,11 @@ async fn a_late_payment_does_not_break_the_limit() {
 }
 
 #[tokio::test]
-async fn late_payments_at_once_reserve_once() {
+async fn concurrent_late_payments_reserve_once() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "200ms")]).await;
     let customer = world.customer();
     for _ in 0..2 {
-        let claim = expired(&world, &customer, world.wish_for_seats(&customer, &[1, 2])).await;
+        let claim = expired(&world, &customer, world.request_seats(&customer, &[1, 2])).await;
         let payment = world.payment_of(&claim);
         let calls = (0..10).map(|_| {
             let request_id = Uuid::now_v7().to_string();
@@ -214,30 +214,30 @@ async fn late_payments_at_once_reserve_once() {
         }
         assert_eq!(world.confirm(payment).await.unwrap().state(), pb::ClaimState::Confirmed);
         world.audit().await;
-        // The next round's seats are free again in another hall.
+        // The next round needs the same seats again.
         world.inventory.add_sector(&world.seated, CAPACITY, true);
     }
     assert_eq!(world.events::<OrderCompleted>().await.len(), 2);
 }
 
 #[tokio::test]
-async fn while_inventory_is_away_nothing_is_decided() {
+async fn settlement_waits_while_inventory_is_unavailable() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "200ms")]).await;
     let customer = world.customer();
-    let claim = expired(&world, &customer, world.wish(&customer, 1)).await;
+    let claim = expired(&world, &customer, world.request_units(&customer, 1)).await;
     let payment = world.payment_of(&claim);
     for code in [Code::Unavailable, Code::Internal] {
-        world.inventory.tell(|inventory| inventory.down = Some(code));
+        world.inventory.configure(|inventory| inventory.down = Some(code));
         let status = world.confirm(payment.clone()).await.unwrap_err();
         assert_eq!(status.code(), code);
     }
-    world.inventory.tell(|inventory| inventory.down = None);
+    world.inventory.configure(|inventory| inventory.down = None);
     assert_eq!(world.confirm(payment).await.unwrap().state(), pb::ClaimState::Confirmed);
     world.audit().await;
 }
 
 #[tokio::test]
-async fn a_claim_the_customer_gave_up_and_paid_nevertheless_is_served() {
+async fn claim_released_by_its_customer_and_paid_later_is_confirmed() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 2).await;

@@ -1,4 +1,4 @@
-//! `CreateClaim` of many at once: together in the database, and each with an answer of its own.
+//! `CreateClaim` in batches: requests share statements and fail separately.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use onsale_testkit::wait_until;
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{CAPACITY, Customer, SOON, UNITS_MAX, World, metadata, reason, units};
+use crate::support::{CAPACITY, Customer, SOON, UNITS_MAX, World, metadata, reason, units};
 
 async fn all(
     world: &World,
-    wishes: &[(pb::CreateClaimRequest, Customer)],
+    requests: &[(pb::CreateClaimRequest, Customer)],
 ) -> Vec<Result<pb::Claim, tonic::Status>> {
-    join_all(wishes.iter().map(|(wish, customer)| world.create(customer, wish.clone()))).await
+    join_all(requests.iter().map(|(request, customer)| world.create(customer, request.clone()))).await
 }
 
 #[tokio::test]
-async fn one_of_a_hundred_that_is_refused_disturbs_no_other() {
-    // One batch at a time and much to do in each, so that they share.
+async fn refused_requests_do_not_affect_others_in_the_batch() {
+    // With one batch at a time, the requests share batches.
     let world = World::start_with(&[("CREATE__CONCURRENCY", "1")]).await;
     world.inventory.add_sector(&world.general, 1_000, false);
     let customers: Vec<_> = (0..100).map(|_| world.customer()).collect();
-    let mut wishes: Vec<_> = customers.into_iter().map(|it| (world.wish(&it, 2), it)).collect();
-    // More than anybody may have; the test's Inventory lets it pass. Nothing there; and one who has a claim.
-    wishes[10].0 = world.wish(&wishes[10].1, UNITS_MAX + 1);
-    wishes[20].0.selections[0].sector_id = Uuid::now_v7().to_string();
-    let open = world.claim(&wishes[30].1, 1).await;
+    let mut requests: Vec<_> = customers.into_iter().map(|it| (world.request_units(&it, 2), it)).collect();
+    // Three refusals: beyond the limit, which the fake Inventory does not check; an unknown sector; an open claim.
+    requests[10].0 = world.request_units(&requests[10].1, UNITS_MAX + 1);
+    requests[20].0.selections[0].sector_id = Uuid::now_v7().to_string();
+    let open = world.claim(&requests[30].1, 1).await;
 
-    let answers = all(&world, &wishes).await;
+    let answers = all(&world, &requests).await;
     let refused: Vec<_> =
         answers.iter().enumerate().filter_map(|(at, it)| Some((at, it.as_ref().err()?))).collect();
     let reasons: Vec<_> = refused.iter().map(|(at, status)| (*at, reason(status))).collect();
@@ -48,35 +48,36 @@ async fn one_of_a_hundred_that_is_refused_disturbs_no_other() {
     all_units.dedup();
     assert_eq!((claims.len(), all_units.len()), (97, 194));
     for (claim, customer) in
-        answers.iter().zip(&wishes).filter_map(|(it, (_, who))| Some((it.as_ref().ok()?, who)))
+        answers.iter().zip(&requests).filter_map(|(it, (_, who))| Some((it.as_ref().ok()?, who)))
     {
-        assert_eq!(claim.customer_id, customer.id, "each has their own");
-        assert_eq!(world.get(customer, &claim.claim_id).await.unwrap(), *claim, "as it is stored");
+        assert_eq!(claim.customer_id, customer.id, "each customer has their own claim");
+        assert_eq!(world.get(customer, &claim.claim_id).await.unwrap(), *claim, "as stored");
     }
     world.audit().await;
     assert_eq!(world.inventory.free(&world.general), 1_000 - 194 - 1);
 }
 
 #[tokio::test]
-async fn a_row_that_the_database_refuses_fails_its_own_request_only() {
+async fn row_refused_by_the_database_fails_only_its_request() {
     let world = World::start_with(&[("CREATE__CONCURRENCY", "1")]).await;
     world.inventory.add_sector(&world.general, 1_000, false);
-    let wishes: Vec<_> = (0..30).map(|_| world.customer()).map(|it| (world.wish(&it, 1), it)).collect();
-    let bad = wishes[7].1.email.clone();
+    let requests: Vec<_> =
+        (0..30).map(|_| world.customer()).map(|it| (world.request_units(&it, 1), it)).collect();
+    let bad = requests[7].1.email.clone();
     let trap = format!("ALTER TABLE claim.claim ADD CONSTRAINT trap CHECK (buyer_email <> '{bad}')");
     world.run(&trap).await;
-    let answers = all(&world, &wishes).await;
+    let answers = all(&world, &requests).await;
     for (at, answer) in answers.iter().enumerate() {
         assert_eq!(answer.is_ok(), at != 7, "{answer:?}");
     }
-    // What it left behind goes back as after a crash; and once the trap is gone the same request is served.
+    // The hold is released as after a crash. Without the trap the same request succeeds.
     world.run("ALTER TABLE claim.claim DROP CONSTRAINT trap").await;
-    world.create(&wishes[7].1, wishes[7].0.clone()).await.unwrap();
+    world.create(&requests[7].1, requests[7].0.clone()).await.unwrap();
     world.audit().await;
 }
 
 #[tokio::test]
-async fn claims_of_several_sectors_with_and_without_seats_are_kept_as_they_were_reserved() {
+async fn claims_are_stored_as_they_were_reserved() {
     let world = World::start().await;
     let selections = |seats: &[u32]| {
         vec![
@@ -85,12 +86,13 @@ async fn claims_of_several_sectors_with_and_without_seats_are_kept_as_they_were_
         ]
     };
     let seats: [&[u32]; 4] = [&[1, 2], &[3], &[4, 5, 6], &[9]];
-    let wishes: Vec<_> = seats
+    let requests: Vec<_> = seats
         .iter()
         .map(|seats| (world.customer(), selections(seats)))
-        .map(|(customer, selections)| (world.wish_for(&customer, selections), customer))
+        .map(|(customer, selections)| (world.request_for(&customer, selections), customer))
         .collect();
-    for ((answer, (_, customer)), seats) in all(&world, &wishes).await.into_iter().zip(&wishes).zip(seats) {
+    for ((answer, (_, customer)), seats) in all(&world, &requests).await.into_iter().zip(&requests).zip(seats)
+    {
         let claim = answer.unwrap();
         let stored = world.get(customer, &claim.claim_id).await.unwrap();
         assert_eq!(stored, claim);
@@ -103,16 +105,17 @@ async fn claims_of_several_sectors_with_and_without_seats_are_kept_as_they_were_
 }
 
 #[tokio::test]
-async fn many_devices_of_one_customer_make_one_claim_whatever_each_asks_for() {
+async fn concurrent_requests_of_one_customer_create_one_claim() {
     let world = World::start().await;
     for _ in 0..3 {
         let customer = world.customer();
-        let wishes: Vec<_> =
-            (0..16).map(|at| (world.wish(&customer, 1 + at % UNITS_MAX), customer.clone())).collect();
-        let answers = all(&world, &wishes).await;
+        let requests: Vec<_> = (0..16)
+            .map(|at| (world.request_units(&customer, 1 + at % UNITS_MAX), customer.clone()))
+            .collect();
+        let answers = all(&world, &requests).await;
         assert_eq!(answers.iter().flatten().count(), 1);
         for status in answers.into_iter().filter_map(Result::err) {
-            // Some find nothing left, for as long as those that will be refused hold it.
+            // Requests that will be refused hold units for a short time, so others may find none.
             assert!(
                 ["CLAIM_OPEN_EXISTS", "NOT_ENOUGH_UNITS"].contains(&reason(&status).as_str()),
                 "{status:?}"
@@ -124,15 +127,19 @@ async fn many_devices_of_one_customer_make_one_claim_whatever_each_asks_for() {
 }
 
 #[tokio::test]
-async fn twins_and_a_liar_with_one_request_id_at_once() {
+async fn concurrent_requests_with_one_id_and_two_bodies_create_one_claim() {
     let world = World::start().await;
     let customer = world.customer();
-    let wish = world.wish(&customer, 1);
-    let liar = pb::CreateClaimRequest { request_id: wish.request_id.clone(), ..world.wish(&customer, 2) };
-    let wishes: Vec<_> =
-        (0..12).map(|at| (if at == 5 { liar.clone() } else { wish.clone() }, customer.clone())).collect();
-    let answers = all(&world, &wishes).await;
-    // One body is the request's, and all of that body get the same claim.
+    let request = world.request_units(&customer, 1);
+    let other_body = pb::CreateClaimRequest {
+        request_id: request.request_id.clone(),
+        ..world.request_units(&customer, 2)
+    };
+    let requests: Vec<_> = (0..12)
+        .map(|at| (if at == 5 { other_body.clone() } else { request.clone() }, customer.clone()))
+        .collect();
+    let answers = all(&world, &requests).await;
+    // All requests with the body that came first get the same claim.
     let claims: Vec<_> = answers.iter().flatten().collect();
     assert!(!claims.is_empty() && claims.iter().all(|claim| *claim == claims[0]));
     for status in answers.iter().filter_map(|answer| answer.as_ref().err()) {
@@ -143,71 +150,71 @@ async fn twins_and_a_liar_with_one_request_id_at_once() {
 }
 
 #[tokio::test]
-async fn who_has_no_right_writes_nothing() {
+async fn unauthorized_request_writes_nothing() {
     let world = World::start().await;
     let customer = world.customer();
-    let wish = world.wish(&customer, 1);
+    let request = world.request_units(&customer, 1);
     for refusal in [(Code::FailedPrecondition, "TURN_STALE"), (Code::Unavailable, "OVERLOADED")] {
         world.queue.refuse(Some(refusal));
-        world.create(&customer, wish.clone()).await.unwrap_err();
+        world.create(&customer, request.clone()).await.unwrap_err();
     }
     let forged = pb::create_claim_request::Right::TurnToken("forged".to_owned());
     world
-        .create(&customer, pb::CreateClaimRequest { right: Some(forged), ..wish.clone() })
+        .create(&customer, pb::CreateClaimRequest { right: Some(forged), ..request.clone() })
         .await
         .unwrap_err();
     world.queue.refuse(None);
     let invented = pb::create_claim_request::Right::InvitationToken("invented".to_owned());
-    let invented = pb::CreateClaimRequest { right: Some(invented), ..wish.clone() };
+    let invented = pb::CreateClaimRequest { right: Some(invented), ..request.clone() };
     world.create(&customer, invented).await.unwrap_err();
-    let mut nowhere = wish;
+    let mut nowhere = request;
     nowhere.selections[0].sector_id = Uuid::now_v7().to_string();
     world.create(&customer, nowhere).await.unwrap_err();
-    for count in ["SELECT count(*) AS count FROM hold", "SELECT count(*) AS count FROM allowance"] {
+    for count in ["SELECT count(*) AS count FROM hold_attempt", "SELECT count(*) AS count FROM allowance"] {
         assert_eq!(world.count(count).await, 0, "{count}");
     }
 }
 
 #[tokio::test]
-async fn a_reserve_that_lands_after_its_attempt_was_given_up_holds_nothing() {
+async fn reservation_after_the_abandonment_holds_nothing() {
     let world = World::start_with(&[("HOLDS__ABANDON_AFTER", "100ms")]).await;
     let customer = world.customer();
-    let wish = world.wish(&customer, 2);
-    world.inventory.tell(|inventory| inventory.is_slow = true);
-    let status = world.create(&customer, wish.clone()).await.unwrap_err();
+    let request = world.request_units(&customer, 2);
+    world.inventory.configure(|inventory| inventory.times_out = true);
+    let status = world.create(&customer, request.clone()).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
-    world.inventory.tell(|inventory| inventory.is_slow = false);
-    wait_until("the attempt is given up", SOON, async || {
-        world.count("SELECT count(*) AS count FROM hold WHERE state = 'RELEASED'").await == 1
+    world.inventory.configure(|inventory| inventory.times_out = false);
+    wait_until("the attempt is released", SOON, async || {
+        world.count("SELECT count(*) AS count FROM hold_attempt WHERE state = 'RELEASED'").await == 1
     })
     .await;
-    assert_eq!(world.inventory.land(), 0);
-    let claim = world.create(&customer, wish).await.unwrap();
+    assert_eq!(world.inventory.run_delayed(), 0);
+    let claim = world.create(&customer, request).await.unwrap();
     assert_eq!(units(&claim).len(), 2);
     world.audit().await;
     assert_eq!(world.inventory.free(&world.general), CAPACITY - 2);
 }
 
 #[tokio::test]
-async fn a_service_that_dies_between_reserve_and_claim_strands_nothing() {
+async fn crash_between_reservation_and_claim_leaves_no_units_held() {
     let world = World::start_with(&[("HOLDS__ABANDON_AFTER", "300ms")]).await;
     let customers: Vec<_> = (0..4).map(|_| world.customer()).collect();
-    let wishes: Vec<_> = customers.iter().map(|it| (world.wish(it, 2), it.clone())).collect();
-    world.inventory.tell(|inventory| inventory.is_mute = true);
+    let requests: Vec<_> = customers.iter().map(|it| (world.request_units(it, 2), it.clone())).collect();
+    world.inventory.configure(|inventory| inventory.withholds_responses = true);
     tokio::select! {
-        answers = all(&world, &wishes) => panic!("answered: {answers:?}"),
+        answers = all(&world, &requests) => panic!("answered: {answers:?}"),
         () = wait_until("units are held", SOON, async || world.inventory.units_in(HoldState::Held) == 8) => {}
     }
-    // Gone with all it had in its head. The next one has only what is written down.
+    // The new process knows only what is stored.
     let world = world.restart().await;
-    let wishes: Vec<_> = wishes.into_iter().map(|(wish, it)| (wish, world.again(&it))).collect();
-    world.inventory.tell(|inventory| inventory.is_mute = false);
-    wait_until("all is back", Duration::from_secs(30), async || {
+    let requests: Vec<_> = requests.into_iter().map(|(request, it)| (request, world.again(&it))).collect();
+    world.inventory.configure(|inventory| inventory.withholds_responses = false);
+    wait_until("all units are free", Duration::from_secs(30), async || {
         world.inventory.free(&world.general) == CAPACITY
     })
     .await;
     world.audit().await;
-    for answer in all(&world, &wishes).await {
+    for answer in all(&world, &requests).await {
         answer.unwrap();
     }
     world.audit().await;

@@ -1,4 +1,4 @@
-//! `CreateClaim` says no, with the contract's reason, and holds nothing.
+//! Refusals of `CreateClaim`: each has the contract's reason and leaves nothing held.
 
 use std::time::Duration;
 
@@ -13,42 +13,42 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 use uuid::Uuid;
 
-use crate::world::{Customer, World, metadata, reason};
+use crate::support::{Customer, World, metadata, reason};
 
 async fn refused(world: &World, customer: &Customer, request: pb::CreateClaimRequest) -> Status {
-    let status = world.create(customer, request).await.expect_err("it is refused");
+    let status = world.create(customer, request).await.expect_err("the request is invalid");
     assert_eq!(world.inventory.units_in(HoldState::Held), 0, "something is held after {status:?}");
     status
 }
 
 #[tokio::test]
-async fn a_customer_without_a_verified_address_cannot_buy() {
+async fn customer_without_a_verified_address_is_refused() {
     let world = World::start().await;
     let customer = world.customer_without_email();
-    let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+    let status = refused(&world, &customer, world.request_units(&customer, 1)).await;
     assert_eq!((status.code(), reason(&status).as_str()), (Code::FailedPrecondition, "EMAIL_NOT_VERIFIED"));
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_queues_own_for_this_customer_and_event_buys_nothing() {
+async fn forged_and_foreign_turn_tokens_are_refused() {
     let world = World::start().await;
     let (customer, other) = (world.customer(), world.customer());
-    let wish = world.wish(&customer, 1);
+    let request = world.request_units(&customer, 1);
     let end = SystemClock.now().checked_add(Duration::from_secs(60)).unwrap();
     let stranger = TokenSigner::new(SigningKey::parse(&SigningKey::generate().unwrap()).unwrap(), "queue");
     let claims = serde_json::json!({ "event_id": world.event, "fencing_number": 1 });
-    let facts = TokenFields { audience: "onsale-turn", subject: &customer.id, expiry: end };
+    let fields = TokenFields { audience: "onsale-turn", subject: &customer.id, expiry: end };
     for token in [
         "nonsense".to_owned(),
         world.turn_token(&other.id, &world.event, 1, end),
         world.turn_token(&customer.id, &Uuid::now_v7().to_string(), 1, end),
         world.turn_token(&customer.id, &world.event, 0, end),
         world.turn_token("nobody", &world.event, 1, end),
-        stranger.sign(&facts, &claims).unwrap(),
-        // Genuine, but Queue has never heard of the customer.
+        stranger.sign(&fields, &claims).unwrap(),
+        // A genuine token of another customer.
         world.turn_token(&other.id, &world.event, 9, end),
     ] {
-        let request = pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..wish.clone() };
+        let request = pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..request.clone() };
         let status = refused(&world, &customer, request).await;
         assert_eq!((status.code(), reason(&status).as_str()), (Code::PermissionDenied, "TURN_TOKEN_INVALID"));
     }
@@ -56,7 +56,7 @@ async fn a_token_that_is_not_queues_own_for_this_customer_and_event_buys_nothing
     let status = refused(
         &world,
         &customer,
-        pb::CreateClaimRequest { right: Some(Right::TurnToken(unknown)), ..wish.clone() },
+        pb::CreateClaimRequest { right: Some(Right::TurnToken(unknown)), ..request.clone() },
     )
     .await;
     assert_eq!(reason(&status), "TURN_TOKEN_INVALID", "a turn that Queue does not know");
@@ -64,25 +64,26 @@ async fn a_token_that_is_not_queues_own_for_this_customer_and_event_buys_nothing
 }
 
 #[tokio::test]
-async fn a_turn_that_ran_out_buys_nothing() {
+async fn expired_turn_is_refused() {
     let world = World::start().await;
     let customer = world.customer();
     let token = world.turn_token(&customer.id, &world.event, 1, Timestamp::from_secs(1_000));
-    let request = pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..world.wish(&customer, 1) };
+    let request =
+        pb::CreateClaimRequest { right: Some(Right::TurnToken(token)), ..world.request_units(&customer, 1) };
     let status = refused(&world, &customer, request).await;
     assert_eq!((status.code(), reason(&status).as_str()), (Code::FailedPrecondition, "TURN_EXPIRED"));
     assert_eq!(metadata(&status, "expire_time"), "1970-01-01T00:16:40.000000Z");
 
-    // The token thinks it lasts, Queue knows better: by the database's clock it is over.
-    let wish = world.wish(&customer, 1);
+    // The token has not expired, but Queue returns an end that is past by the database's clock.
+    let request = world.request_units(&customer, 1);
     world.queue.grant(&world.event, &customer.id, 1, Timestamp::from_secs(1_000));
-    let status = refused(&world, &customer, wish).await;
+    let status = refused(&world, &customer, request).await;
     assert_eq!(reason(&status), "TURN_EXPIRED");
     world.audit().await;
 }
 
 #[tokio::test]
-async fn what_queue_says_of_a_turn_passes_through() {
+async fn refusals_of_queue_are_passed_on() {
     let world = World::start().await;
     let customer = world.customer();
     for refusal in [
@@ -92,19 +93,19 @@ async fn what_queue_says_of_a_turn_passes_through() {
         (Code::PermissionDenied, "CUSTOMER_BLOCKED"),
     ] {
         world.queue.refuse(Some(refusal));
-        let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+        let status = refused(&world, &customer, world.request_units(&customer, 1)).await;
         assert_eq!((status.code(), reason(&status).as_str()), refusal);
         assert_eq!(metadata(&status, "from"), "queue");
     }
-    // What is between services stays between services.
+    // Reasons that concern only the services are not passed on.
     world.queue.refuse(Some((Code::PermissionDenied, "ROLE_MISSING")));
-    let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+    let status = refused(&world, &customer, world.request_units(&customer, 1)).await;
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Internal, "INTERNAL"));
     assert_eq!(world.inventory.reserve_calls(), 0);
 }
 
 #[tokio::test]
-async fn what_inventory_says_of_the_stock_passes_through() {
+async fn refusals_of_inventory_are_passed_on() {
     let world = World::start().await;
     let customer = world.customer();
     for refusal in [
@@ -115,18 +116,20 @@ async fn what_inventory_says_of_the_stock_passes_through() {
         (Code::NotFound, "SECTOR_NOT_FOUND"),
         (Code::InvalidArgument, "FIELDS_INVALID"),
     ] {
-        world.inventory.tell(|inventory| inventory.refuses = Some(refusal));
-        let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+        world.inventory.configure(|inventory| inventory.refuses = Some(refusal));
+        let status = refused(&world, &customer, world.request_units(&customer, 1)).await;
         assert_eq!((status.code(), reason(&status).as_str()), refusal);
         assert_eq!(metadata(&status, "from"), "inventory");
     }
-    world.inventory.tell(|inventory| inventory.refuses = Some((Code::InvalidArgument, "HOLD_ID_REUSED")));
-    let status = refused(&world, &customer, world.wish(&customer, 1)).await;
+    world
+        .inventory
+        .configure(|inventory| inventory.refuses = Some((Code::InvalidArgument, "HOLD_ID_REUSED")));
+    let status = refused(&world, &customer, world.request_units(&customer, 1)).await;
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Internal, "INTERNAL"));
 }
 
 #[tokio::test]
-async fn every_malformed_field_is_named() {
+async fn refusal_names_every_malformed_field() {
     let world = World::start().await;
     let customer = world.customer();
     let select = |sector: &str, count: u32, units: &[u32]| UnitSelection {
@@ -165,7 +168,7 @@ async fn every_malformed_field_is_named() {
         ]
     );
     for selections in [Vec::new(), vec![select(&world.general, 1, &[]); 11]] {
-        let request = pb::CreateClaimRequest { selections, ..world.wish(&customer, 1) };
+        let request = pb::CreateClaimRequest { selections, ..world.request_units(&customer, 1) };
         let status = refused(&world, &customer, request).await;
         let violations = status.get_details_bad_request().unwrap().field_violations;
         assert_eq!(violations[0].field, "selections");

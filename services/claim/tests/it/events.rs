@@ -1,4 +1,4 @@
-//! What Claim does about other services' events.
+//! Handling of other services' events.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
 use uuid::Uuid;
 
-use crate::world::{CAPACITY, SOON, World};
+use crate::support::{CAPACITY, SOON, World};
 
-/// Says `payload` as the service that may.
-async fn tell<P: EventPayload>(world: &World, key: &str, payload: &P) {
+/// Publishes `payload` as its source service.
+async fn publish<P: EventPayload>(world: &World, key: &str, payload: &P) {
     let schema = Postgres::connect(&world.service.database.config(P::SOURCE)).await.unwrap();
     let redis = &world.service.redis;
     let redis = Redis::connect(&RedisConfig::new(redis.urls.clone(), redis.prefix.as_str())).await.unwrap();
     let outbox = &Outbox::new(P::SOURCE, Arc::new(SystemClock));
     let event = &[NewEvent::new(key, payload)];
     schema
-        .transaction("tell", |tx| async move {
-            outbox.append(&tx, event).await?;
+        .transaction("publish", |transaction| async move {
+            outbox.append(&transaction, event).await?;
             Ok::<_, postgres::Error>(())
         })
         .await
@@ -41,7 +41,7 @@ async fn tell<P: EventPayload>(world: &World, key: &str, payload: &P) {
     relay.step().await.unwrap();
 }
 
-/// Waits until `count` events were handled.
+/// Waits until `count` events have been handled.
 async fn handled(world: &World, count: i64) {
     wait_until("the events are handled", SOON, async || {
         world.count("SELECT count(*) AS count FROM inbox").await == count
@@ -68,57 +68,57 @@ fn failed(claim: &pb::Claim) -> PaymentFailed {
 }
 
 #[tokio::test]
-async fn a_confirmed_payment_confirms_the_claim_once_whoever_says_it_first() {
+async fn payment_confirmed_and_confirm_claim_confirm_once() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
     let payment = world.payment_of(&claim);
     let event = confirmed(&claim, &payment.payment_id);
-    tell(&world, &claim.claim_id, &event).await;
+    publish(&world, &claim.claim_id, &event).await;
     let done = world.wait_for(&customer, &claim.claim_id, pb::ClaimState::Confirmed).await;
     assert_eq!(world.confirm(payment).await.unwrap(), done);
-    tell(&world, &claim.claim_id, &event).await;
+    publish(&world, &claim.claim_id, &event).await;
     handled(&world, 2).await;
     assert_eq!(world.events::<OrderCompleted>().await.len(), 1);
     world.audit().await;
 }
 
 #[tokio::test]
-async fn a_payment_that_confirms_nothing_is_left_to_payment() {
+async fn payment_confirmed_is_ignored_if_the_claim_cannot_be_confirmed() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
     world.confirm(world.payment_of(&claim)).await.unwrap();
-    tell(&world, &claim.claim_id, &confirmed(&claim, &Uuid::now_v7().to_string())).await;
+    publish(&world, &claim.claim_id, &confirmed(&claim, &Uuid::now_v7().to_string())).await;
     let unknown = pb::Claim { claim_id: Uuid::now_v7().to_string(), ..claim.clone() };
-    tell(&world, &unknown.claim_id, &confirmed(&unknown, &Uuid::now_v7().to_string())).await;
+    publish(&world, &unknown.claim_id, &confirmed(&unknown, &Uuid::now_v7().to_string())).await;
     handled(&world, 2).await;
     assert_eq!(world.events::<OrderCompleted>().await.len(), 1);
     world.audit().await;
 }
 
 #[tokio::test]
-async fn a_failed_payment_releases_an_unpaid_claim_and_no_other() {
+async fn payment_failed_releases_only_an_unpaid_claim() {
     let world = World::start().await;
     let (one, two) = (world.customer(), world.customer());
     let (unpaid, paid) = (world.claim(&one, 1).await, world.claim(&two, 1).await);
     world.confirm(world.payment_of(&paid)).await.unwrap();
     for claim in [&unpaid, &paid, &unpaid] {
-        tell(&world, &claim.claim_id, &failed(claim)).await;
+        publish(&world, &claim.claim_id, &failed(claim)).await;
     }
     handled(&world, 3).await;
     let released = world.get(&one, &unpaid.claim_id).await.unwrap();
     assert_eq!(released.release_reason(), pb::ReleaseReason::PaymentFailed);
     assert_eq!(world.get(&two, &paid.claim_id).await.unwrap().state(), pb::ClaimState::Confirmed);
     assert_eq!(world.events::<ClaimReleased>().await.len(), 1);
-    wait_until("the unit is back", SOON, async || world.inventory.free(&world.general) == CAPACITY - 1).await;
-    // The turn goes on.
+    wait_until("the unit is free", SOON, async || world.inventory.free(&world.general) == CAPACITY - 1).await;
+    // The turn is still valid.
     world.claim(&one, 1).await;
     world.audit().await;
 }
 
 #[tokio::test]
-async fn a_turn_that_was_left_releases_its_own_claim_and_one_that_ran_out_leaves_it_to_expiry() {
+async fn queue_expired_releases_only_the_claim_of_an_abandoned_turn() {
     let world = World::start().await;
     let (left, stays) = (world.customer(), world.customer());
     let (claim, other) = (world.claim(&left, 1).await, world.claim(&stays, 1).await);
@@ -131,7 +131,7 @@ async fn a_turn_that_was_left_releases_its_own_claim_and_one_that_ran_out_leaves
         fencing_number,
         expire_time: None,
     };
-    for told in [
+    for event in [
         ended(&stays.id, ExpireReason::TurnExpired, 1),
         ended(&stays.id, ExpireReason::QueueClosed, 1),
         // An older turn, and an entry that never had one.
@@ -139,7 +139,7 @@ async fn a_turn_that_was_left_releases_its_own_claim_and_one_that_ran_out_leaves
         ended(&stays.id, ExpireReason::Left, 0),
         ended(&left.id, ExpireReason::Left, 1),
     ] {
-        tell(&world, &told.entry_id, &told).await;
+        publish(&world, &event.entry_id, &event).await;
     }
     handled(&world, 5).await;
     let released = world.get(&left, &claim.claim_id).await.unwrap();
@@ -149,26 +149,26 @@ async fn a_turn_that_was_left_releases_its_own_claim_and_one_that_ran_out_leaves
 }
 
 #[tokio::test]
-async fn events_that_change_nothing_are_acknowledged() {
+async fn ignored_events_are_acknowledged() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
     let confirmed = world.confirm(world.payment_of(&claim)).await.unwrap();
-    tell(
+    publish(
         &world,
         "entry",
         &QueueTurnGranted { customer_id: customer.id.clone(), ..QueueTurnGranted::default() },
     )
     .await;
     let refunded = PaymentRefunded { claim_id: claim.claim_id.clone(), ..PaymentRefunded::default() };
-    tell(&world, &claim.claim_id, &refunded).await;
+    publish(&world, &claim.claim_id, &refunded).await;
     handled(&world, 2).await;
     assert_eq!(world.get(&customer, &claim.claim_id).await.unwrap(), confirmed);
     world.audit().await;
 }
 
 #[test]
-fn every_topic_that_names_claim_has_a_test_here() {
+fn claim_listens_to_five_topics() {
     let mut listened: Vec<_> =
         TOPICS.iter().filter(|topic| topic.listeners.contains(&"claim")).map(|topic| topic.name).collect();
     listened.sort_unstable();

@@ -1,4 +1,4 @@
-//! An unpaid claim ends by the database's clock, and its units can be sold to the next.
+//! Unpaid claims expire by the database's clock, and their units become free.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use onsale_testkit::wait_until;
 use onsale_types::{Clock, SystemClock, Timestamp};
 use tonic::Code;
 
-use crate::world::{CAPACITY, SOON, World, units};
+use crate::support::{CAPACITY, SOON, World, units};
 
 #[tokio::test]
-async fn an_unpaid_claim_expires_and_its_units_are_claimed_by_the_next() {
+async fn units_of_an_expired_claim_can_be_claimed_again() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "1s")]).await;
     let (slow, next) = (world.customer(), world.customer());
-    let claim = world.create(&slow, world.wish_for_seats(&slow, &[1, 2])).await.unwrap();
+    let claim = world.create(&slow, world.request_seats(&slow, &[1, 2])).await.unwrap();
     let expired = world.wait_for(&slow, &claim.claim_id, pb::ClaimState::Released).await;
     assert_eq!(expired.release_reason(), pb::ReleaseReason::Expired);
     assert_eq!(
@@ -24,20 +24,20 @@ async fn an_unpaid_claim_expires_and_its_units_are_claimed_by_the_next() {
             .map(|it| it.seconds >= claim.expire_time.unwrap().seconds),
         Some(true)
     );
-    wait_until("the seats are back", SOON, async || world.inventory.free(&world.seated) == CAPACITY).await;
+    wait_until("the seats are free", SOON, async || world.inventory.free(&world.seated) == CAPACITY).await;
     let events = world.events::<ClaimReleased>().await;
     assert_eq!((events.len(), events[0].reason(), events[0].unit_count), (1, pb::ReleaseReason::Expired, 2));
-    let bought = world.create(&next, world.wish_for_seats(&next, &[1, 2])).await.unwrap();
+    let bought = world.create(&next, world.request_seats(&next, &[1, 2])).await.unwrap();
     assert_eq!(units(&bought), [1, 2]);
 }
 
 #[tokio::test]
-async fn many_claims_expire_in_batches_and_none_is_told_twice() {
+async fn claims_expire_in_batches_with_one_event_each() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "3s"), ("CLAIMS__EXPIRE_BATCH_MAX", "3")]).await;
     let customers: Vec<_> = (0..CAPACITY).map(|_| world.customer()).collect();
     join_all(customers.iter().map(|customer| world.claim(customer, 1))).await;
     assert_eq!(world.inventory.free(&world.general), 0);
-    wait_until("all are back", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
+    wait_until("all units are free", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
     let mut ids: Vec<_> = world.events::<ClaimReleased>().await.into_iter().map(|it| it.claim_id).collect();
     ids.sort();
     ids.dedup();
@@ -46,16 +46,16 @@ async fn many_claims_expire_in_batches_and_none_is_told_twice() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_being_settled_does_not_expire() {
+async fn claim_under_settlement_does_not_expire() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "3s")]).await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
     let payment = world.payment_of(&claim);
-    world.inventory.tell(|inventory| inventory.down = Some(Code::Unavailable));
+    world.inventory.configure(|inventory| inventory.down = Some(Code::Unavailable));
     let status = world.confirm(payment.clone()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
-    // Another that expires after it shows that the worker has looked.
-    world.inventory.tell(|inventory| inventory.down = None);
+    // A later claim that expires shows that the worker has run since.
+    world.inventory.configure(|inventory| inventory.down = None);
     let witness = world.customer();
     let later = world.claim(&witness, 1).await;
     world.wait_for(&witness, &later.claim_id, pb::ClaimState::Released).await;
@@ -66,19 +66,20 @@ async fn a_claim_that_is_being_settled_does_not_expire() {
 }
 
 #[tokio::test]
-async fn expiry_and_payment_at_the_same_moment_end_in_tickets_or_in_money_back() {
+async fn payment_during_expiry_ends_confirmed_or_rejected() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "1s")]).await;
     let customers: Vec<_> = (0..8).map(|_| world.customer()).collect();
     let buys = customers.iter().zip(0_u64..).map(|(customer, number)| {
         let world = &world;
         async move {
             let claim = world.claim(customer, 1).await;
-            // From a little before its end to a little after, when the worker is at it.
+            // The payments arrive from 80 ms before the expiry to 60 ms after it, while the worker runs.
             let expire_time = claim.expire_time.unwrap();
             let end = Timestamp::from_seconds_and_nanos(expire_time.seconds, expire_time.nanos).unwrap();
             let begin = end.checked_sub(Duration::from_millis(80)).unwrap();
             let pay_time = begin.checked_add(Duration::from_millis(20 * number)).unwrap();
-            wait_until("its end is near", SOON, async || SystemClock.now() >= pay_time).await;
+            wait_until("the time of the payment has come", SOON, async || SystemClock.now() >= pay_time)
+                .await;
             world.confirm(world.payment_of(&claim)).await.unwrap()
         }
     });

@@ -1,10 +1,10 @@
-//! `ExtendClaim`: a payment in progress gives a claim more time, once and within a bound.
+//! `ExtendClaim`: a payment in progress extends a claim once, within a bound.
 
 use onsale_proto::{claim::v1 as pb, events::v1::ClaimReleased};
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{World, reason};
+use crate::support::{World, reason};
 
 const SHORT: [(&str, &str); 2] = [("CLAIMS__WINDOW", "2s"), ("CLAIMS__EXTENSION", "1h")];
 
@@ -13,14 +13,14 @@ fn seconds(claim: &pb::Claim) -> i64 {
 }
 
 #[tokio::test]
-async fn a_claim_at_the_checkout_outlives_its_window_and_can_still_be_paid() {
+async fn extended_claim_outlives_its_window_and_can_be_paid() {
     let world = World::start_with(&SHORT).await;
     let (paying, idle) = (world.customer(), world.customer());
     let claim = world.claim(&paying, 1).await;
     let extended = world.extend(&claim.claim_id, &Uuid::now_v7().to_string()).await.unwrap();
     assert!((3_600..=3_602).contains(&seconds(&extended)), "{extended:?}");
     assert_eq!(world.get(&paying, &claim.claim_id).await.unwrap(), extended);
-    // One made after it is gone: the worker has looked.
+    // A later claim has expired, so the worker has run since.
     let other = world.claim(&idle, 1).await;
     world.wait_for(&idle, &other.claim_id, pb::ClaimState::Released).await;
     assert_eq!(world.get(&paying, &claim.claim_id).await.unwrap(), extended);
@@ -29,7 +29,7 @@ async fn a_claim_at_the_checkout_outlives_its_window_and_can_still_be_paid() {
 }
 
 #[tokio::test]
-async fn a_second_payment_and_a_repeat_move_it_no_further() {
+async fn repeated_extension_does_not_move_the_expiry() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "1h"), ("CLAIMS__EXTENSION", "2h")]).await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
@@ -43,7 +43,7 @@ async fn a_second_payment_and_a_repeat_move_it_no_further() {
 }
 
 #[tokio::test]
-async fn an_extended_claim_that_is_not_paid_expires_in_the_end() {
+async fn unpaid_extended_claim_expires() {
     let world = World::start_with(&[("CLAIMS__WINDOW", "1s"), ("CLAIMS__EXTENSION", "1s")]).await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
@@ -56,7 +56,7 @@ async fn an_extended_claim_that_is_not_paid_expires_in_the_end() {
 }
 
 #[tokio::test]
-async fn what_is_not_open_any_more_is_answered_as_it_is_and_what_is_not_there_is_not_found() {
+async fn closed_claim_is_returned_unchanged_and_unknown_one_not_found() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;

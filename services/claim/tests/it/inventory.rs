@@ -1,4 +1,4 @@
-//! An Inventory for tests: keeps units and holds in memory as the contract says, and fails when told to.
+//! Fake Inventory: keeps units and holds in memory according to the contract, and fails on demand.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,12 +17,12 @@ use onsale_testkit::wait_until;
 use onsale_types::{EventId, Timestamp};
 use tonic::{Code, Request, Response, Status};
 
-use crate::world::{SOON, refusal, to_pb};
+use crate::support::{SOON, refusal, to_pb};
 
-/// The price of every unit.
+/// Price of every unit.
 pub(crate) const PRICE_MINOR: i64 = 2_500;
 
-/// The stock of one event.
+/// Stock of one event.
 #[derive(Clone, Default)]
 pub(crate) struct FakeInventory {
     state: Arc<Mutex<State>>,
@@ -33,27 +33,27 @@ pub(crate) struct State {
     units_max: u32,
     sectors: HashMap<String, Sector>,
     holds: HashMap<String, (Hold, Vec<UnitSelection>)>,
-    /// Quotas by the tokens of invitations to them.
+    /// Quota ids by invitation token.
     pub(crate) invitations: HashMap<String, String>,
-    /// Every call fails with this.
+    /// Code with which every call fails.
     pub(crate) down: Option<Code>,
-    /// Reserving is refused with this.
+    /// Code and reason with which `ReserveUnits` is refused.
     pub(crate) refuses: Option<(Code, &'static str)>,
-    /// Reserving takes effect and is not answered while this is set.
-    pub(crate) is_mute: bool,
-    /// Reserving is not answered in time while this is set, and takes effect only when it is told to.
-    pub(crate) is_slow: bool,
-    /// Never says anything of the event while this is set.
-    pub(crate) is_terse: bool,
-    /// Speaks of another event while this is set.
-    pub(crate) is_confused: bool,
-    /// What the event is called, if not as ever, and how often that was changed.
+    /// `ReserveUnits` takes effect, but its response waits while this is set.
+    pub(crate) withholds_responses: bool,
+    /// `ReserveUnits` times out while this is set, and takes effect with `run_delayed`.
+    pub(crate) times_out: bool,
+    /// Responses omit the event while this is set.
+    pub(crate) omits_event: bool,
+    /// Responses carry another event while this is set.
+    pub(crate) sends_other_event: bool,
+    /// Changed name of the event, and the number of its changes.
     pub(crate) event_name: Option<String>,
     pub(crate) event_revision: u64,
-    /// Answers that told of the event.
-    pub(crate) events_told: u32,
+    /// Number of responses with the event.
+    pub(crate) events_sent: u32,
     delayed: Vec<ReserveUnitsRequest>,
-    /// Calls of `ReserveUnits` that came.
+    /// Number of `ReserveUnits` calls.
     pub(crate) reserve_calls: u32,
 }
 
@@ -74,12 +74,12 @@ impl FakeInventory {
         self.state.lock().unwrap().sectors.insert(id.to_owned(), sector);
     }
 
-    /// Changes how it behaves.
-    pub(crate) fn tell(&self, change: impl FnOnce(&mut State)) {
+    /// Changes the behavior.
+    pub(crate) fn configure(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock().unwrap());
     }
 
-    /// Takes units out of the sale, as another customer would.
+    /// Sells units to another customer.
     pub(crate) fn sell_elsewhere(&self, sector: &str, units: impl IntoIterator<Item = u32>) {
         let mut state = self.state.lock().unwrap();
         let free = &mut state.sectors.get_mut(sector).unwrap().free;
@@ -88,7 +88,7 @@ impl FakeInventory {
         }
     }
 
-    /// Releases every hold that is HELD, as Inventory does with what it hears nothing more of.
+    /// Releases every held hold, as Inventory does after `release_after`.
     pub(crate) fn lose_holds(&self) {
         let mut state = self.state.lock().unwrap();
         let held: Vec<_> = state.ids_in(HoldState::Held);
@@ -101,7 +101,7 @@ impl FakeInventory {
         u32::try_from(self.state.lock().unwrap().sectors[sector].free.len()).unwrap()
     }
 
-    /// Units of all holds in this state.
+    /// Counts the units of all holds in a state.
     pub(crate) fn units_in(&self, wanted: HoldState) -> usize {
         let state = self.state.lock().unwrap();
         let holds = state.holds.values().filter(|(hold, _)| hold.state() == wanted);
@@ -118,8 +118,8 @@ impl FakeInventory {
 }
 
 impl FakeInventory {
-    /// What was delayed happens now; answers how many holds have units by it.
-    pub(crate) fn land(&self) -> usize {
+    /// Runs the delayed reservations and returns the number of holds that obtained units.
+    pub(crate) fn run_delayed(&self) -> usize {
         let delayed = std::mem::take(&mut self.state.lock().unwrap().delayed);
         assert!(!delayed.is_empty(), "nothing was delayed");
         let answers = delayed.into_iter().map(|request| self.reserve_now(request).unwrap().hold.unwrap());
@@ -134,7 +134,11 @@ impl FakeInventory {
         }
         let hold = state.reserve(&request)?;
         let event = EventSummary {
-            event_id: if state.is_confused { EventId::generate().to_string() } else { request.event_id },
+            event_id: if state.sends_other_event {
+                EventId::generate().to_string()
+            } else {
+                request.event_id
+            },
             name: state.event_name.clone().unwrap_or_else(|| "Final".to_owned()),
             venue_name: "Arena".to_owned(),
             venue_address: String::new(),
@@ -142,8 +146,8 @@ impl FakeInventory {
             start_time: Some(to_pb(Timestamp::from_secs(4_000_000_000))),
         };
         let event_revision = state.event_revision + 1;
-        let is_known = state.is_terse || request.known_event_revision == event_revision;
-        state.events_told += u32::from(!is_known);
+        let is_known = state.omits_event || request.known_event_revision == event_revision;
+        state.events_sent += u32::from(!is_known);
         Ok(ReserveUnitsResponse {
             hold: Some(hold),
             event: (!is_known).then_some(event),
@@ -162,7 +166,7 @@ impl State {
     fn check(&self) -> Result<(), Status> {
         match self.down {
             Some(Code::Unavailable) => Err(refusal(Code::Unavailable, "DEPENDENCY_UNAVAILABLE", &[])),
-            Some(code) => Err(Status::new(code, "told to fail")),
+            Some(code) => Err(Status::new(code, "fails on demand")),
             None => Ok(()),
         }
     }
@@ -260,12 +264,13 @@ impl InventoryInternalService for FakeInventory {
     ) -> Result<Response<ReserveUnitsResponse>, Status> {
         let request = request.into_inner();
         self.state.lock().unwrap().reserve_calls += 1;
-        if self.state.lock().unwrap().is_slow {
+        if self.state.lock().unwrap().times_out {
             self.state.lock().unwrap().delayed.push(request);
             return Err(refusal(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", &[]));
         }
         let answer = self.reserve_now(request)?;
-        wait_until("it may answer", SOON, async || !self.state.lock().unwrap().is_mute).await;
+        wait_until("responses are allowed", SOON, async || !self.state.lock().unwrap().withholds_responses)
+            .await;
         Ok(Response::new(answer))
     }
 
@@ -291,7 +296,7 @@ impl InventoryInternalService for FakeInventory {
         let mut state = self.state.lock().unwrap();
         state.check()?;
         if state.hold(&id).is_err() {
-            // Whoever asks for it after this is too late.
+            // A later reservation of this hold finds it released.
             let hold = Hold { hold_id: id.clone(), state: HoldState::Released.into(), ..Hold::default() };
             state.holds.insert(id, (hold.clone(), Vec::new()));
             return Ok(Response::new(ReleaseHoldResponse { hold: Some(hold) }));

@@ -1,4 +1,4 @@
-//! Claim through gRPC, on a real Postgres and a real Redis Cluster. Queue and Inventory are small servers of the tests.
+//! Tests of Claim through gRPC on a real Postgres and a real Redis Cluster. Queue and Inventory are fakes.
 
 #[cfg(test)]
 mod confirm;
@@ -31,4 +31,4 @@ mod release;
 #[cfg(test)]
 mod starts;
 #[cfg(test)]
-mod world;
+mod support;

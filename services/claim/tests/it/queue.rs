@@ -1,4 +1,4 @@
-//! A Queue for tests: knows the turns it was told of, and says no when told to.
+//! Fake Queue: knows the turns that a test has granted, and refuses on demand.
 
 use std::{
     collections::HashMap,
@@ -11,9 +11,9 @@ use onsale_proto::queue::v1::{
 use onsale_types::Timestamp;
 use tonic::{Code, Request, Response, Status};
 
-use crate::world::{refusal, to_pb};
+use crate::support::{refusal, to_pb};
 
-/// The turns of a queue.
+/// Turns of one queue.
 #[derive(Clone, Default)]
 pub(crate) struct FakeQueue {
     state: Arc<Mutex<State>>,
@@ -21,19 +21,19 @@ pub(crate) struct FakeQueue {
 
 #[derive(Default)]
 struct State {
-    /// By event, customer and fencing number.
+    /// Ends of turns by event, customer and fencing number.
     turns: HashMap<(String, String, u64), Timestamp>,
     refuses: Option<(Code, &'static str)>,
 }
 
 impl FakeQueue {
-    /// The turn `fencing_number` of `customer` in `event` lasts until `end`.
+    /// Grants a turn until `end`.
     pub(crate) fn grant(&self, event: &str, customer: &str, fencing_number: u64, end: Timestamp) {
         let turn = (event.to_owned(), customer.to_owned(), fencing_number);
         self.state.lock().unwrap().turns.insert(turn, end);
     }
 
-    /// Answers every question with this refusal; none: as it knows.
+    /// Refuses every call with this code and reason; `None`: no call.
     pub(crate) fn refuse(&self, refusal: Option<(Code, &'static str)>) {
         self.state.lock().unwrap().refuses = refusal;
     }

@@ -1,11 +1,11 @@
-//! `GetClaim` and `ListClaims`: one's own, and nobody else's.
+//! `GetClaim` and `ListClaims`.
 
 use onsale_proto::claim::v1 as pb;
 use tonic::Code;
 use tonic_types::StatusExt;
 use uuid::Uuid;
 
-use crate::world::{Customer, World, metadata, reason};
+use crate::support::{Customer, World, metadata, reason};
 
 async fn list(world: &World, customer: &Customer, request: pb::ListClaimsRequest) -> pb::ListClaimsResponse {
     world.client().list_claims(customer.ask(request)).await.unwrap().into_inner()
@@ -16,7 +16,7 @@ fn ids(claims: &[pb::Claim]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn another_customers_claim_is_not_found_and_a_service_sees_every_claim() {
+async fn claim_is_visible_to_its_customer_and_to_services_only() {
     let world = World::start().await;
     let (owner, other) = (world.customer(), world.customer());
     let claim = world.claim(&owner, 1).await;
@@ -34,7 +34,7 @@ async fn another_customers_claim_is_not_found_and_a_service_sees_every_claim() {
 }
 
 #[tokio::test]
-async fn a_list_is_newest_first_in_pages_and_filtered() {
+async fn list_is_newest_first_paged_and_filtered() {
     let world = World::start().await;
     let customer = world.customer();
     let mut made = Vec::new();
@@ -75,7 +75,7 @@ async fn a_list_is_newest_first_in_pages_and_filtered() {
 }
 
 #[tokio::test]
-async fn a_page_token_belongs_to_its_customer_and_filters() {
+async fn page_token_is_bound_to_its_customer_and_filters() {
     let world = World::start().await;
     let (customer, other) = (world.customer(), world.customer());
     for _ in 0..2 {

@@ -1,14 +1,14 @@
-//! `ReleaseClaim`: the customer gives up, and the units go back.
+//! `ReleaseClaim`: frees the units of an unpaid claim.
 
 use onsale_proto::{claim::v1 as pb, events::v1::ClaimReleased, inventory::v1::HoldState};
 use onsale_testkit::wait_until;
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::world::{CAPACITY, SOON, World, reason};
+use crate::support::{CAPACITY, SOON, World, reason};
 
 #[tokio::test]
-async fn a_released_claim_gives_its_units_back_at_once_and_says_so_to_others() {
+async fn release_frees_the_units_and_publishes_an_event() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 3).await;
@@ -29,13 +29,13 @@ async fn a_released_claim_gives_its_units_back_at_once_and_says_so_to_others() {
     assert_eq!(events.len(), 1);
     assert_eq!((events[0].claim_id.as_str(), events[0].unit_count), (claim.claim_id.as_str(), 3));
     assert_eq!((events[0].reason(), events[0].fencing_number), (pb::ReleaseReason::Customer, 1));
-    // The turn goes on: the customer may choose anew.
+    // The turn is still valid, so the customer may claim again.
     world.claim(&customer, 2).await;
     world.audit().await;
 }
 
 #[tokio::test]
-async fn releasing_twice_changes_nothing_and_tells_nobody_twice() {
+async fn repeated_release_changes_nothing_and_publishes_once() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 1).await;
@@ -53,7 +53,7 @@ async fn releasing_twice_changes_nothing_and_tells_nobody_twice() {
 }
 
 #[tokio::test]
-async fn a_paid_claim_and_another_customers_cannot_be_released() {
+async fn paid_and_foreign_claims_cannot_be_released() {
     let world = World::start().await;
     let (customer, other) = (world.customer(), world.customer());
     let claim = world.claim(&customer, 1).await;
@@ -66,15 +66,15 @@ async fn a_paid_claim_and_another_customers_cannot_be_released() {
 }
 
 #[tokio::test]
-async fn while_inventory_is_away_a_claim_is_released_here_and_there_as_soon_as_it_is_back() {
+async fn release_reaches_inventory_when_it_is_available_again() {
     let world = World::start().await;
     let customer = world.customer();
     let claim = world.claim(&customer, 2).await;
-    world.inventory.tell(|inventory| inventory.down = Some(Code::Unavailable));
+    world.inventory.configure(|inventory| inventory.down = Some(Code::Unavailable));
     let released = world.release(&customer, &claim.claim_id).await.unwrap();
     assert_eq!(released.state(), pb::ClaimState::Released);
     assert_eq!(world.inventory.units_in(HoldState::Held), 2);
-    world.inventory.tell(|inventory| inventory.down = None);
-    wait_until("the units are back", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
+    world.inventory.configure(|inventory| inventory.down = None);
+    wait_until("the units are free", SOON, async || world.inventory.free(&world.general) == CAPACITY).await;
     world.audit().await;
 }

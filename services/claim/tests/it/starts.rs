@@ -1,12 +1,12 @@
-//! The service stands: it opens its stores, says that it is ready, and stops when asked to.
+//! Start, readiness, shutdown and validation of the settings.
 
 use onsale_kit::config::{self, ConfigError, Environment};
 use onsale_testkit::{service, tokens::TestIssuer, wait_until};
 
-use crate::world::{SOON, World};
+use crate::support::{SOON, World};
 
 #[tokio::test]
-async fn it_is_ready_on_real_stores_and_drains_cleanly() {
+async fn service_becomes_ready_and_drains_cleanly() {
     let world = World::start().await;
     wait_until("the service is ready", SOON, || async {
         world.service.server.readiness().verdict().is_ready()
@@ -17,7 +17,7 @@ async fn it_is_ready_on_real_stores_and_drains_cleanly() {
 }
 
 #[test]
-fn it_does_not_start_without_the_keys_of_turn_tokens_or_with_holds_shorter_than_claims() {
+fn missing_keys_and_bad_settings_are_reported() {
     let problems = |settings: &[(&str, &str)]| {
         let stores = [("STORES__POSTGRES__URL", "postgres://nobody@localhost/none")];
         let settings: Vec<_> = stores.iter().chain(settings).copied().collect();

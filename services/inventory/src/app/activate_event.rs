@@ -1,35 +1,34 @@
-//! `ActivateEvent`: makes a draft public, or lets a halted sale go on.
+//! `ActivateEvent`: grpc → app → store → domain::event → store. Makes a draft public, or resumes a paused sale.
 
-use onsale_proto::inventory::v1 as pb;
-use onsale_storage::{idempotency::Request, messaging::NewEvent};
+use onsale_storage::idempotency::{Answer, Request};
 use onsale_types::{EventId, OrganizerId};
 
-use super::{App, lock_own};
-use crate::{convert, domain::event::Move, error::Error, store};
+use super::{App, lock_own_event};
+use crate::{
+    domain::{domain_event::DomainEvent, event::Move, results::EventAndOffer},
+    error::Error,
+    store,
+};
 
 impl App {
-    /// Puts an event of `organizer_id` on sale.
-    pub async fn activate_event(
+    pub(crate) async fn activate_event(
         &self,
-        request: &Request<'_>,
+        request: &Request<'_, EventAndOffer>,
         organizer_id: OrganizerId,
         event_id: EventId,
-    ) -> Result<pb::ActivateEventResponse, Error> {
-        let response = self
-            .once("activate event", request, |tx| async move {
-                let mut event = lock_own(&tx, event_id, organizer_id).await?;
-                if let Move::To(state) = event.state.activate()? {
-                    event = store::event::move_to(&tx, event_id, state).await?;
-                    let payload = convert::event_activated(&event);
-                    self.stores.outbox.append(&tx, &[NewEvent::new(event_id, &payload)]).await?;
-                    // Quotas may keep all there is.
-                    event = self.sell_out(&tx, event_id).await?;
-                }
-                let offer = self.offer_of(&tx, &event).await?;
-                let event = Some(convert::event(&event, &offer.sectors));
-                Ok(pb::ActivateEventResponse { event })
-            })
-            .await?;
-        Ok(response)
+    ) -> Result<Answer<EventAndOffer>, Error> {
+        self.once("activate event", request, |transaction| async move {
+            let mut event = lock_own_event(&transaction, event_id, organizer_id).await?;
+            if let Move::To(state) = event.state.activate()? {
+                event = store::events::move_to(&transaction, event_id, state).await?;
+                let activated = DomainEvent::EventActivated(&event);
+                self.stores.outbox.append(&transaction, &[activated]).await?;
+                // Quotas may keep all units.
+                event = self.engine.sell_out(&transaction, event_id).await?;
+            }
+            let offer = self.engine.offer_of(&transaction, &event).await?;
+            Ok(EventAndOffer { event, offer })
+        })
+        .await
     }
 }

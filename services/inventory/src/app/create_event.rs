@@ -1,47 +1,54 @@
-//! `CreateEvent`: a draft with its sectors. Units need no rows, so any size is as quick.
+//! `CreateEvent`: grpc → app → domain::event → store. Creates a draft with its sectors. Units have no rows of their own, so the
+//! size of an event does not affect the time.
 
-use onsale_proto::inventory::v1 as pb;
-use onsale_storage::{idempotency::Request, messaging::NewEvent, postgres::Transaction};
+use std::sync::Arc;
+
+use onsale_storage::{
+    idempotency::{Answer, Request},
+    postgres::Transaction,
+};
 use onsale_types::{EventId, OrganizerId};
 
 use super::App;
 use crate::{
-    convert,
-    domain::event::{Details, Draft},
-    error::Error,
+    domain::{
+        domain_event::DomainEvent,
+        event::{Details, Draft, Offer},
+        results::EventAndOffer,
+    },
+    error::{self, Error},
     store,
 };
 
 impl App {
-    /// Creates a draft of `organizer_id`.
-    pub async fn create_event(
+    pub(crate) async fn create_event(
         &self,
-        request: &Request<'_>,
+        request: &Request<'_, EventAndOffer>,
         organizer_id: OrganizerId,
         draft: &Draft,
-    ) -> Result<pb::CreateEventResponse, Error> {
-        let response = self
-            .once("create event", request, |tx| async move {
-                let (details, sectors) = draft.clone().settle(&[])?;
-                self.check_time_zone(&tx, &details).await?;
-                let event_id = EventId::generate();
-                let event = store::event::insert(&tx, event_id, organizer_id, &details, &sectors).await?;
-                let payload = convert::event_created(&event, &sectors);
-                self.stores.outbox.append(&tx, &[NewEvent::new(event_id, &payload)]).await?;
-                Ok(pb::CreateEventResponse { event: Some(convert::event(&event, &sectors)) })
-            })
-            .await?;
-        Ok(response)
+    ) -> Result<Answer<EventAndOffer>, Error> {
+        self.once("create event", request, |transaction| async move {
+            let (details, sectors) = draft.clone().assign_ids(&[])?;
+            self.check_time_zone(&transaction, &details).await?;
+            let event_id = EventId::generate();
+            let event =
+                store::events::insert(&transaction, event_id, organizer_id, &details, &sectors).await?;
+            let created = DomainEvent::EventCreated { event: &event, sectors: &sectors };
+            self.stores.outbox.append(&transaction, &[created]).await?;
+            let units_per_customer_max = details.units_per_customer_max;
+            Ok(EventAndOffer { event, offer: Arc::new(Offer { units_per_customer_max, sectors }) })
+        })
+        .await
     }
 
-    /// Whoever shows a time would fail on a time zone that nobody knows. Postgres knows which there are; asked once, as it
-    /// takes its time.
-    pub(super) async fn check_time_zone(&self, tx: &Transaction, details: &Details) -> Result<(), Error> {
-        let zones = self.time_zones.get_or_try_init(|| store::event::time_zones(tx)).await?;
-        if zones.contains(&details.venue.time_zone) {
-            Ok(())
-        } else {
-            Err(convert::unknown_time_zone().into())
-        }
+    /// Refuses a time zone that Postgres does not know; mails and apps could not show the event's times. Postgres takes long to
+    /// list its zones, so the list is read once.
+    pub(super) async fn check_time_zone(
+        &self,
+        transaction: &Transaction,
+        details: &Details,
+    ) -> Result<(), Error> {
+        let zones = self.time_zones.get_or_try_init(|| store::events::time_zones(transaction)).await?;
+        if zones.contains(&details.venue.time_zone) { Ok(()) } else { Err(error::unknown_time_zone()) }
     }
 }

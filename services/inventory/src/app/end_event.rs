@@ -1,35 +1,36 @@
-//! `EndEvent`: ends the sale for good. What is held may still be paid.
+//! `EndEvent`: grpc → app → store → domain::event → store. Ends a sale for good; held units may still be paid for.
 
-use onsale_proto::inventory::v1 as pb;
-use onsale_storage::{idempotency::Request, messaging::NewEvent};
+use onsale_storage::idempotency::{Answer, Request};
 use onsale_types::{EventId, OrganizerId};
 
-use super::{App, lock_own};
-use crate::{convert, domain::event::Move, error::Error, store};
+use super::{App, lock_own_event};
+use crate::{
+    domain::{domain_event::DomainEvent, event::Move, results::EventAndOffer},
+    error::Error,
+    store,
+};
 
 impl App {
-    /// Ends an event of `organizer_id`.
-    pub async fn end_event(
+    pub(crate) async fn end_event(
         &self,
-        request: &Request<'_>,
+        request: &Request<'_, EventAndOffer>,
         organizer_id: OrganizerId,
         event_id: EventId,
-    ) -> Result<pb::EndEventResponse, Error> {
-        let response = self
-            .once("end event", request, |tx| async move {
-                let mut event = lock_own(&tx, event_id, organizer_id).await?;
-                if let Move::To(state) = event.state.end()? {
-                    event = store::event::move_to(&tx, event_id, state).await?;
-                    let payload = convert::event_ended(&event);
-                    self.stores.outbox.append(&tx, &[NewEvent::new(event_id, &payload)]).await?;
-                }
-                let offer = self.offer_of(&tx, &event).await?;
-                Ok(pb::EndEventResponse { event: Some(convert::event(&event, &offer.sectors)) })
-            })
-            .await?;
-        for sector in &self.offer(event_id).await?.sectors {
-            self.pools.remove(event_id, sector.id).await;
+    ) -> Result<Answer<EventAndOffer>, Error> {
+        let answer = self.once("end event", request, |transaction| async move {
+            let mut event = lock_own_event(&transaction, event_id, organizer_id).await?;
+            if let Move::To(state) = event.state.end()? {
+                event = store::events::move_to(&transaction, event_id, state).await?;
+                let ended = DomainEvent::EventEnded(&event);
+                self.stores.outbox.append(&transaction, &[ended]).await?;
+            }
+            let offer = self.engine.offer_of(&transaction, &event).await?;
+            Ok(EventAndOffer { event, offer })
+        });
+        let answer = answer.await?;
+        for sector in &self.engine.offer(event_id).await?.sectors {
+            self.engine.pools.remove(event_id, sector.id).await;
         }
-        Ok(response)
+        Ok(answer)
     }
 }

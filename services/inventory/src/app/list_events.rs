@@ -1,44 +1,21 @@
-//! `ListEvents`: events by start time, a page at a time.
+//! `ListEvents`: grpc → app → store. Returns a page of events by start time.
 
 use onsale_storage::postgres::Isolation;
-use onsale_types::{EventId, OrganizerId, PageSize, Timestamp};
 
 use super::App;
 use crate::{
-    domain::event::{Event, EventState, Sector, Viewer},
+    domain::{
+        commands::ListEvents,
+        event::{Event, Viewer},
+        results::EventsPage,
+    },
     error::Error,
-    store::{self, event::Filter},
+    store::{self, events::Filter},
 };
 
-/// Which events to answer.
-#[derive(Clone, Debug)]
-pub struct ListEvents {
-    /// Only this organizer's.
-    pub organizer_id: Option<OrganizerId>,
-    /// Only in one of these states; none: all.
-    pub states: Vec<EventState>,
-    /// Only those that start then or later.
-    pub start_from: Option<Timestamp>,
-    /// Only those that start before.
-    pub start_until: Option<Timestamp>,
-    /// How many.
-    pub page_size: PageSize,
-    /// Where the page before ended.
-    pub after: Option<(Timestamp, EventId)>,
-}
-
-/// A page of events.
-#[derive(Clone, Debug)]
-pub struct EventsPage {
-    /// The events with their sectors, without layouts.
-    pub events: Vec<(Event, Vec<Sector>)>,
-    /// Where the page ends, if there is another.
-    pub next: Option<(Timestamp, EventId)>,
-}
-
 impl App {
-    /// Events that `viewer` may know of.
-    pub async fn list_events(&self, viewer: Viewer, query: &ListEvents) -> Result<EventsPage, Error> {
+    /// Returns events that `viewer` may see.
+    pub(crate) async fn list_events(&self, viewer: Viewer, query: &ListEvents) -> Result<EventsPage, Error> {
         let drafts_of = match viewer {
             Viewer::Organizer(organizer_id) => Some(organizer_id),
             Viewer::Anyone | Viewer::Mesh => None,
@@ -56,9 +33,9 @@ impl App {
         let (mut events, mut sectors) = self
             .stores
             .postgres
-            .transaction_at(Isolation::RepeatableRead, "list events", |tx| async move {
-                let events = store::event::list(&tx, filter).await?;
-                let sectors = store::event::sectors_without_layout(&tx, &events).await?;
+            .transaction_at(Isolation::RepeatableRead, "list events", |transaction| async move {
+                let events = store::events::list(&transaction, filter).await?;
+                let sectors = store::events::sectors_without_layout(&transaction, &events).await?;
                 Ok::<_, Error>((events, sectors))
             })
             .await?;

@@ -1,190 +1,129 @@
-//! `ReserveUnits`: Redis proposes units, a primary key in Postgres makes them the hold's. Reservations that arrive together
-//! share one transaction. A conflict means that the proposal was wrong: Redis is corrected and other units are tried.
+//! `ReserveUnits`: grpc → app → engine::proposals → store::pools → app::reserve_units::write_holds → store → engine.
+//! Reservations of a batch share one transaction. The primary key of `hold_unit` makes proposed units the hold's; a conflict
+//! shows that a proposal was wrong, so the pool is repaired and other units are tried.
 
-use std::{sync::Arc, time::Duration};
+mod invited;
+mod write_holds;
+
+use std::sync::Arc;
 
 use onsale_kit::{
     batcher::{BatchOutcome, Batcher, Processor},
-    config::Secret,
     deadline::Deadline,
     tasks::Tasks,
 };
-use onsale_proto::inventory::v1 as pb;
 use onsale_storage::postgres;
-use onsale_types::{CustomerId, EventId, HoldId, SectorId};
+use onsale_types::SectorId;
 
-use super::{App, catalog::Offer, failed_batch, mend_pools::Mend};
+use super::App;
 use crate::{
-    convert,
+    config::BatchesConfig,
     domain::{
+        commands::ReserveUnits,
         event::{Event, Sector},
-        hold::{Hold, Selection, Wanted, check_selections},
+        hold::{Hold, UnitChoice, check_selections},
         pick::pick,
+        results::Reservation,
     },
-    error::Error,
+    engine::{Engine, RepairReason, ReserveItem, TolerantWrites, failed_batch},
+    error::{self, Error},
     metrics,
 };
 
-/// How often units are proposed for one call; each time others were faster, so each time somebody was served.
+/// Attempts of one call. Each failed attempt lost its units to another call, so some customer was served each time.
 const ATTEMPTS_MAX: u32 = 16;
-/// From here on Redis is not asked any more: what it says is not true.
-const REDIS_ATTEMPTS_MAX: u32 = 3;
+/// Attempts with the pool. After these conflicts the pool is considered wrong, and units come from the view.
+const POOL_ATTEMPTS_MAX: u32 = 3;
 
-/// What is asked for.
-#[derive(Clone, Debug)]
-pub struct ReserveUnits {
-    /// The hold's id, made by the caller.
-    pub hold_id: HoldId,
-    /// The event.
-    pub event_id: EventId,
-    /// For whom.
-    pub customer_id: CustomerId,
-    /// Units of distinct sectors.
-    pub selections: Vec<Selection>,
-    /// When it is released by itself.
-    pub release_after: Duration,
-    /// The units are to come from the quota of this invitation. None: from the public sale.
-    pub invitation_token: Option<Secret>,
-    /// The revision of the event that the caller was told; 0: none.
-    pub known_event_revision: u64,
-}
-
-/// One reservation of a batch.
+/// The outcome of a reservation that was not refused.
 #[derive(Debug)]
-pub(super) struct Reserving {
-    pub(super) command: Arc<ReserveUnits>,
-    /// What the event offers; it has every sector that is selected.
-    pub(super) offer: Arc<Offer>,
-    /// Whether the pools are asked.
-    pub(super) asks_redis: bool,
-}
-
-/// What became of a reservation that was not refused.
-#[derive(Debug)]
-pub(super) enum Reserved {
-    /// There is a hold, made now or before. The answer's words are left to whoever asked: what a call makes and drops by itself
-    /// stays in its thread's memory, and what a batch makes for all of its callers does not.
+enum ReserveOutcome {
+    /// A new hold, or the one of a repeated request. The calling task builds the response: memory that one task allocates and
+    /// frees stays in its thread's cache, unlike memory that a batch allocates for all its callers.
     Hold { event: Arc<Event>, hold: Hold },
-    /// What was proposed was not to be had.
-    Again(Vec<Miss>),
+    /// The proposed units were not free.
+    Retry(Vec<ShortSector>),
 }
 
-/// A sector of which a reservation got nothing, though enough may be free.
+/// A sector in which a reservation got no units, although enough may be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Miss {
-    pub(super) sector_id: SectorId,
-    /// What that says of the pool.
-    pub(super) mend: Mend,
+struct ShortSector {
+    sector_id: SectorId,
+    reason: RepairReason,
 }
 
-/// Takes reservations and hands them over in batches.
-#[derive(Debug)]
-pub struct Reservations {
-    app: Arc<App>,
-    batcher: Batcher<Reserving, Reserved, Error>,
+/// Collects reservations into batches.
+pub(super) struct ReserveBatcher {
+    batcher: Batcher<ReserveItem, ReserveOutcome, Error>,
 }
 
-struct Reserver {
-    app: Arc<App>,
+struct ReserveProcessor {
+    engine: Arc<Engine>,
+    tolerant_writes: TolerantWrites,
 }
 
-impl Reservations {
-    /// With batches as the settings say.
-    #[must_use]
-    pub fn new(app: &Arc<App>, tasks: &Tasks) -> Self {
-        let config = app.config.holds.batches.batcher();
-        let batcher = Batcher::new("reserve", config, Reserver { app: Arc::clone(app) }, tasks);
-        Self { app: Arc::clone(app), batcher }
+impl ReserveBatcher {
+    pub(super) fn new(engine: &Arc<Engine>, config: &BatchesConfig, tasks: &Tasks) -> Self {
+        let tolerant_writes = TolerantWrites::default();
+        let processor = ReserveProcessor { engine: Arc::clone(engine), tolerant_writes };
+        Self { batcher: Batcher::new("reserve", config.batcher(), processor, tasks) }
     }
+}
 
-    /// Sets units aside, all or none.
-    pub async fn reserve_units(&self, command: ReserveUnits) -> Result<pb::ReserveUnitsResponse, Error> {
+impl App {
+    /// Holds all selected units, or none.
+    pub(crate) async fn reserve_units(&self, command: ReserveUnits) -> Result<Reservation, Error> {
         if let Some(token) = &command.invitation_token {
-            return Box::pin(self.app.reserve_invited(&command, token.expose())).await;
+            return Box::pin(self.reserve_invited(&command, token.expose())).await;
         }
-        let offer = self.app.offer(command.event_id).await?;
-        let sectors = check_selections(&offer.sectors, offer.units_per_customer_max, &command.selections)
-            .map_err(convert::selection_fault)?;
+        let offer = self.engine.offer(command.event_id).await?;
+        let sectors = check_selections(&offer, offer.units_per_customer_max, &command.selections)
+            .map_err(error::selection)?;
         let command = Arc::new(command);
         for attempt in 0..ATTEMPTS_MAX {
             if Deadline::current().is_some_and(|deadline| deadline.is_past()) {
                 break;
             }
-            let reserving = Reserving {
+            let item = ReserveItem {
                 command: Arc::clone(&command),
                 offer: Arc::clone(&offer),
-                asks_redis: attempt < REDIS_ATTEMPTS_MAX,
+                uses_pool: attempt < POOL_ATTEMPTS_MAX,
             };
-            match self.batcher.submit(reserving).await? {
-                Reserved::Hold { event, hold } => {
-                    return convert::reserved(&event, &offer.sectors, &hold, command.known_event_revision);
+            match self.reserve.batcher.submit(item).await? {
+                ReserveOutcome::Hold { event, hold } => {
+                    return Ok(Reservation { event, offer: Arc::clone(&offer), hold });
                 }
-                Reserved::Again(misses) => {
+                ReserveOutcome::Retry(short) => {
                     metrics::conflicted();
-                    Box::pin(self.app.correct(&command, &sectors, &misses)).await?;
+                    Box::pin(self.correct(&command, &sectors, &short)).await?;
                 }
             }
         }
         Err(Error::Contended)
     }
-}
 
-impl Reserving {
-    /// Each selection with its sector.
-    pub(super) fn wanted(&self) -> impl Iterator<Item = (&Sector, &Wanted)> {
-        let sectors = &self.offer.sectors;
-        self.command.selections.iter().filter_map(|selection| {
-            let sector = sectors.iter().find(|sector| sector.id == selection.sector_id)?;
-            Some((sector, &selection.wanted))
-        })
-    }
-}
-
-impl Processor<Reserving> for Reserver {
-    type Output = Reserved;
-    type Error = Error;
-
-    async fn process(&self, items: &[Reserving]) -> BatchOutcome<Reserved, Error> {
-        let app = &self.app;
-        let proposals = app.propose(items).await;
-        match app.write_holds(items, &proposals).await {
-            Ok(written) => {
-                app.settle(items, &proposals, &written).await;
-                BatchOutcome::Answered(written.answers)
-            }
-            Err(error) => {
-                // Where the commit may have happened, they stay out until the reconciler has looked.
-                if !matches!(error, Error::Postgres(postgres::Error::CommitUnknown { .. })) {
-                    app.hand_back(items, &proposals, |_, _| true).await;
-                }
-                failed_batch(error)
-            }
-        }
-    }
-}
-
-impl App {
-    /// After a conflict: an error when the customer insists on a unit that is taken, else the pools are set right.
+    /// Repairs the pools after a conflict. Returns an error if the customer chose a unit that is taken.
     async fn correct(
         &self,
         command: &ReserveUnits,
         sectors: &[&Sector],
-        misses: &[Miss],
+        short: &[ShortSector],
     ) -> Result<(), Error> {
-        let event_id = command.event_id;
         for (sector, selection) in sectors.iter().zip(&command.selections) {
-            let Some(miss) = misses.iter().find(|miss| miss.sector_id == sector.id) else { continue };
-            match &selection.wanted {
-                Wanted::Count(_) => self.mend_pool(event_id, sector, miss.mend).await?,
-                Wanted::Units(units) => self.check_free(sector, units).await?,
+            let Some(short) = short.iter().find(|short| short.sector_id == sector.id) else { continue };
+            match &selection.choice {
+                UnitChoice::Count(_) => {
+                    self.engine.repair_pool(command.event_id, sector, short.reason).await?;
+                }
+                UnitChoice::Units(units) => self.check_free(sector, units).await?,
             }
         }
         Ok(())
     }
 
-    /// An error when some of the units are taken. They may have come back, or been wanted by another who got none either.
+    /// Returns an error if some of `units` are taken. They may be free again, or have been refused to another call as well.
     async fn check_free(&self, sector: &Sector, units: &[u32]) -> Result<(), Error> {
-        let free = self.fresh_view(sector).await?;
+        let free = self.engine.fresh_view(sector).await?;
         let taken: Vec<u32> = units.iter().copied().filter(|unit| !free.contains(*unit)).collect();
         if taken.is_empty() {
             return Ok(());
@@ -192,5 +131,28 @@ impl App {
         let count = u32::try_from(units.len()).unwrap_or(u32::MAX);
         let alternatives = pick(sector.layout.as_ref(), &free, count).unwrap_or_default();
         Err(Error::UnitsTaken { sector_id: sector.id, taken, alternatives })
+    }
+}
+
+impl Processor<ReserveItem> for ReserveProcessor {
+    type Output = ReserveOutcome;
+    type Error = Error;
+
+    async fn process(&self, items: &[ReserveItem]) -> BatchOutcome<ReserveOutcome, Error> {
+        let proposals = self.engine.propose(items).await;
+        match self.write_holds(items, &proposals).await {
+            Ok(written) => {
+                self.apply_written(items, &proposals, &written).await;
+                BatchOutcome::Answered(written.answers)
+            }
+            Err(error) => {
+                // After a commit of unknown outcome the units stay out of the pools; the reconciler returns them if they are
+                // free.
+                if !matches!(error, Error::Postgres(postgres::Error::CommitUnknown { .. })) {
+                    self.return_units(items, &proposals, |_, _| true).await;
+                }
+                failed_batch(error)
+            }
+        }
     }
 }

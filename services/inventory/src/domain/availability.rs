@@ -1,4 +1,4 @@
-//! What is free in an event at one moment, and what changed between two.
+//! The availability of an event in one snapshot, and the change between two snapshots.
 
 use std::sync::Arc;
 
@@ -6,93 +6,82 @@ use onsale_types::{EventId, SectorId, Timestamp};
 
 use super::{event::EventState, unit_set::UnitSet};
 
-/// What one changed unit costs in a delta, in bytes: most numbers take two or three.
+/// Bytes of one changed unit in a delta: most unit numbers take two or three.
 const CHANGED_UNIT_BYTES: usize = 3;
 
-/// What is free in an event.
+/// Free and held units of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Availability {
-    /// The event.
-    pub event_id: EventId,
-    /// Rises with every change of what is free.
-    pub revision: u64,
-    /// State of the event.
-    pub state: EventState,
-    /// Its sectors, in order.
-    pub sectors: Vec<Stock>,
-    /// When this was true.
-    pub time: Timestamp,
+pub(crate) struct Availability {
+    pub(crate) event_id: EventId,
+    /// Rises with every change of the event or its stock.
+    pub(crate) revision: u64,
+    pub(crate) state: EventState,
+    /// In the event's order.
+    pub(crate) sectors: Vec<SectorStock>,
+    /// The database's time of the snapshot.
+    pub(crate) time: Timestamp,
 }
 
-/// What is free in a sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stock {
-    /// The sector.
-    pub sector_id: SectorId,
-    /// How many units it has.
-    pub capacity: u32,
-    /// How many are free.
-    pub free_count: u32,
-    /// How many are held and not sold.
-    pub held_count: u32,
-    /// Which are free. None: general admission.
-    pub free: Option<Arc<UnitSet>>,
+pub(crate) struct SectorStock {
+    pub(crate) sector_id: SectorId,
+    pub(crate) capacity: u32,
+    pub(crate) free_count: u32,
+    /// Units that are held and not sold.
+    pub(crate) held_count: u32,
+    /// The free units. `None`: general admission.
+    pub(crate) free: Option<Arc<UnitSet>>,
 }
 
-/// What to tell somebody who knows an earlier availability.
+/// A message that brings a watcher up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Everything: what changed would be longer.
-    Whole(Availability),
-    /// What changed.
-    Part(Delta),
+pub(crate) enum AvailabilityUpdate {
+    /// The whole state: the first message, or one that is shorter than the delta.
+    Full(Availability),
+    Delta(AvailabilityDelta),
 }
 
-/// What changed between two revisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delta {
-    /// Before the change.
-    pub previous_revision: u64,
-    /// After the change.
-    pub revision: u64,
+pub(crate) struct AvailabilityDelta {
+    /// Revision of the watcher's previous message.
+    pub(crate) previous_revision: u64,
+    pub(crate) revision: u64,
     /// State of the event after the change.
-    pub state: EventState,
+    pub(crate) state: EventState,
     /// The sectors that changed.
-    pub sectors: Vec<StockDelta>,
+    pub(crate) sectors: Vec<SectorDelta>,
 }
 
-/// What changed in a sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StockDelta {
-    /// The sector.
-    pub sector_id: SectorId,
-    /// How many are free now.
-    pub free_count: u32,
-    /// How many are held now.
-    pub held_count: u32,
-    /// Units that became free.
-    pub freed: Vec<u32>,
-    /// Units that are no longer free.
-    pub taken: Vec<u32>,
+pub(crate) struct SectorDelta {
+    pub(crate) sector_id: SectorId,
+    /// Free units after the change.
+    pub(crate) free_count: u32,
+    /// Held units after the change.
+    pub(crate) held_count: u32,
+    /// Units that became free; always empty for general admission.
+    pub(crate) freed: Vec<u32>,
+    /// Units that are no longer free; always empty for general admission.
+    pub(crate) taken: Vec<u32>,
 }
 
 impl Availability {
-    /// The same with the sectors that `sectors` names only; none names all.
+    /// Returns a copy with `sectors` only; empty: all.
     #[must_use]
-    pub fn only(&self, sectors: &[SectorId]) -> Self {
-        let kept = |stock: &&Stock| sectors.is_empty() || sectors.contains(&stock.sector_id);
+    pub(crate) fn only(&self, sectors: &[SectorId]) -> Self {
+        let kept = |stock: &&SectorStock| sectors.is_empty() || sectors.contains(&stock.sector_id);
         Self { sectors: self.sectors.iter().filter(kept).cloned().collect(), ..self.clone() }
     }
 
-    /// What to tell somebody who was told of the revision `told`, which says of `sectors` (none: all) what `before` says;
-    /// nothing when nothing of that changed.
+    /// Returns the update for a watcher of `sectors` (empty: all) whose last message had the revision `sent` and equals
+    /// `before` in those sectors. Returns `None` if nothing changed for the watcher.
     #[must_use]
-    pub fn since(&self, before: &Self, told: u64, sectors: &[SectorId]) -> Option<Change> {
-        let follows = |stock: &&Stock| sectors.is_empty() || sectors.contains(&stock.sector_id);
+    pub(crate) fn since(&self, before: &Self, sent: u64, sectors: &[SectorId]) -> Option<AvailabilityUpdate> {
+        let is_watched = |stock: &&SectorStock| sectors.is_empty() || sectors.contains(&stock.sector_id);
         let mut deltas = Vec::new();
-        for stock in self.sectors.iter().filter(follows) {
+        for stock in self.sectors.iter().filter(is_watched) {
             let earlier = before.sectors.iter().find(|earlier| earlier.sector_id == stock.sector_id);
-            let Some(earlier) = earlier else { return Some(Change::Whole(self.only(sectors))) };
+            let Some(earlier) = earlier else { return Some(AvailabilityUpdate::Full(self.only(sectors))) };
             if stock != earlier {
                 deltas.push(stock.since(earlier));
             }
@@ -104,15 +93,15 @@ impl Availability {
         let map_bytes: usize = self
             .sectors
             .iter()
-            .filter(follows)
+            .filter(is_watched)
             .filter_map(|stock| stock.free.as_ref())
             .map(|free| free.as_bytes().len())
             .sum();
         if units.saturating_mul(CHANGED_UNIT_BYTES) > map_bytes && units > 0 {
-            return Some(Change::Whole(self.only(sectors)));
+            return Some(AvailabilityUpdate::Full(self.only(sectors)));
         }
-        Some(Change::Part(Delta {
-            previous_revision: told,
+        Some(AvailabilityUpdate::Delta(AvailabilityDelta {
+            previous_revision: sent,
             revision: self.revision,
             state: self.state,
             sectors: deltas,
@@ -120,15 +109,15 @@ impl Availability {
     }
 }
 
-impl Stock {
-    fn since(&self, earlier: &Self) -> StockDelta {
+impl SectorStock {
+    fn since(&self, earlier: &Self) -> SectorDelta {
         let (freed, taken) = match (&self.free, &earlier.free) {
             (Some(now), Some(before)) => {
                 (now.without(before).iter().collect(), before.without(now).iter().collect())
             }
             (Some(_) | None, Some(_) | None) => (Vec::new(), Vec::new()),
         };
-        StockDelta {
+        SectorDelta {
             sector_id: self.sector_id,
             free_count: self.free_count,
             held_count: self.held_count,
@@ -145,14 +134,14 @@ mod tests {
     fn availability(revision: u64, free: &[u32]) -> Availability {
         let mut set = UnitSet::empty(200);
         free.iter().for_each(|unit| set.insert(*unit));
-        let seated = Stock {
+        let seated = SectorStock {
             sector_id: SectorId::from_uuid(uuid::Uuid::from_u128(1)),
             capacity: 200,
             free_count: set.count(),
             held_count: 0,
             free: Some(Arc::new(set)),
         };
-        let general = Stock {
+        let general = SectorStock {
             sector_id: SectorId::from_uuid(uuid::Uuid::from_u128(2)),
             capacity: 9,
             free_count: 9,
@@ -169,30 +158,32 @@ mod tests {
     }
 
     #[test]
-    fn a_change_names_what_became_free_and_what_is_no_longer() {
+    fn delta_names_freed_and_taken_units() {
         let (before, after) = (availability(1, &[1, 2]), availability(4, &[2, 3]));
-        let Some(Change::Part(delta)) = after.since(&before, 1, &[]) else { panic!("a delta is shorter") };
+        let Some(AvailabilityUpdate::Delta(delta)) = after.since(&before, 1, &[]) else {
+            panic!("a delta is shorter")
+        };
         assert_eq!((delta.previous_revision, delta.revision), (1, 4));
         let [sector] = &delta.sectors[..] else { panic!("one sector changed: {delta:?}") };
         assert_eq!((&sector.freed[..], &sector.taken[..]), (&[3][..], &[1][..]));
     }
 
     #[test]
-    fn who_follows_other_sectors_hears_nothing_but_a_change_of_state() {
+    fn watcher_of_other_sectors_gets_only_state_changes() {
         let (before, mut after) = (availability(1, &[1, 2]), availability(4, &[2, 3]));
         let general = [before.sectors[1].sector_id];
         assert_eq!(after.since(&before, 1, &general), None);
         after.state = EventState::Paused;
-        let Some(Change::Part(delta)) = after.since(&before, 1, &general) else {
+        let Some(AvailabilityUpdate::Delta(delta)) = after.since(&before, 1, &general) else {
             panic!("a delta is shorter")
         };
         assert_eq!((delta.state, delta.sectors.len()), (EventState::Paused, 0));
     }
 
     #[test]
-    fn the_whole_is_told_when_a_delta_would_be_longer() {
+    fn full_update_replaces_a_longer_delta() {
         let all: Vec<u32> = (1..=200).collect();
         let (before, after) = (availability(1, &all), availability(2, &[]));
-        assert_eq!(after.since(&before, 1, &[]), Some(Change::Whole(after.clone())));
+        assert_eq!(after.since(&before, 1, &[]), Some(AvailabilityUpdate::Full(after.clone())));
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted of a sector, and how a hold changes it.
+//! Counts of a sector's units, and the effect of holds and quotas on them.
 
 use std::collections::BTreeMap;
 
@@ -6,56 +6,51 @@ use onsale_types::SectorId;
 
 use super::hold::Hold;
 
-/// What is counted of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
-    /// Its units.
-    pub capacity: u32,
-    /// Those that are not free.
-    pub taken: u32,
-    /// Of the taken ones, those kept for a quota that nobody holds or bought.
-    pub kept: u32,
-    /// Of the taken ones, those that are sold.
-    pub sold: u32,
-    /// Rises with every change.
-    pub revision: u64,
+pub(crate) struct Counts {
+    pub(crate) capacity: u32,
+    /// Units that are not free: held, sold or kept.
+    pub(crate) taken: u32,
+    /// Taken units that a quota keeps, without those that invitees hold or have bought.
+    pub(crate) kept: u32,
+    /// Taken units that are sold.
+    pub(crate) sold: u32,
+    /// Rises with every change of the sector's stock.
+    pub(crate) revision: u64,
 }
 
-/// How the counts of a sector change.
+/// A change of a sector's counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CountsChange {
-    /// Of the taken ones.
-    pub taken: i32,
-    /// Of those kept for a quota.
-    pub kept: i32,
-    /// Of those sold.
-    pub sold: i32,
+pub(crate) struct CountsChange {
+    pub(crate) taken: i32,
+    pub(crate) kept: i32,
+    pub(crate) sold: i32,
 }
 
 /// The changes of several sectors.
-pub type Changes = BTreeMap<SectorId, CountsChange>;
+pub(crate) type Changes = BTreeMap<SectorId, CountsChange>;
 
 impl CountsChange {
-    /// A unit is set aside.
-    pub const TAKEN: Self = Self { taken: 1, kept: 0, sold: 0 };
-    /// A unit goes back to the public sale.
-    pub const FREED: Self = Self { taken: -1, kept: 0, sold: 0 };
+    /// A customer holds a free unit.
+    pub(crate) const TAKEN: Self = Self { taken: 1, kept: 0, sold: 0 };
+    /// A held unit goes back to the public sale.
+    pub(crate) const FREED: Self = Self { taken: -1, kept: 0, sold: 0 };
     /// A held unit is sold.
-    pub const SOLD: Self = Self { taken: 0, kept: 0, sold: 1 };
-    /// A unit that a quota keeps is held by an invitee.
-    pub const INVITED: Self = Self { taken: 0, kept: -1, sold: 0 };
-    /// A unit that an invitee held is kept again.
-    pub const KEPT_AGAIN: Self = Self { taken: 0, kept: 1, sold: 0 };
+    pub(crate) const SOLD: Self = Self { taken: 0, kept: 0, sold: 1 };
+    /// An invitee holds a unit that a quota kept.
+    pub(crate) const INVITED: Self = Self { taken: 0, kept: -1, sold: 0 };
+    /// A unit that an invitee held goes back to its quota.
+    pub(crate) const KEPT_AGAIN: Self = Self { taken: 0, kept: 1, sold: 0 };
 
-    /// A quota keeps `units` that were free; or, negative, frees units that it kept.
+    /// Returns the change of a quota that keeps `units` free units or, if negative, frees kept units.
     #[must_use]
-    pub const fn kept(units: i32) -> Self {
+    pub(crate) const fn kept(units: i32) -> Self {
         Self { taken: units, kept: units, sold: 0 }
     }
 }
 
-/// Adds to `changes` what one unit changes, for each unit of `holds`.
-pub fn add<'a>(changes: &mut Changes, holds: impl IntoIterator<Item = &'a Hold>, each: CountsChange) {
+/// Adds the change `each` to `changes` for every unit of `holds`.
+pub(crate) fn add<'a>(changes: &mut Changes, holds: impl IntoIterator<Item = &'a Hold>, each: CountsChange) {
     for item in holds.into_iter().flat_map(|hold| &hold.items) {
         let count = i32::try_from(item.units.len()).unwrap_or(i32::MAX);
         let change = changes.entry(item.sector_id).or_default();
@@ -66,21 +61,21 @@ pub fn add<'a>(changes: &mut Changes, holds: impl IntoIterator<Item = &'a Hold>,
 }
 
 impl Counts {
-    /// Units that anyone may reserve.
+    /// Returns the number of units in the public sale.
     #[must_use]
-    pub fn free(&self) -> u32 {
+    pub(crate) fn free(&self) -> u32 {
         self.capacity.saturating_sub(self.taken)
     }
 
-    /// Whether nothing is free and nothing is held: all is sold or kept.
+    /// Returns true if no unit is free or held, so all are sold or kept.
     #[must_use]
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.free() == 0 && self.held() == 0
     }
 
-    /// Units held for claims.
+    /// Returns the number of units that are held and not sold.
     #[must_use]
-    pub fn held(&self) -> u32 {
+    pub(crate) fn held(&self) -> u32 {
         self.taken.saturating_sub(self.kept).saturating_sub(self.sold)
     }
 }

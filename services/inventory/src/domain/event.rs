@@ -1,48 +1,30 @@
-//! An event, its sectors, who may see and steer it, and the moves of its state.
+//! Events and sectors: who may see and change them, and the transitions of an event's state.
 
-use onsale_types::{Currency, EventId, Money, OrganizerId, SectorId, Timestamp};
+use std::collections::HashMap;
 
-use super::layout::SeatLayout;
+use onsale_types::{Currency, EventId, Money, Named as _, OrganizerId, SectorId, Timestamp};
 
-/// Where an event is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventState {
-    /// Seen and changed by its organizer only.
+use super::{counts::Counts, layout::SeatLayout};
+
+/// Life of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum EventState {
+    /// Only its organizer sees and changes it.
     Draft,
-    /// Activated: public, and sold from its time on.
+    /// Public; units are sold from its on-sale time.
     OnSale,
-    /// The sale is halted.
+    /// Public; no new reservations.
     Paused,
-    /// Nothing is free and nothing is held.
+    /// No unit is free or held.
     SoldOut,
-    /// The sale is over for good.
+    /// Final: no new reservations, but held units may still be paid for.
     Ended,
 }
 
 impl EventState {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Draft, Self::OnSale, Self::Paused, Self::SoldOut, Self::Ended];
-
-    /// Its name, in the store and in an error's metadata.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Draft => "DRAFT",
-            Self::OnSale => "ON_SALE",
-            Self::Paused => "PAUSED",
-            Self::SoldOut => "SOLD_OUT",
-            Self::Ended => "ENDED",
-        }
-    }
-
-    /// The state with this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
-
-    /// What `ActivateEvent` does.
-    pub fn activate(self) -> Result<Move, IllegalMove> {
+    /// Decides the effect of `ActivateEvent`.
+    pub(crate) fn activate(self) -> Result<Move, IllegalMove> {
         match self {
             Self::Draft | Self::Paused => Ok(Move::To(Self::OnSale)),
             Self::OnSale => Ok(Move::Stay),
@@ -50,8 +32,8 @@ impl EventState {
         }
     }
 
-    /// What `EndEvent` does.
-    pub fn end(self) -> Result<Move, IllegalMove> {
+    /// Decides the effect of `EndEvent`.
+    pub(crate) fn end(self) -> Result<Move, IllegalMove> {
         match self {
             Self::OnSale | Self::Paused | Self::SoldOut => Ok(Move::To(Self::Ended)),
             Self::Ended => Ok(Move::Stay),
@@ -59,18 +41,18 @@ impl EventState {
         }
     }
 
-    /// What it means that the last unit was sold.
+    /// Decides the effect of the last unit being sold.
     #[must_use]
-    pub fn sell_out(self) -> Move {
+    pub(crate) fn sell_out(self) -> Move {
         match self {
             Self::OnSale | Self::Paused => Move::To(Self::SoldOut),
             Self::Draft | Self::SoldOut | Self::Ended => Move::Stay,
         }
     }
 
-    /// What it means that units came back.
+    /// Decides the effect of units becoming free.
     #[must_use]
-    pub fn take_back(self) -> Move {
+    pub(crate) fn make_available(self) -> Move {
         match self {
             Self::SoldOut => Move::To(Self::OnSale),
             Self::Draft | Self::OnSale | Self::Paused | Self::Ended => Move::Stay,
@@ -78,101 +60,86 @@ impl EventState {
     }
 }
 
-/// What becomes of a state.
+/// The decision about a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
-    /// It changes.
+pub(crate) enum Move {
     To(EventState),
-    /// It is there already, or not concerned.
+    /// The event is in the target state already, or the change does not concern its state.
     Stay,
 }
 
-/// The state does not allow the move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event that is {} cannot make this move", state.name())]
-pub struct IllegalMove {
-    /// The state it is in.
-    pub state: EventState,
+#[error("the event is {}, which does not allow this change", state.name())]
+pub(crate) struct IllegalMove {
+    pub(crate) state: EventState,
 }
 
-/// Where an event takes place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Venue {
-    /// Its name.
-    pub name: String,
-    /// Its address on one line; may be empty.
-    pub address: String,
-    /// IANA name of its time zone.
-    pub time_zone: String,
+pub(crate) struct Venue {
+    pub(crate) name: String,
+    /// One line; may be empty.
+    pub(crate) address: String,
+    /// IANA name.
+    pub(crate) time_zone: String,
 }
 
-/// What an organizer says about an event, besides its sectors.
+/// The data that an organizer gives about an event, except its sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Details {
-    /// Its name.
-    pub name: String,
+pub(crate) struct Details {
+    pub(crate) name: String,
     /// Text for customers; may be empty.
-    pub description: String,
-    /// Where it takes place.
-    pub venue: Venue,
-    /// When it starts.
-    pub start_time: Timestamp,
-    /// From when on units are sold. None: from its activation on.
-    pub on_sale_time: Option<Timestamp>,
-    /// Of all its prices.
-    pub currency: Currency,
-    /// Most units a customer may buy.
-    pub units_per_customer_max: u32,
+    pub(crate) description: String,
+    pub(crate) venue: Venue,
+    pub(crate) start_time: Timestamp,
+    /// Time from which units are sold. `None`: from the activation on.
+    pub(crate) on_sale_time: Option<Timestamp>,
+    /// Currency of all prices.
+    pub(crate) currency: Currency,
+    pub(crate) units_per_customer_max: u32,
 }
 
 /// A priced part of the venue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sector {
-    /// Its id.
-    pub id: SectorId,
-    /// Its name.
-    pub name: String,
-    /// Of one unit.
-    pub price: Money,
-    /// How many units it has.
-    pub capacity: u32,
-    /// Its rows and seats. None: general admission.
-    pub layout: Option<SeatLayout>,
+pub(crate) struct Sector {
+    pub(crate) id: SectorId,
+    pub(crate) name: String,
+    /// Price of one unit.
+    pub(crate) price: Money,
+    /// Number of units; they are numbered from 1.
+    pub(crate) capacity: u32,
+    /// `None`: general admission.
+    pub(crate) layout: Option<SeatLayout>,
 }
 
 /// A sector as an organizer asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SectorDraft {
-    /// The sector that stays. None: a new one.
-    pub id: Option<SectorId>,
-    /// Its name.
-    pub name: String,
-    /// Of one unit.
-    pub price: Money,
-    /// How many units it has.
-    pub capacity: u32,
-    /// Its rows and seats. None: general admission.
-    pub layout: Option<SeatLayout>,
+pub(crate) struct SectorDraft {
+    /// Id of an existing sector. `None`: a new one.
+    pub(crate) id: Option<SectorId>,
+    pub(crate) name: String,
+    /// Price of one unit.
+    pub(crate) price: Money,
+    pub(crate) capacity: u32,
+    /// `None`: general admission.
+    pub(crate) layout: Option<SeatLayout>,
 }
 
-/// All that an organizer says about an event.
+/// A complete event as an organizer asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Draft {
-    /// Besides its sectors.
-    pub details: Details,
-    /// Its sectors, in order.
-    pub sectors: Vec<SectorDraft>,
+pub(crate) struct Draft {
+    pub(crate) details: Details,
+    pub(crate) sectors: Vec<SectorDraft>,
 }
 
-/// An update names a sector that the draft has not.
+/// An update names a sector that the draft does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the event has no sector {0}")]
-pub struct UnknownSector(pub SectorId);
+pub(crate) struct UnknownSector(pub(crate) SectorId);
 
 impl Draft {
-    /// The sectors with their ids: those that stay must be among `present`, the others get new ones.
-    pub fn settle(self, present: &[Sector]) -> Result<(Details, Vec<Sector>), UnknownSector> {
-        let settled = self.sectors.into_iter().map(|draft| {
+    /// Assigns the sector ids: a sector with an id must be among `present`, the others get new ids.
+    pub(crate) fn assign_ids(self, present: &[Sector]) -> Result<(Details, Vec<Sector>), UnknownSector> {
+        let sectors = self.sectors.into_iter().map(|draft| {
             let SectorDraft { id, name, price, capacity, layout } = draft;
             let id = match id {
                 Some(id) if present.iter().any(|sector| sector.id == id) => id,
@@ -181,59 +148,63 @@ impl Draft {
             };
             Ok(Sector { id, name, price, capacity, layout })
         });
-        Ok((self.details, settled.collect::<Result<_, _>>()?))
+        Ok((self.details, sectors.collect::<Result<_, _>>()?))
     }
 }
 
-/// An event as it is kept, without its sectors.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Its id.
-    pub id: EventId,
-    /// Whose it is.
-    pub organizer_id: OrganizerId,
-    /// Where it is in its life.
-    pub state: EventState,
-    /// What its organizer says about it.
-    pub details: Details,
-    /// Units of all sectors together.
-    pub capacity: u32,
-    /// Rises with every change.
-    pub revision: u64,
-    /// When it was created.
-    pub create_time: Timestamp,
-    /// When it was last changed.
-    pub update_time: Timestamp,
-    /// When it was activated.
-    pub activate_time: Option<Timestamp>,
-    /// When its sale ended.
-    pub end_time: Option<Timestamp>,
+/// The parts of an event that reservations need. They never change once the event is public.
+#[derive(Debug, Default)]
+pub(crate) struct Offer {
+    pub(crate) units_per_customer_max: u32,
+    pub(crate) sectors: Vec<Sector>,
 }
 
-/// Who looks at an event.
+impl Offer {
+    pub(crate) fn sector(&self, sector_id: SectorId) -> Option<&Sector> {
+        self.sectors.iter().find(|sector| sector.id == sector_id)
+    }
+}
+
+/// A stored event without its sectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) id: EventId,
+    pub(crate) organizer_id: OrganizerId,
+    pub(crate) state: EventState,
+    pub(crate) details: Details,
+    /// Units of all sectors together.
+    pub(crate) capacity: u32,
+    /// Rises with every change of the event, but not of its stock.
+    pub(crate) revision: u64,
+    pub(crate) create_time: Timestamp,
+    pub(crate) update_time: Timestamp,
+    /// Time of the first activation.
+    pub(crate) activate_time: Option<Timestamp>,
+    pub(crate) end_time: Option<Timestamp>,
+}
+
+/// A caller that reads an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Viewer {
-    /// Anybody, also without a token.
+pub(crate) enum Viewer {
+    /// A customer, or a caller without a token.
     Anyone,
-    /// An organizer.
     Organizer(OrganizerId),
     /// Another service.
     Mesh,
 }
 
-/// Why somebody may not steer an event.
+/// The answer to an organizer who does not own an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotYours {
-    /// It is another's draft: not even its existence is told.
-    Hidden,
-    /// It is another's.
-    Foreign,
+pub(crate) enum OwnershipError {
+    /// The event is another organizer's draft, so its existence is not revealed.
+    NotFound,
+    NotOwner,
 }
 
 impl Event {
-    /// Whether `viewer` may know of it.
+    /// Returns true if `viewer` may see the event: drafts are visible to their organizer and the mesh only.
     #[must_use]
-    pub fn is_visible_to(&self, viewer: Viewer) -> bool {
+    pub(crate) fn is_visible_to(&self, viewer: Viewer) -> bool {
         match viewer {
             Viewer::Mesh => true,
             Viewer::Organizer(organizer_id) if organizer_id == self.organizer_id => true,
@@ -241,34 +212,53 @@ impl Event {
         }
     }
 
-    /// Whether `organizer_id` may steer it.
-    pub fn check_owner(&self, organizer_id: OrganizerId) -> Result<(), NotYours> {
+    /// Refuses an organizer who does not own the event.
+    pub(crate) fn check_owner(&self, organizer_id: OrganizerId) -> Result<(), OwnershipError> {
         if organizer_id == self.organizer_id {
             Ok(())
         } else if self.is_visible_to(Viewer::Organizer(organizer_id)) {
-            Err(NotYours::Foreign)
+            Err(OwnershipError::NotOwner)
         } else {
-            Err(NotYours::Hidden)
+            Err(OwnershipError::NotFound)
         }
     }
 
-    /// Whether units may be reserved at `now`.
+    /// Returns true if the public may reserve units at `now`.
     #[must_use]
-    pub fn is_selling_at(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_selling_at(&self, now: Timestamp) -> bool {
         self.state == EventState::OnSale && self.details.on_sale_time.is_none_or(|begin| begin <= now)
+    }
+
+    /// Returns true if invitees may reserve units. They need not wait for the on-sale time, and a sold-out public sale does not
+    /// affect their quota.
+    #[must_use]
+    pub(crate) fn is_selling_to_invitees(&self) -> bool {
+        match self.state {
+            EventState::OnSale | EventState::SoldOut => true,
+            EventState::Draft | EventState::Paused | EventState::Ended => false,
+        }
+    }
+
+    /// Returns the revision of the event's stock, whose counts are `counts`. It rises with every change of the event or of a
+    /// sector.
+    #[must_use]
+    pub(crate) fn stock_revision(&self, counts: &HashMap<SectorId, Counts>) -> u64 {
+        counts.values().fold(self.revision, |sum, counts| sum.saturating_add(counts.revision))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use onsale_types::Named as _;
+
     use super::*;
 
     #[test]
-    fn an_event_moves_as_its_contract_says() {
+    fn event_states_change_as_the_contract_defines() {
         use EventState::{Draft, Ended, OnSale, Paused, SoldOut};
         let illegal = |state| Err(IllegalMove { state });
         let stay = Move::Stay;
-        for (state, activate, end, sell_out, take_back) in [
+        for (state, activate, end, sell_out, make_available) in [
             (Draft, Ok(Move::To(OnSale)), illegal(Draft), stay, stay),
             (OnSale, Ok(stay), Ok(Move::To(Ended)), Move::To(SoldOut), stay),
             (Paused, Ok(Move::To(OnSale)), Ok(Move::To(Ended)), Move::To(SoldOut), stay),
@@ -278,7 +268,7 @@ mod tests {
             assert_eq!(state.activate(), activate, "{state:?}");
             assert_eq!(state.end(), end, "{state:?}");
             assert_eq!(state.sell_out(), sell_out, "{state:?}");
-            assert_eq!(state.take_back(), take_back, "{state:?}");
+            assert_eq!(state.make_available(), make_available, "{state:?}");
             assert_eq!(EventState::from_name(state.name()), Some(state));
         }
         assert_eq!(EventState::from_name("GONE"), None);

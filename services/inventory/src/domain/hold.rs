@@ -1,85 +1,75 @@
-//! A hold: what is asked for, what is set aside, and the moves of its state.
+//! Holds: selections, the units set aside for a claim, and the transitions of a hold's state.
 
 use onsale_types::{CustomerId, EventId, HoldId, InvitationId, QuotaId, SectorId, Timestamp};
 
-use super::event::Sector;
+use super::event::{Offer, Sector};
 
-/// What a customer asks for in one sector.
+/// The units that a customer asks for in one sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selection {
-    /// The sector.
-    pub sector_id: SectorId,
-    /// How many units, or which.
-    pub wanted: Wanted,
+pub(crate) struct Selection {
+    pub(crate) sector_id: SectorId,
+    pub(crate) choice: UnitChoice,
 }
 
-/// How many units, or which.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// So many, whichever are best.
+pub(crate) enum UnitChoice {
+    /// This many of the best units.
     Count(u32),
-    /// Exactly these, in rising order.
+    /// Exactly these units, in rising order.
     Units(Vec<u32>),
 }
 
-impl Wanted {
-    /// How many units are asked for.
+impl UnitChoice {
+    /// Returns the number of units asked for.
     #[must_use]
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         match self {
             Self::Count(count) => *count,
             Self::Units(units) => u32::try_from(units.len()).unwrap_or(u32::MAX),
         }
     }
 
-    /// Whether `units`, in rising order, are what is asked for.
+    /// Returns true if `units`, in rising order, satisfy the choice.
     fn is_met_by(&self, units: &[u32]) -> bool {
         match self {
             Self::Count(count) => usize::try_from(*count).is_ok_and(|count| count == units.len()),
-            Self::Units(wanted) => wanted == units,
+            Self::Units(chosen) => chosen == units,
         }
     }
 }
 
-/// What is wrong with a selection, as far as the event decides it.
+/// A selection that does not fit its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SelectionFault {
-    /// The event has no such sector.
+pub(crate) enum SelectionFault {
     #[error("the event has no sector {0}")]
     UnknownSector(SectorId),
-    /// A general admission sector has no seats to choose.
-    #[error("names units of a sector without seats")]
+    /// Units of a general admission sector cannot be chosen by number.
+    #[error("the sector has no seats, so units cannot be chosen")]
     NotSeated {
-        /// Which selection.
+        /// Index of the selection.
         index: usize,
     },
-    /// The sector has no unit with this number.
-    #[error("names unit {unit}, which the sector has not")]
+    #[error("unit {unit} does not exist in the sector")]
     UnknownUnit {
-        /// Which selection.
+        /// Index of the selection.
         index: usize,
-        /// The number.
         unit: u32,
     },
-    /// More than a customer may buy.
-    #[error("together more than {units_max} units, the event's limit per customer")]
-    TooMany {
-        /// The event's limit.
-        units_max: u32,
-    },
+    #[error("must have at most {units_max} units together, the event's limit per customer")]
+    TooMany { units_max: u32 },
 }
 
-/// The sectors that are selected, in the order of `selections`; or the first thing that is wrong with them.
-pub fn check_selections<'a>(
-    sectors: &'a [Sector],
+/// Returns the selected sectors in the order of `selections`, or the first fault.
+pub(crate) fn check_selections<'a>(
+    offer: &'a Offer,
     units_max: u32,
     selections: &[Selection],
 ) -> Result<Vec<&'a Sector>, SelectionFault> {
     let mut selected = Vec::with_capacity(selections.len());
     for (index, selection) in selections.iter().enumerate() {
-        let sector = sectors.iter().find(|sector| sector.id == selection.sector_id);
+        let sector = offer.sector(selection.sector_id);
         let sector = sector.ok_or(SelectionFault::UnknownSector(selection.sector_id))?;
-        if let Wanted::Units(units) = &selection.wanted {
+        if let UnitChoice::Units(units) = &selection.choice {
             if sector.layout.is_none() {
                 return Err(SelectionFault::NotSeated { index });
             }
@@ -89,128 +79,117 @@ pub fn check_selections<'a>(
         }
         selected.push(sector);
     }
-    let count = selections.iter().map(|selection| selection.wanted.count()).fold(0, u32::saturating_add);
+    let count = selections.iter().map(|selection| selection.choice.count()).fold(0, u32::saturating_add);
     if count > units_max { Err(SelectionFault::TooMany { units_max }) } else { Ok(selected) }
 }
 
-/// Where a hold is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldState {
-    /// Units are set aside.
+/// Life of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum HoldState {
+    /// The units are set aside. A hold past its expiry stays in this state until a worker releases it.
     Held,
-    /// Units are sold.
+    /// The units are sold.
     Committed,
-    /// Units went back.
+    /// The units are no longer the hold's.
     Released,
 }
 
-impl HoldState {
-    /// Its name, in the store.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Held => "HELD",
-            Self::Committed => "COMMITTED",
-            Self::Released => "RELEASED",
-        }
-    }
-
-    /// The state with this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Held, Self::Committed, Self::Released].into_iter().find(|state| state.name() == name)
-    }
-
-    /// What `CommitHold` does; true when the state changes. A hold past its time is still HELD until it is released.
-    pub fn commit(self) -> Result<bool, HoldOver> {
-        match self {
-            Self::Held => Ok(true),
-            Self::Committed => Ok(false),
-            Self::Released => Err(HoldOver::Released),
-        }
-    }
-
-    /// What `ReleaseHold` does; true when the state changes.
-    pub fn release(self) -> Result<bool, HoldOver> {
-        match self {
-            Self::Held => Ok(true),
-            Self::Released => Ok(false),
-            Self::Committed => Err(HoldOver::Committed),
-        }
-    }
-}
-
-/// The hold came to another end.
+/// A requested end of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldOver {
-    /// Its units went back.
+pub(crate) enum HoldEnd {
+    Commit,
+    Release,
+}
+
+/// The hold has already ended the other way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HoldOver {
     Released,
-    /// Its units are sold.
     Committed,
 }
 
 /// Units set aside for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// Its id, made by the caller.
-    pub id: HoldId,
-    /// The event.
-    pub event_id: EventId,
-    /// For whom.
-    pub customer_id: CustomerId,
-    /// Where it is in its life.
-    pub state: HoldState,
-    /// The units, one item per sector.
-    pub items: Vec<HoldItem>,
-    /// By which invitation. None: from the public sale.
-    pub invited: Option<Invited>,
-    /// When it was made.
-    pub create_time: Timestamp,
-    /// When it is released by itself.
-    pub expire_time: Timestamp,
+pub(crate) struct Hold {
+    /// Created by the caller.
+    pub(crate) id: HoldId,
+    pub(crate) event_id: EventId,
+    pub(crate) customer_id: CustomerId,
+    pub(crate) state: HoldState,
+    /// One item per sector; empty for a tombstone.
+    pub(crate) items: Vec<HoldItem>,
+    /// The invitation whose quota the units came from. `None`: the public sale.
+    pub(crate) invited: Option<Invited>,
+    pub(crate) create_time: Timestamp,
+    /// Time from which the expiry worker releases the hold.
+    pub(crate) expire_time: Timestamp,
 }
 
-/// Where the units of an invited customer come from.
+/// An invitation and its quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Invited {
-    /// The quota.
-    pub quota_id: QuotaId,
-    /// The invitation to it.
-    pub invitation_id: InvitationId,
+pub(crate) struct Invited {
+    pub(crate) quota_id: QuotaId,
+    pub(crate) invitation_id: InvitationId,
 }
 
-/// Units of one sector. What they cost and which seats they are, the sector says: it does not change once it is on sale.
+/// Units of one sector. Prices and seats follow from the sector, which does not change once it is on sale.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HoldItem {
-    /// The sector.
-    pub sector_id: SectorId,
-    /// The units' numbers, in rising order.
-    pub units: Vec<u32>,
+pub(crate) struct HoldItem {
+    pub(crate) sector_id: SectorId,
+    /// In rising order.
+    pub(crate) units: Vec<u32>,
 }
 
 impl Hold {
-    /// Whether it was released before it was made: it has no units, and is of no customer and no event.
+    /// Ends the hold. Returns true if its state changed, false for a repeat of the same end.
+    pub(crate) fn end(&mut self, end: HoldEnd) -> Result<bool, HoldOver> {
+        match (self.state, end) {
+            (HoldState::Held, HoldEnd::Commit) => self.state = HoldState::Committed,
+            (HoldState::Held, HoldEnd::Release) => self.state = HoldState::Released,
+            (HoldState::Committed, HoldEnd::Commit) | (HoldState::Released, HoldEnd::Release) => {
+                return Ok(false);
+            }
+            (HoldState::Committed, HoldEnd::Release) => return Err(HoldOver::Committed),
+            (HoldState::Released, HoldEnd::Commit) => return Err(HoldOver::Released),
+        }
+        Ok(true)
+    }
+
+    /// Returns true if the hold was released before it was made. It has no units, event or customer, and blocks its id.
     #[must_use]
-    pub fn is_nobodys(&self) -> bool {
+    pub(crate) fn is_tombstone(&self) -> bool {
         self.event_id.as_uuid().is_nil()
     }
 
-    /// What a customer hears of a hold that was released before it was made.
+    /// Fills a tombstone with the event and customer of the reservation that finds it.
     #[must_use]
-    pub fn released_for(self, event_id: EventId, customer_id: CustomerId) -> Self {
+    pub(crate) fn released_for(self, event_id: EventId, customer_id: CustomerId) -> Self {
         Self { event_id, customer_id, ..self }
     }
 
-    /// Whether it is what this request asks for: the request came before, under another request id.
+    /// Returns true if the hold is the result of the same request, so that the request is a repeat.
     #[must_use]
-    pub fn answers(&self, event_id: EventId, customer_id: CustomerId, selections: &[Selection]) -> bool {
+    pub(crate) fn answers(
+        &self,
+        event_id: EventId,
+        customer_id: CustomerId,
+        selections: &[Selection],
+    ) -> bool {
         let is_met = |(selection, item): (&Selection, &HoldItem)| {
-            selection.sector_id == item.sector_id && selection.wanted.is_met_by(&item.units)
+            selection.sector_id == item.sector_id && selection.choice.is_met_by(&item.units)
         };
         self.event_id == event_id
             && self.customer_id == customer_id
             && self.items.len() == selections.len()
             && selections.iter().zip(&self.items).all(is_met)
+    }
+
+    /// Returns the number of units of all items.
+    #[must_use]
+    pub(crate) fn unit_count(&self) -> u32 {
+        let units = self.items.iter().map(|item| item.units.len()).fold(0, usize::saturating_add);
+        u32::try_from(units).unwrap_or(u32::MAX)
     }
 }
 
@@ -219,12 +198,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hold_ends_once_and_a_repeat_of_its_end_is_no_failure() {
-        assert_eq!(HoldState::Held.commit(), Ok(true));
-        assert_eq!(HoldState::Held.release(), Ok(true));
-        assert_eq!(HoldState::Committed.commit(), Ok(false));
-        assert_eq!(HoldState::Released.release(), Ok(false));
-        assert_eq!(HoldState::Committed.release(), Err(HoldOver::Committed));
-        assert_eq!(HoldState::Released.commit(), Err(HoldOver::Released));
+    fn hold_ends_once_and_a_repeat_of_its_end_succeeds() {
+        let hold = |state| Hold {
+            id: HoldId::generate(),
+            event_id: EventId::generate(),
+            customer_id: CustomerId::generate(),
+            state,
+            items: Vec::new(),
+            invited: None,
+            create_time: Timestamp::EPOCH,
+            expire_time: Timestamp::EPOCH,
+        };
+        let end = |state, end| {
+            let mut hold = hold(state);
+            hold.end(end).map(|is_new| (is_new, hold.state))
+        };
+        let (commit, release) = (HoldEnd::Commit, HoldEnd::Release);
+        assert_eq!(end(HoldState::Held, commit), Ok((true, HoldState::Committed)));
+        assert_eq!(end(HoldState::Held, release), Ok((true, HoldState::Released)));
+        assert_eq!(end(HoldState::Committed, commit), Ok((false, HoldState::Committed)));
+        assert_eq!(end(HoldState::Released, release), Ok((false, HoldState::Released)));
+        assert_eq!(end(HoldState::Committed, release), Err(HoldOver::Committed));
+        assert_eq!(end(HoldState::Released, commit), Err(HoldOver::Released));
     }
 }

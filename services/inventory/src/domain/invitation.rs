@@ -1,107 +1,94 @@
-//! An invitation to a quota: the moves of its state, and whose it is.
+//! Invitations to a quota: the transitions of their state, and the customer they belong to.
 
-use onsale_types::{CustomerId, HoldId, InvitationId, QuotaId, Timestamp};
+use onsale_types::{CustomerId, HoldId, InvitationId, QuotaId, SectorId, Timestamp};
 
-use super::quota::{Quota, QuotaState};
+use super::{
+    hold::Selection,
+    quota::{Quota, QuotaState},
+};
 
-/// What SMTP can carry.
+/// The limit of SMTP.
 const ADDRESS_BYTES_MAX: usize = 254;
 
-/// Where an invitation is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InvitationState {
-    /// Sent.
+/// Life of an invitation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum InvitationState {
+    /// Mailed and not accepted.
     Pending,
     /// Bound to a customer, who may hold units with it.
     Accepted,
     /// Its units are bought.
     Used,
-    /// Not used in time.
+    /// Not used before the return of its quota.
     Expired,
 }
 
-impl InvitationState {
-    /// Its name, in the store.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Accepted => "ACCEPTED",
-            Self::Used => "USED",
-            Self::Expired => "EXPIRED",
-        }
-    }
-
-    /// The state with this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        let all = [Self::Pending, Self::Accepted, Self::Used, Self::Expired];
-        all.into_iter().find(|state| state.name() == name)
-    }
-}
-
-/// Somebody to invite.
+/// A person to invite.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invitee {
-    /// Where to mail to.
-    pub email: String,
-    /// Most units they may buy.
-    pub unit_count: u32,
-    /// The mail's language; empty: the default of who mails.
-    pub locale: String,
+pub(crate) struct Invitee {
+    pub(crate) email: String,
+    /// Most units that the invitee may buy.
+    pub(crate) unit_count: u32,
+    /// Language of the mail; empty: Notification's default.
+    pub(crate) locale: String,
 }
 
 /// One person's right to buy from a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invitation {
-    /// Its id.
-    pub id: InvitationId,
-    /// The quota.
-    pub quota_id: QuotaId,
-    /// Where it was mailed to.
-    pub email: String,
-    /// Most units it may buy.
-    pub unit_count: u32,
-    /// Where it is in its life.
-    pub state: InvitationState,
-    /// Who accepted it, and when.
-    pub accepted: Option<Accepted>,
-    /// The hold that has its units now, or bought them.
-    pub hold_id: Option<HoldId>,
+pub(crate) struct Invitation {
+    pub(crate) id: InvitationId,
+    pub(crate) quota_id: QuotaId,
+    pub(crate) email: String,
+    /// Most units that may be bought.
+    pub(crate) unit_count: u32,
+    pub(crate) state: InvitationState,
+    /// `None` before it is accepted.
+    pub(crate) accepted: Option<Accepted>,
+    /// The hold with its units, held or sold.
+    pub(crate) hold_id: Option<HoldId>,
 }
 
-/// Whose an invitation is.
+/// The acceptance of an invitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// The customer.
-    pub customer_id: CustomerId,
-    /// Since when.
-    pub time: Timestamp,
+pub(crate) struct Accepted {
+    pub(crate) customer_id: CustomerId,
+    pub(crate) time: Timestamp,
 }
 
-/// Why an invitation is worth nothing to a customer.
+/// A reason for which a customer cannot use an invitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvitationFault {
-    /// It must be accepted first.
+pub(crate) enum InvitationFault {
     #[error("the invitation was not accepted")]
     NotAccepted,
-    /// It is another's.
     #[error("another customer accepted the invitation")]
     AcceptedByAnother,
-    /// Its time is over.
     #[error("the invitation was not used in time")]
     Expired {
-        /// Since then.
+        /// Return time of the quota.
         expire_time: Timestamp,
     },
-    /// Its units are held or bought.
     #[error("the invitation's units are held or bought")]
     Used,
 }
 
+/// A reservation that does not fit its invitation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvitedSelectionFault {
+    #[error("is not the sector of the invitation")]
+    OtherSector {
+        /// Index of the selection.
+        index: usize,
+    },
+    #[error("must have one entry")]
+    NotOne,
+    #[error("must have at most {unit_count} units, the limit of the invitation")]
+    TooMany { unit_count: u32 },
+}
+
 impl Invitation {
-    /// Binds it to `customer_id`. True when that is new; false when it is theirs already.
-    pub fn accept(
+    /// Binds the invitation to `customer_id`. Returns true if that is new, false if it is the customer's already.
+    pub(crate) fn accept(
         &mut self,
         customer_id: CustomerId,
         quota: &Quota,
@@ -110,7 +97,7 @@ impl Invitation {
         let is_theirs = self.check_owner(customer_id)?;
         match self.state {
             InvitationState::Used => return Err(InvitationFault::Used),
-            // Held units may be paid for after the quota's time too.
+            // Held units may still be paid for after the return of the quota.
             InvitationState::Accepted if self.hold_id.is_some() => {}
             InvitationState::Pending | InvitationState::Accepted | InvitationState::Expired => {
                 self.check_time(quota, now)?;
@@ -123,8 +110,8 @@ impl Invitation {
         Ok(!is_theirs)
     }
 
-    /// Whether `customer_id` may hold units with it at `now`.
-    pub fn check_use(
+    /// Decides whether `customer_id` may hold units with it at `now`.
+    pub(crate) fn check_use(
         &self,
         customer_id: CustomerId,
         quota: &Quota,
@@ -138,27 +125,44 @@ impl Invitation {
         if is_theirs { Ok(()) } else { Err(InvitationFault::NotAccepted) }
     }
 
-    /// Its units are in `hold_id` now.
-    pub fn hold(&mut self, hold_id: HoldId) {
+    /// Returns the only selection of a reservation with this invitation: of the quota's sector, and of at most `unit_count`
+    /// units.
+    pub(crate) fn check_selections<'a>(
+        &self,
+        sector_id: SectorId,
+        selections: &'a [Selection],
+    ) -> Result<&'a Selection, InvitedSelectionFault> {
+        if let Some(index) = selections.iter().position(|selection| selection.sector_id != sector_id) {
+            return Err(InvitedSelectionFault::OtherSector { index });
+        }
+        let selection = selections.first().ok_or(InvitedSelectionFault::NotOne)?;
+        if selection.choice.count() > self.unit_count {
+            return Err(InvitedSelectionFault::TooMany { unit_count: self.unit_count });
+        }
+        Ok(selection)
+    }
+
+    /// Records the hold that has its units.
+    pub(crate) fn hold(&mut self, hold_id: HoldId) {
         self.hold_id = Some(hold_id);
     }
 
-    /// The hold came to nothing: it may be used again, unless its quota is gone.
-    pub fn take_back(&mut self, quota: &Quota) {
+    /// Forgets its released hold. It may be used again, unless its quota has been returned.
+    pub(crate) fn release(&mut self, quota: &Quota) {
         self.hold_id = None;
         if quota.state == QuotaState::Returned {
             self.state = InvitationState::Expired;
         }
     }
 
-    /// Its hold was paid. Answers how many of its units were not wanted, of the `bought` ones.
+    /// Marks it as used by a paid hold of `bought` units. Returns the number of promised units that were not bought.
     #[must_use]
-    pub fn use_up(&mut self, bought: u32) -> u32 {
+    pub(crate) fn use_up(&mut self, bought: u32) -> u32 {
         self.state = InvitationState::Used;
         self.unit_count.saturating_sub(bought)
     }
 
-    /// Whether it is this customer's; an error when it is another's.
+    /// Returns true if it is this customer's, false if nobody has accepted it; refuses another customer.
     fn check_owner(&self, customer_id: CustomerId) -> Result<bool, InvitationFault> {
         match self.accepted {
             Some(accepted) if accepted.customer_id == customer_id => Ok(true),
@@ -176,10 +180,16 @@ impl Invitation {
     }
 }
 
-/// Whether `text` is an address such as `ana@example.com`, without a name, that can stand in an envelope and a header.
-/// Whether anybody reads there is not checked.
+/// Returns the indexes of the invitees who would get more than `units_max` units.
+pub(crate) fn invitees_above(invitees: &[Invitee], units_max: u32) -> Vec<usize> {
+    let above = invitees.iter().enumerate().filter(|(_, invitee)| invitee.unit_count > units_max);
+    above.map(|(index, _)| index).collect()
+}
+
+/// Returns true if `text` is an address such as `ana@example.com`, without a display name, that is safe in an envelope and a
+/// header. Does not check that the mailbox exists.
 #[must_use]
-pub fn is_email(text: &str) -> bool {
+pub(crate) fn is_email(text: &str) -> bool {
     let is_odd = |it: char| it.is_control() || it.is_whitespace() || "<>()[],;:\\\"@".contains(it);
     let is_plain = |part: &str| !part.is_empty() && !part.chars().any(is_odd);
     text.len() <= ADDRESS_BYTES_MAX
@@ -208,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn it_belongs_to_who_accepted_it_first() {
+    fn invitation_belongs_to_the_first_customer_who_accepts_it() {
         let quota = a_quota(9);
         let (first, second) = (CustomerId::generate(), CustomerId::generate());
         let mut invitation = an_invitation(&quota, 2);
@@ -222,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_worth_nothing_from_its_quotas_time_on() {
+    fn invitation_expires_at_the_return_time_of_its_quota() {
         let quota = a_quota(9);
         let customer = CustomerId::generate();
         let mut invitation = an_invitation(&quota, 2);
@@ -236,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_once_at_a_time_and_buys_once() {
+    fn invitation_holds_once_at_a_time_and_buys_once() {
         let quota = a_quota(9);
         let customer = CustomerId::generate();
         let mut invitation = an_invitation(&quota, 3);
@@ -244,7 +254,7 @@ mod tests {
         invitation.accept(customer, &quota, now).unwrap();
         invitation.hold(HoldId::generate());
         assert_eq!(invitation.check_use(customer, &quota, now), Err(InvitationFault::Used));
-        invitation.take_back(&quota);
+        invitation.release(&quota);
         assert_eq!(invitation.check_use(customer, &quota, now), Ok(()));
         invitation.hold(HoldId::generate());
         assert_eq!(invitation.use_up(2), 1);
@@ -253,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_two_parts_and_nothing_that_ends_a_header() {
+    fn address_has_two_parts_and_no_character_that_ends_a_header() {
         for good in ["ana@example.com", "a.b+c@x.test", "ž@č.test", "o'neil@example.com"] {
             assert!(is_email(good), "{good}");
         }
@@ -265,9 +275,9 @@ mod tests {
         }
     }
 
-    /// What may happen to a quota and its invitations.
+    /// A random change of a quota or of one of its invitations.
     #[derive(Clone, Debug)]
-    enum Step {
+    enum RandomChange {
         Invite(u32),
         Accept { index: usize, customer: usize },
         Hold { index: usize, customer: usize, units: u32 },
@@ -276,43 +286,43 @@ mod tests {
         Return,
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn changes() -> impl Strategy<Value = Vec<RandomChange>> {
         let index = || 0_usize..4;
-        let step = prop_oneof![
-            3 => (1_u32..4).prop_map(Step::Invite),
-            4 => (index(), 0_usize..2).prop_map(|(index, customer)| Step::Accept { index, customer }),
+        let change = prop_oneof![
+            3 => (1_u32..4).prop_map(RandomChange::Invite),
+            4 => (index(), 0_usize..2).prop_map(|(index, customer)| RandomChange::Accept { index, customer }),
             6 => (index(), 0_usize..2, 1_u32..4)
-                .prop_map(|(index, customer, units)| Step::Hold { index, customer, units }),
-            3 => index().prop_map(Step::Release),
-            3 => index().prop_map(Step::Buy),
-            1 => Just(Step::Return),
+                .prop_map(|(index, customer, units)| RandomChange::Hold { index, customer, units }),
+            3 => index().prop_map(RandomChange::Release),
+            3 => index().prop_map(RandomChange::Buy),
+            1 => Just(RandomChange::Return),
         ];
-        prop::collection::vec(step, 0..60)
+        prop::collection::vec(change, 0..60)
     }
 
-    /// A quota, its invitations and the units that each holds or bought.
-    struct Books {
+    /// A quota with its invitations and the units that each holds or has bought.
+    struct QuotaModel {
         quota: Quota,
         invitations: Vec<(Invitation, u32)>,
         customers: [CustomerId; 2],
     }
 
-    impl Books {
-        fn take(&mut self, step: &Step) {
+    impl QuotaModel {
+        fn apply(&mut self, change: &RandomChange) {
             let now = Timestamp::EPOCH;
             let Self { quota, invitations, customers } = self;
-            match *step {
-                Step::Invite(units) => {
+            match *change {
+                RandomChange::Invite(units) => {
                     if quota.is_open_at(now) && quota.promise(units).is_ok() {
                         invitations.push((an_invitation(quota, units), 0));
                     }
                 }
-                Step::Accept { index, customer } => {
+                RandomChange::Accept { index, customer } => {
                     if let Some((invitation, _)) = invitations.get_mut(index) {
                         let _ = invitation.accept(customers[customer], quota, now);
                     }
                 }
-                Step::Hold { index, customer, units } => {
+                RandomChange::Hold { index, customer, units } => {
                     let Some((invitation, held)) = invitations.get_mut(index) else { return };
                     let may = invitation.check_use(customers[customer], quota, now).is_ok();
                     if may && units <= invitation.unit_count {
@@ -321,23 +331,23 @@ mod tests {
                         *held = units;
                     }
                 }
-                Step::Release(index) => {
+                RandomChange::Release(index) => {
                     let Some((invitation, held)) = invitations.get_mut(index) else { return };
                     if invitation.state == InvitationState::Accepted && invitation.hold_id.is_some() {
-                        let is_kept = quota.take_back(*held);
+                        let is_kept = quota.release(*held);
                         assert_eq!(is_kept, quota.state == QuotaState::Open);
-                        invitation.take_back(quota);
+                        invitation.release(quota);
                         *held = 0;
                     }
                 }
-                Step::Buy(index) => {
+                RandomChange::Buy(index) => {
                     let Some((invitation, held)) = invitations.get_mut(index) else { return };
                     if invitation.state == InvitationState::Accepted && invitation.hold_id.is_some() {
-                        quota.forgo(invitation.use_up(*held));
+                        quota.unpromise(invitation.use_up(*held));
                     }
                 }
-                Step::Return => {
-                    quota.give_up();
+                RandomChange::Return => {
+                    quota.mark_returned();
                     for (invitation, _) in invitations {
                         let is_open =
                             matches!(invitation.state, InvitationState::Pending | InvitationState::Accepted);
@@ -352,13 +362,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn promises_and_uses_always_add_up_and_never_exceed_the_quota(steps in steps(), unit_count in 1_u32..12) {
+        fn promises_and_uses_add_up_and_never_exceed_the_quota(changes in changes(), unit_count in 1_u32..12) {
             let customers = [CustomerId::generate(), CustomerId::generate()];
-            let mut books = Books { quota: a_quota(unit_count), invitations: Vec::new(), customers };
-            for step in &steps {
-                let before: Vec<_> = books.invitations.iter().map(|(it, _)| it.clone()).collect();
-                books.take(step);
-                let Books { quota, invitations, .. } = &books;
+            let mut model = QuotaModel { quota: a_quota(unit_count), invitations: Vec::new(), customers };
+            for change in &changes {
+                let before: Vec<_> = model.invitations.iter().map(|(it, _)| it.clone()).collect();
+                model.apply(change);
+                let QuotaModel { quota, invitations, .. } = &model;
                 let used: u32 = invitations.iter().map(|(_, units)| units).sum();
                 let promised = |(it, units): &(Invitation, u32)| match it.state {
                     InvitationState::Pending | InvitationState::Accepted => it.unit_count - units,
@@ -368,11 +378,11 @@ mod tests {
                     QuotaState::Open => invitations.iter().map(promised).sum(),
                     QuotaState::Returned => 0,
                 };
-                prop_assert_eq!((quota.used_count, quota.invited_count), (used, invited), "{:?}", step);
+                prop_assert_eq!((quota.used_count, quota.invited_count), (used, invited), "{:?}", change);
                 prop_assert!(used + invited <= unit_count);
                 for (was, (is, _)) in before.iter().zip(invitations) {
                     let is_final = matches!(was.state, InvitationState::Used | InvitationState::Expired);
-                    prop_assert!(!is_final || was == is, "{:?} moved by {:?}", was, step);
+                    prop_assert!(!is_final || was == is, "{:?} moved by {:?}", was, change);
                     prop_assert!(was.accepted.is_none() || was.accepted == is.accepted);
                     let is_bought = is.state == InvitationState::Used;
                     prop_assert!(!is_bought || is.accepted.is_some() && is.hold_id.is_some());

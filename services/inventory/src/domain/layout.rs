@@ -1,67 +1,62 @@
-//! The rows of a seated sector, and which seat a unit is.
+//! Rows of a seated sector, and the seat of each unit.
 
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-/// A seat as it is printed.
+/// A seat with its printed labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
-    /// Label of the row.
-    pub row_label: String,
-    /// Label of the seat in its row.
-    pub seat_label: String,
+pub(crate) struct Seat {
+    pub(crate) row_label: String,
+    pub(crate) seat_label: String,
 }
 
-/// The rows of a seated sector, best first. Unit 1 is the first seat of the first row, and so on.
+/// The rows of a seated sector, best first. Unit 1 is the first seat of the first row; numbers continue from row to row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SeatLayout {
-    /// The rows.
-    pub rows: Vec<SeatRow>,
+pub(crate) struct SeatLayout {
+    pub(crate) rows: Vec<SeatRow>,
     #[serde(skip)]
     firsts: Firsts,
 }
 
-/// The first unit of each row, found once: every reservation asks for the rows of its units.
+/// The first unit of each row, computed once because every reservation looks up the rows of its units.
 #[derive(Clone, Debug, Default)]
 struct Firsts(OnceLock<Vec<u32>>);
 
 impl PartialEq for Firsts {
     fn eq(&self, _other: &Self) -> bool {
-        // It follows from the rows.
+        // Derived from the rows, which are compared.
         true
     }
 }
 
 impl Eq for Firsts {}
 
-/// Seats that stand side by side.
+/// Adjacent seats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SeatRow {
-    /// Label of the row.
-    pub label: String,
-    /// How many seats.
-    pub seat_count: u32,
-    /// Their labels; none: `1`, `2`, ….
+pub(crate) struct SeatRow {
+    pub(crate) label: String,
+    pub(crate) seat_count: u32,
+    /// Empty: the seats are labeled `1`, `2`, ….
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub seat_labels: Vec<String>,
+    pub(crate) seat_labels: Vec<String>,
 }
 
 impl SeatLayout {
-    /// Of `rows`, best first.
+    /// Creates a layout of `rows`, best first.
     #[must_use]
-    pub fn new(rows: Vec<SeatRow>) -> Self {
+    pub(crate) fn new(rows: Vec<SeatRow>) -> Self {
         Self { rows, firsts: Firsts::default() }
     }
 
-    /// How many seats.
+    /// Returns the number of seats.
     #[must_use]
-    pub fn capacity(&self) -> u32 {
+    pub(crate) fn capacity(&self) -> u32 {
         self.rows.iter().map(|row| row.seat_count).fold(0, u32::saturating_add)
     }
 
-    /// Each row with its first unit.
-    pub fn rows_from(&self) -> impl Iterator<Item = (u32, &SeatRow)> {
+    /// Returns each row with its first unit.
+    pub(crate) fn rows_from(&self) -> impl Iterator<Item = (u32, &SeatRow)> {
         self.rows.iter().scan(1_u32, |next, row| {
             let first = *next;
             *next = first.saturating_add(row.seat_count);
@@ -69,9 +64,9 @@ impl SeatLayout {
         })
     }
 
-    /// The seat that `unit` is; none when the sector has no such unit.
+    /// Returns the seat of `unit`, or `None` if the sector has no such unit.
     #[must_use]
-    pub fn seat(&self, unit: u32) -> Option<Seat> {
+    pub(crate) fn seat(&self, unit: u32) -> Option<Seat> {
         let (first, row) = self.row_of(unit)?;
         let index = unit.checked_sub(first)?;
         let label = match row.seat_labels.get(usize::try_from(index).ok()?) {
@@ -81,9 +76,9 @@ impl SeatLayout {
         Some(Seat { row_label: row.label.clone(), seat_label: label })
     }
 
-    /// Into how many groups of adjacent seats `units` fall, which are in rising order.
+    /// Returns the number of groups of adjacent seats in `units`, which are in rising order.
     #[must_use]
-    pub fn group_count(&self, units: &[u32]) -> u32 {
+    pub(crate) fn group_count(&self, units: &[u32]) -> u32 {
         let mut groups = 0;
         let mut before: Option<u32> = None;
         for unit in units {
@@ -119,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn units_count_through_a_row_and_then_through_the_next() {
+    fn units_are_numbered_row_by_row() {
         let layout = layout();
         assert_eq!(layout.capacity(), 5);
         let seats: Vec<_> = (0..=6).map(|unit| layout.seat(unit)).collect();
@@ -140,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_ends_at_a_gap_and_at_the_end_of_a_row() {
+    fn group_ends_at_a_gap_and_at_the_end_of_a_row() {
         let layout = layout();
         assert_eq!(layout.group_count(&[1, 2, 3]), 1);
         assert_eq!(layout.group_count(&[1, 3]), 2);

@@ -1,44 +1,44 @@
-//! Which of the free units customers get who asked for a number of them.
+//! Chooses units for customers who ask for a number of units: the first free ones, or adjacent seats.
 
 use super::{layout::SeatLayout, unit_set::UnitSet};
 
-/// Free seats side by side in one row.
+/// Adjacent free seats in one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     start: u32,
     length: u32,
 }
 
-/// A row of seats, as far as it was looked at.
+/// A row of seats with the length of its longest run.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     first: u32,
     seat_count: u32,
-    /// The most free seats side by side. None: to be counted.
+    /// Length of the longest run of free seats. `None`: to be counted again.
     longest: Option<u32>,
 }
 
-/// Gives free units to one customer after the other, each the best that are left.
+/// Gives free units to one customer after the other, each time the best ones left.
 #[derive(Debug)]
-pub struct Picker {
+pub(crate) struct Picker {
     free: UnitSet,
     free_count: u32,
-    /// None: general admission.
+    /// `None`: general admission.
     rows: Option<Vec<Row>>,
-    /// General admission: no unit before this one is free.
+    /// In general admission, every unit before this one is taken.
     next: u32,
 }
 
-/// `count` free units in rising order, the best there are. None when fewer are free.
+/// Returns the best `count` free units in rising order, or `None` if fewer are free.
 #[must_use]
-pub fn pick(layout: Option<&SeatLayout>, free: &UnitSet, count: u32) -> Option<Vec<u32>> {
+pub(crate) fn pick(layout: Option<&SeatLayout>, free: &UnitSet, count: u32) -> Option<Vec<u32>> {
     Picker::new(layout, free.clone()).take(count)
 }
 
 impl Picker {
-    /// Of the units `free` of a sector with this layout; without one it is general admission.
+    /// Creates a picker of the units `free`. `layout` is `None` for general admission.
     #[must_use]
-    pub fn new(layout: Option<&SeatLayout>, free: UnitSet) -> Self {
+    pub(crate) fn new(layout: Option<&SeatLayout>, free: UnitSet) -> Self {
         let row = |(first, row): (u32, &super::layout::SeatRow)| Row {
             first,
             seat_count: row.seat_count,
@@ -48,9 +48,9 @@ impl Picker {
         Self { free_count: free.count(), free, rows, next: 1 }
     }
 
-    /// Takes `count` units, in rising order: the first ones, or in a seated sector adjacent seats of one row where there are
-    /// any, else as few groups as possible; earlier rows first. None when fewer are left; then nothing is taken.
-    pub fn take(&mut self, count: u32) -> Option<Vec<u32>> {
+    /// Takes `count` units and returns them in rising order: the first ones or, in a seated sector, adjacent seats of one row if
+    /// possible, else as few groups as possible, earlier rows first. Returns `None` and takes nothing if fewer are left.
+    pub(crate) fn take(&mut self, count: u32) -> Option<Vec<u32>> {
         if count > self.free_count {
             return None;
         }
@@ -79,8 +79,8 @@ impl Picker {
         units
     }
 
-    /// Takes the longest runs until one holds the rest: no choice needs fewer groups. The rest goes to the first row that
-    /// has room for it, and there to the run where it leaves least over.
+    /// Takes the longest runs until one run has room for the rest: no choice has fewer groups. The rest comes from the first
+    /// row that has room for it, and there from the shortest run that fits.
     fn seats(&mut self, rows: &mut [Row], count: u32) -> Vec<u32> {
         let mut units = Vec::new();
         let mut missing = count;
@@ -88,7 +88,7 @@ impl Picker {
             let Some(run) = self.best_run(rows, missing) else { break };
             let end = run.start.saturating_add(run.length.min(missing));
             units.extend(run.start..end);
-            // Out at once: what is missing must not be looked for among them.
+            // Removed immediately, so that the next run is not found among them.
             (run.start..end).for_each(|unit| self.free.remove(unit));
             missing = missing.saturating_sub(run.length);
         }
@@ -96,7 +96,7 @@ impl Picker {
         units
     }
 
-    /// The run to take from for `missing` seats; its row will have to be counted again.
+    /// Returns the run to take `missing` seats from, and marks its row to be counted again.
     fn best_run(&self, rows: &mut [Row], missing: u32) -> Option<Run> {
         let free = &self.free;
         let longest_of = |row: &mut Row| {
@@ -128,7 +128,7 @@ impl Picker {
 }
 
 impl Row {
-    /// The free seats of the row, side by side.
+    /// Returns the runs of free seats of the row.
     fn runs<'a>(&self, free: &'a UnitSet) -> impl Iterator<Item = Run> + 'a {
         let end = self.first.saturating_add(self.seat_count);
         let mut next = self.first;
@@ -162,7 +162,7 @@ mod tests {
         set
     }
 
-    /// The units up to `capacity` whose bits are set.
+    /// Returns the units up to `capacity` whose bits are set.
     fn units_of(bits: u64, capacity: u32) -> Vec<u32> {
         (1..=capacity).filter(|unit| bits >> (unit - 1) & 1 == 1).collect()
     }
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(pick(None, &free(9, &[2, 5, 9]), 4), None);
     }
 
-    /// The fewest groups any choice of `count` has, by trying all of them.
+    /// Returns the fewest groups of any choice of `count` units, by trying all choices.
     fn fewest_groups(rows: &SeatLayout, free: &[u32], count: usize) -> u32 {
         let choices = 0_u32..1 << free.len();
         choices
@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pick_is_free_complete_and_in_as_few_groups_as_possible(
+        fn pick_is_free_complete_and_in_as_few_groups_as_possible(
             rows in prop::collection::vec(1_u32..6, 1..4),
             bits: u16,
             count in 1_u32..9,
@@ -237,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn many_customers_get_disjoint_units_each_as_if_asking_alone(
+        fn customers_of_one_picker_get_the_units_they_would_get_alone(
             rows in prop::collection::vec(1_u32..6, 1..5),
             bits: u32,
             counts in prop::collection::vec(1_u32..7, 1..8),
@@ -257,7 +257,7 @@ mod tests {
         }
 
         #[test]
-        fn a_group_that_fits_in_a_row_is_never_split(
+        fn group_that_fits_in_a_row_is_never_split(
             rows in prop::collection::vec(1_u32..12, 1..5),
             bits: u64,
             count in 1_u32..10,

@@ -1,71 +1,50 @@
-//! A quota: units kept out of the public sale for a group, what is promised and used of them, and their return.
+//! Quotas: units kept out of the public sale for a group, the promises and uses of them, and their return.
 
 use onsale_types::{EventId, QuotaId, SectorId, Timestamp};
 
 use super::{event::Sector, layout::SeatLayout, pick::pick, unit_set::UnitSet};
 
-/// Where a quota is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuotaState {
-    /// Its units are kept for invitees.
+/// Life of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum QuotaState {
+    /// The units are kept for invitees.
     Open,
-    /// Its unused units went to the public sale.
+    /// The unused units went to the public sale.
     Returned,
-}
-
-impl QuotaState {
-    /// Its name, in the store.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "OPEN",
-            Self::Returned => "RETURNED",
-        }
-    }
-
-    /// The state with this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Open, Self::Returned].into_iter().find(|state| state.name() == name)
-    }
 }
 
 /// Units kept out of the public sale for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// Its id.
-    pub id: QuotaId,
-    /// The event.
-    pub event_id: EventId,
-    /// The sector.
-    pub sector_id: SectorId,
+pub(crate) struct Quota {
+    pub(crate) id: QuotaId,
+    pub(crate) event_id: EventId,
+    pub(crate) sector_id: SectorId,
     /// Name of the group.
-    pub name: String,
-    /// Units it was given.
-    pub unit_count: u32,
+    pub(crate) name: String,
+    /// Units at its creation.
+    pub(crate) unit_count: u32,
     /// Units promised in invitations and neither held, bought nor expired.
-    pub invited_count: u32,
+    pub(crate) invited_count: u32,
     /// Units held or bought through invitations.
-    pub used_count: u32,
-    /// Where it is in its life.
-    pub state: QuotaState,
-    /// When its unused units go to the public sale.
-    pub return_time: Timestamp,
-    /// When it was created.
-    pub create_time: Timestamp,
+    pub(crate) used_count: u32,
+    pub(crate) state: QuotaState,
+    /// Time at which the unused units go to the public sale.
+    pub(crate) return_time: Timestamp,
+    pub(crate) create_time: Timestamp,
 }
 
-/// Invitations would promise more than there is.
+/// Invitations would promise more units than are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exhausted {
-    /// So many units may still be promised.
-    pub free_count: u32,
+pub(crate) struct Exhausted {
+    /// Units that may still be promised.
+    pub(crate) free_count: u32,
 }
 
 impl Quota {
-    /// Units that nobody was promised.
+    /// Returns the number of units that may still be promised.
     #[must_use]
-    pub fn free_count(&self) -> u32 {
+    pub(crate) fn free_count(&self) -> u32 {
         match self.state {
             QuotaState::Open => {
                 self.unit_count.saturating_sub(self.invited_count).saturating_sub(self.used_count)
@@ -74,14 +53,15 @@ impl Quota {
         }
     }
 
-    /// Whether invitations to it are worth something at `now`. Past its time it is open until somebody returns it.
+    /// Returns true if its invitations can be used at `now`. From the return time on they cannot, although the quota stays OPEN
+    /// until a worker returns it.
     #[must_use]
-    pub fn is_open_at(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_open_at(&self, now: Timestamp) -> bool {
         self.state == QuotaState::Open && now < self.return_time
     }
 
     /// Promises `units` more.
-    pub fn promise(&mut self, units: u32) -> Result<(), Exhausted> {
+    pub(crate) fn promise(&mut self, units: u32) -> Result<(), Exhausted> {
         let free_count = self.free_count();
         if units > free_count {
             return Err(Exhausted { free_count });
@@ -90,16 +70,16 @@ impl Quota {
         Ok(())
     }
 
-    /// An invitee holds `units` of what was promised. The rest of the promise stands: the hold may come to nothing.
-    pub fn hold(&mut self, units: u32) {
+    /// Moves `units` from promised to used. The rest of the promise stays, because the hold may be released.
+    pub(crate) fn hold(&mut self, units: u32) {
         self.invited_count = self.invited_count.saturating_sub(units);
         self.used_count = self.used_count.saturating_add(units);
     }
 
-    /// An invitee gives `units` back that were held. True when they are the quota's again, and promised as before; false
-    /// when they are the public's.
+    /// Takes back `units` of a released hold. Returns true if they are kept and promised again, false if they go to the public
+    /// sale because the quota has been returned.
     #[must_use]
-    pub fn take_back(&mut self, units: u32) -> bool {
+    pub(crate) fn release(&mut self, units: u32) -> bool {
         self.used_count = self.used_count.saturating_sub(units);
         let is_open = self.state == QuotaState::Open;
         if is_open {
@@ -108,23 +88,49 @@ impl Quota {
         is_open
     }
 
-    /// An invitee bought fewer units than were promised: `rest` of them may be promised to others.
-    pub fn forgo(&mut self, rest: u32) {
+    /// Frees `rest` promised units of an invitee who bought fewer, so that others can be invited.
+    pub(crate) fn unpromise(&mut self, rest: u32) {
         self.invited_count = self.invited_count.saturating_sub(rest);
     }
 
-    /// Its time has come: what nobody holds or bought is the public's, and no promise counts any more.
-    pub fn give_up(&mut self) {
+    /// Ends the quota: unused units go to the public sale and every promise is void.
+    pub(crate) fn mark_returned(&mut self) {
         self.state = QuotaState::Returned;
         self.invited_count = 0;
     }
 }
 
-/// `count` of the free units, in rising order; none when there are fewer. Seats as the public gets them, but where the
-/// units do not matter, or where a crowd was faster (`is_contended`), those that a crowd asks for last: a large quota
-/// would lose one of its units to somebody in every try.
+/// A new quota that does not fit its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum QuotaFault {
+    #[error("must be in the future")]
+    ReturnInThePast,
+    #[error("must be before the event starts")]
+    ReturnAfterStart,
+    #[error("must be at most {capacity}, the capacity of the sector")]
+    TooMany { capacity: u32 },
+}
+
+/// Decides whether a quota may be returned at `return_time`.
+pub(crate) fn check_return_time(
+    return_time: Timestamp,
+    now: Timestamp,
+    start_time: Timestamp,
+) -> Result<(), QuotaFault> {
+    if return_time <= now {
+        Err(QuotaFault::ReturnInThePast)
+    } else if return_time >= start_time {
+        Err(QuotaFault::ReturnAfterStart)
+    } else {
+        Ok(())
+    }
+}
+
+/// Chooses `count` free units and returns them in rising order, or `None` if fewer are free. Seats are chosen as for the
+/// public. In general admission, or when other calls were faster (`is_contended`), the last units are chosen: the public gets
+/// the first ones, and a large quota would lose one of its units to a customer at every attempt.
 #[must_use]
-pub fn choose(
+pub(crate) fn choose(
     layout: Option<&SeatLayout>,
     free: &UnitSet,
     count: u32,
@@ -137,35 +143,33 @@ pub fn choose(
     Some(free.iter().skip(skipped).collect())
 }
 
-/// What a draft must keep as it is, because a quota has units of it.
+/// A sector of a draft that quotas keep units of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptSector {
-    /// The sector.
-    pub sector_id: SectorId,
-    /// When the last of its quotas is returned.
-    pub return_time: Timestamp,
+pub(crate) struct KeptSector {
+    pub(crate) sector_id: SectorId,
+    /// Latest return time of its quotas.
+    pub(crate) return_time: Timestamp,
 }
 
-/// Why a draft cannot be changed so: a quota would lose its units, or its time.
+/// A change of a draft that would harm a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DraftFault {
-    /// A sector is gone.
-    #[error("lack the sector {0}, of which a quota keeps units")]
+pub(crate) enum DraftFault {
+    #[error("must include sector {0}, because a quota keeps units of it")]
     Removed(SectorId),
-    /// A sector has other units.
-    #[error("cannot change: a quota keeps units of the sector")]
+    /// The capacity or the layout of a kept sector changes.
+    #[error("cannot change, because a quota keeps units of the sector")]
     Reshaped {
-        /// Which of the sectors.
+        /// Index of the sector in the changed draft.
         index: usize,
     },
-    /// The event starts before a quota is returned.
+    /// The event would start before a quota is returned.
     #[error("must be after the return of every quota")]
     Early,
 }
 
-/// What is wrong with a draft that changes from the sectors `before` to `after`.
+/// Returns the faults of a draft whose sectors change from `before` to `after`.
 #[must_use]
-pub fn check_draft(
+pub(crate) fn check_draft(
     kept: &[KeptSector],
     before: &[Sector],
     after: &[Sector],
@@ -192,12 +196,12 @@ pub fn check_draft(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use onsale_types::Money;
+    use onsale_types::{Money, Named as _};
     use proptest::prelude::*;
 
     use super::{super::layout::SeatRow, *};
 
-    /// An open quota that nobody was invited to.
+    /// Returns an open quota without invitations.
     pub(in crate::domain) fn a_quota(unit_count: u32) -> Quota {
         Quota {
             id: QuotaId::generate(),
@@ -219,7 +223,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_more_is_promised_than_there_is() {
+    fn promises_never_exceed_the_quota() {
         let mut quota = a_quota(5);
         assert_eq!(quota.promise(3), Ok(()));
         quota.hold(2);
@@ -230,31 +234,31 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_comes_back_is_promised_again_until_the_quota_is_returned() {
+    fn released_units_are_promised_again_until_the_return() {
         let mut quota = a_quota(5);
         quota.promise(4).unwrap();
         quota.hold(3);
-        assert!(quota.take_back(3));
+        assert!(quota.release(3));
         assert_eq!((quota.invited_count, quota.used_count), (4, 0));
         quota.hold(3);
-        quota.give_up();
-        assert!(!quota.take_back(3));
+        quota.mark_returned();
+        assert!(!quota.release(3));
         assert_eq!((quota.invited_count, quota.used_count, quota.free_count()), (0, 0, 0));
     }
 
     #[test]
-    fn it_is_open_until_its_time_by_whoever_asks() {
+    fn quota_is_open_until_its_return_time() {
         let mut quota = a_quota(1);
         assert!(quota.is_open_at(Timestamp::from_secs(99)));
         assert!(!quota.is_open_at(Timestamp::from_secs(100)));
-        quota.give_up();
+        quota.mark_returned();
         assert!(!quota.is_open_at(Timestamp::EPOCH));
         assert_eq!(QuotaState::from_name(quota.state.name()), Some(QuotaState::Returned));
         assert_eq!(QuotaState::from_name("GONE"), None);
     }
 
     #[test]
-    fn a_draft_keeps_the_sectors_of_its_quotas_as_they_are() {
+    fn draft_keeps_the_sectors_of_its_quotas_unchanged() {
         let (kept_id, other_id) = (SectorId::generate(), SectorId::generate());
         let kept = [KeptSector { sector_id: kept_id, return_time: Timestamp::from_secs(100) }];
         let before = [a_sector(kept_id, 5), a_sector(other_id, 5)];
@@ -271,7 +275,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn chosen_units_are_free_and_as_many_as_asked_for(bits: u16, count in 1_u32..20, is_contended: bool, seated: bool) {
+        fn chosen_units_are_free_and_complete(bits: u16, count in 1_u32..20, is_contended: bool, seated: bool) {
             let mut free = UnitSet::empty(16);
             (1..=16).filter(|unit| bits >> (unit - 1) & 1 == 1).for_each(|unit| free.insert(unit));
             let row = |label: &str| SeatRow { label: label.to_owned(), seat_count: 8, seat_labels: Vec::new() };

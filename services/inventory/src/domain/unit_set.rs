@@ -1,31 +1,31 @@
-//! A set of a sector's units: one bit each, in the order of the contract's `free_map`.
+//! A set of a sector's units: one bit per unit, in the order of the contract's `free_map`.
 
 const BITS_PER_BYTE: u32 = 8;
 
-/// Units of one sector, 1 to its capacity. A number beyond is never in it.
+/// Units of one sector, 1 to its capacity. It never contains a number beyond the capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnitSet {
+pub(crate) struct UnitSet {
     /// Unit n is bit (n − 1) % 8, from the lowest, of byte (n − 1) / 8. Bits beyond the capacity are 0.
     bytes: Vec<u8>,
     capacity: u32,
 }
 
 impl UnitSet {
-    /// No unit of `capacity`.
+    /// Returns an empty set for units up to `capacity`.
     #[must_use]
-    pub fn empty(capacity: u32) -> Self {
+    pub(crate) fn empty(capacity: u32) -> Self {
         Self { bytes: vec![0; bytes_for(capacity)], capacity }
     }
 
-    /// All units of `capacity`.
+    /// Returns the set of all units up to `capacity`.
     #[must_use]
-    pub fn full(capacity: u32) -> Self {
+    pub(crate) fn full(capacity: u32) -> Self {
         Self::from_bytes(&vec![u8::MAX; bytes_for(capacity)], capacity)
     }
 
-    /// All units of `capacity` but `units`.
+    /// Returns the set of all units up to `capacity` except `units`.
     #[must_use]
-    pub fn all_but(units: impl IntoIterator<Item = u32>, capacity: u32) -> Self {
+    pub(crate) fn all_but(units: impl IntoIterator<Item = u32>, capacity: u32) -> Self {
         let mut set = Self::full(capacity);
         for unit in units {
             set.remove(unit);
@@ -33,9 +33,9 @@ impl UnitSet {
         set
     }
 
-    /// From bytes in our order; what is missing is 0, what is beyond the capacity is left out.
+    /// Reads `bytes` in the order of the field above. Missing bytes count as 0; bits beyond the capacity are dropped.
     #[must_use]
-    pub fn from_bytes(bytes: &[u8], capacity: u32) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8], capacity: u32) -> Self {
         let mut bytes = bytes.to_vec();
         bytes.resize(bytes_for(capacity), 0);
         let used = capacity % BITS_PER_BYTE;
@@ -47,79 +47,76 @@ impl UnitSet {
         Self { bytes, capacity }
     }
 
-    /// The bytes, as the contract has them.
+    /// Returns the bytes in the order of the contract.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether `unit` is in it.
     #[must_use]
-    pub fn contains(&self, unit: u32) -> bool {
-        self.place(unit).is_some_and(|(byte, mask)| self.bytes.get(byte).is_some_and(|it| it & mask != 0))
+    pub(crate) fn contains(&self, unit: u32) -> bool {
+        self.bit_of(unit).is_some_and(|(byte, mask)| self.bytes.get(byte).is_some_and(|it| it & mask != 0))
     }
 
-    /// Adds `unit`, if the sector has it.
-    pub fn insert(&mut self, unit: u32) {
-        if let Some((byte, mask)) = self.place(unit)
+    /// Adds `unit`; does nothing if it is beyond the capacity.
+    pub(crate) fn insert(&mut self, unit: u32) {
+        if let Some((byte, mask)) = self.bit_of(unit)
             && let Some(byte) = self.bytes.get_mut(byte)
         {
             *byte |= mask;
         }
     }
 
-    /// Takes `unit` out.
-    pub fn remove(&mut self, unit: u32) {
-        if let Some((byte, mask)) = self.place(unit)
+    pub(crate) fn remove(&mut self, unit: u32) {
+        if let Some((byte, mask)) = self.bit_of(unit)
             && let Some(byte) = self.bytes.get_mut(byte)
         {
             *byte &= !mask;
         }
     }
 
-    /// The first unit from `unit` on that is in it.
+    /// Returns the first unit of the set that is at least `unit`.
     #[must_use]
-    pub fn first_from(&self, unit: u32) -> Option<u32> {
+    pub(crate) fn first_from(&self, unit: u32) -> Option<u32> {
         let index = unit.checked_sub(1)?;
         let mut byte = usize::try_from(index / BITS_PER_BYTE).ok()?;
         let mut bits = self.bytes.get(byte)? & (u8::MAX << (index % BITS_PER_BYTE));
         while bits == 0 {
-            // Most of a busy sector is taken: bytes without a unit are passed over at once.
+            // Most of a busy sector is taken, so empty bytes are skipped in one step.
             byte += 1 + self.bytes.get(byte + 1..)?.iter().position(|it| *it != 0)?;
             bits = *self.bytes.get(byte)?;
         }
         Some(u32::try_from(byte).ok()? * BITS_PER_BYTE + bits.trailing_zeros() + 1)
     }
 
-    /// How many units are in it.
+    /// Returns the number of units.
     #[must_use]
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.bytes.iter().map(|byte| byte.count_ones()).sum()
     }
 
-    /// Whether there is none.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bytes.iter().all(|byte| *byte == 0)
     }
 
-    /// The units, in rising order.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+    /// Returns the units in rising order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let starts = (1_u32..).step_by(8);
         self.bytes.iter().zip(starts).flat_map(|(byte, start)| {
             (0..BITS_PER_BYTE).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| start + bit)
         })
     }
 
-    /// The units, in rising order.
+    /// Returns the units in rising order.
     #[must_use]
-    pub fn to_vec(&self) -> Vec<u32> {
+    pub(crate) fn to_vec(&self) -> Vec<u32> {
         self.iter().collect()
     }
 
-    /// Those of this set that are not in `other`.
+    /// Returns the units that are not in `other`.
     #[must_use]
-    pub fn without(&self, other: &Self) -> Self {
+    pub(crate) fn without(&self, other: &Self) -> Self {
         let mut bytes = self.bytes.clone();
         for (byte, other) in bytes.iter_mut().zip(&other.bytes) {
             *byte &= !other;
@@ -127,21 +124,21 @@ impl UnitSet {
         Self { bytes, capacity: self.capacity }
     }
 
-    /// Those of this set that are not among `units`.
+    /// Returns the units that are not among `units`.
     #[must_use]
-    pub fn without_units<'a>(&self, units: impl IntoIterator<Item = &'a u32>) -> Self {
+    pub(crate) fn without_units<'a>(&self, units: impl IntoIterator<Item = &'a u32>) -> Self {
         let mut rest = self.clone();
         units.into_iter().for_each(|unit| rest.remove(*unit));
         rest
     }
 
-    /// Those that are in `other` too.
+    /// Returns the units that are also in `other`.
     #[must_use]
-    pub fn common(&self, other: &Self) -> Self {
+    pub(crate) fn common(&self, other: &Self) -> Self {
         self.without(&self.without(other))
     }
 
-    fn place(&self, unit: u32) -> Option<(usize, u8)> {
+    fn bit_of(&self, unit: u32) -> Option<(usize, u8)> {
         let index = unit.checked_sub(1).filter(|_| unit <= self.capacity)?;
         Some((usize::try_from(index / BITS_PER_BYTE).ok()?, 1 << (index % BITS_PER_BYTE)))
     }
@@ -170,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set_of_the_units_within_the_capacity(
+        fn behaves_like_a_set_of_the_units_within_the_capacity(
             capacity in 1_u32..70,
             inserted in prop::collection::btree_set(0_u32..80, 0..80),
             removed in prop::collection::btree_set(0_u32..80, 0..80),

@@ -2,11 +2,10 @@
 
 use onsale_kit::auth;
 use onsale_proto::inventory::v1::{self as pb, event_service_server::EventService};
-use onsale_storage::idempotency;
 use tonic::{Request, Response, Status};
 
 use super::{Grpc, viewer};
-use crate::convert;
+use crate::convert::{requests, responses};
 
 #[tonic::async_trait]
 impl EventService for Grpc {
@@ -16,10 +15,11 @@ impl EventService for Grpc {
     ) -> Result<Response<pb::CreateEventResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
         let body = request.into_inner();
-        let command = convert::create_event(&body)?;
+        let command = requests::create_event(&body)?;
         let caller = organizer_id.to_string();
-        let once = idempotency::Request::new("CreateEvent", &caller, command.request_id, &body);
-        Ok(Response::new(self.app.create_event(&once, organizer_id, &command.draft).await?))
+        let request = requests::identify(&requests::CREATE_EVENT, &caller, command.request_id, &body);
+        let answer = self.app.create_event(&request, organizer_id, &command.draft).await?;
+        Ok(Response::new(responses::create_event(answer)?))
     }
 
     async fn get_event(
@@ -27,8 +27,9 @@ impl EventService for Grpc {
         request: Request<pb::GetEventRequest>,
     ) -> Result<Response<pb::GetEventResponse>, Status> {
         let viewer = viewer(&request);
-        let event_id = convert::event_id(&request.get_ref().event_id)?;
-        Ok(Response::new(self.app.get_event(viewer, event_id).await?))
+        let event_id = requests::event_id(&request.get_ref().event_id)?;
+        let found = self.app.get_event(viewer, event_id).await?;
+        Ok(Response::new(responses::get_event(&found)))
     }
 
     async fn list_events(
@@ -36,9 +37,9 @@ impl EventService for Grpc {
         request: Request<pb::ListEventsRequest>,
     ) -> Result<Response<pb::ListEventsResponse>, Status> {
         let viewer = viewer(&request);
-        let (list, query) = convert::list_events(request.get_ref())?;
+        let (list, query) = requests::list_events(request.get_ref())?;
         let page = self.app.list_events(viewer, &list).await?;
-        Ok(Response::new(convert::listed(&page, &query)))
+        Ok(Response::new(responses::list_events(&page, &query)))
     }
 
     async fn update_event(
@@ -47,11 +48,11 @@ impl EventService for Grpc {
     ) -> Result<Response<pb::UpdateEventResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
         let body = request.into_inner();
-        let command = convert::update_event(&body)?;
+        let command = requests::update_event(&body)?;
         let caller = organizer_id.to_string();
-        let once = idempotency::Request::new("UpdateEvent", &caller, command.request_id, &body);
-        let answer = self.app.update_event(&once, organizer_id, command.event_id, &command.change).await?;
-        Ok(Response::new(answer))
+        let request = requests::identify(&requests::UPDATE_EVENT, &caller, command.request_id, &body);
+        let answer = self.app.update_event(&request, organizer_id, command.event_id, &command.change).await?;
+        Ok(Response::new(responses::update_event(answer)?))
     }
 
     async fn activate_event(
@@ -60,10 +61,11 @@ impl EventService for Grpc {
     ) -> Result<Response<pb::ActivateEventResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
         let body = request.into_inner();
-        let command = convert::event_command(&body.request_id, &body.event_id)?;
+        let command = requests::event_command(&body.request_id, &body.event_id)?;
         let caller = organizer_id.to_string();
-        let once = idempotency::Request::new("ActivateEvent", &caller, command.request_id, &body);
-        Ok(Response::new(self.app.activate_event(&once, organizer_id, command.event_id).await?))
+        let request = requests::identify(&requests::ACTIVATE_EVENT, &caller, command.request_id, &body);
+        let answer = self.app.activate_event(&request, organizer_id, command.event_id).await?;
+        Ok(Response::new(responses::activate_event(answer)?))
     }
 
     async fn end_event(
@@ -72,9 +74,10 @@ impl EventService for Grpc {
     ) -> Result<Response<pb::EndEventResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
         let body = request.into_inner();
-        let command = convert::event_command(&body.request_id, &body.event_id)?;
+        let command = requests::event_command(&body.request_id, &body.event_id)?;
         let caller = organizer_id.to_string();
-        let once = idempotency::Request::new("EndEvent", &caller, command.request_id, &body);
-        Ok(Response::new(self.app.end_event(&once, organizer_id, command.event_id).await?))
+        let request = requests::identify(&requests::END_EVENT, &caller, command.request_id, &body);
+        let answer = self.app.end_event(&request, organizer_id, command.event_id).await?;
+        Ok(Response::new(responses::end_event(answer)?))
     }
 }

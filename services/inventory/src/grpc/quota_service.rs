@@ -2,11 +2,10 @@
 
 use onsale_kit::auth;
 use onsale_proto::inventory::v1::{self as pb, quota_service_server::QuotaService};
-use onsale_storage::idempotency;
 use tonic::{Request, Response, Status};
 
 use super::Grpc;
-use crate::convert;
+use crate::convert::{requests, responses};
 
 #[tonic::async_trait]
 impl QuotaService for Grpc {
@@ -16,10 +15,11 @@ impl QuotaService for Grpc {
     ) -> Result<Response<pb::CreateQuotaResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
         let body = request.into_inner();
-        let command = convert::create_quota(&body)?;
+        let command = requests::create_quota(&body)?;
         let caller = organizer_id.to_string();
-        let once = idempotency::Request::new("CreateQuota", &caller, command.request_id, &body);
-        Ok(Response::new(self.app.create_quota(&once, organizer_id, &command.new).await?))
+        let request = requests::identify(&requests::CREATE_QUOTA, &caller, command.request_id, &body);
+        let answer = self.app.create_quota(&request, organizer_id, &command.quota).await?;
+        Ok(Response::new(responses::create_quota(answer)?))
     }
 
     async fn invite_to_quota(
@@ -28,11 +28,11 @@ impl QuotaService for Grpc {
     ) -> Result<Response<pb::InviteToQuotaResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
         let body = request.into_inner();
-        let command = convert::invite_to_quota(&body)?;
+        let command = requests::invite_to_quota(&body)?;
         let caller = organizer_id.to_string();
-        let once = idempotency::Request::new("InviteToQuota", &caller, command.request_id, &body);
-        let answer = self.app.invite_to_quota(&once, organizer_id, command.quota_id, &command.invitees);
-        Ok(Response::new(answer.await?))
+        let request = requests::identify(&requests::INVITE_TO_QUOTA, &caller, command.request_id, &body);
+        let answer = self.app.invite_to_quota(&request, organizer_id, command.quota_id, &command.invitees);
+        Ok(Response::new(responses::invite_to_quota(answer.await?)?))
     }
 
     async fn list_quotas(
@@ -40,9 +40,9 @@ impl QuotaService for Grpc {
         request: Request<pb::ListQuotasRequest>,
     ) -> Result<Response<pb::ListQuotasResponse>, Status> {
         let organizer_id = auth::identity(&request)?.organizer_id();
-        let (list, query) = convert::list_quotas(request.get_ref())?;
+        let (list, query) = requests::list_quotas(request.get_ref())?;
         let page = self.app.list_quotas(organizer_id, &list).await?;
-        Ok(Response::new(convert::listed_quotas(&page, &query)))
+        Ok(Response::new(responses::list_quotas(&page, &query)))
     }
 
     async fn accept_invitation(
@@ -51,10 +51,10 @@ impl QuotaService for Grpc {
     ) -> Result<Response<pb::AcceptInvitationResponse>, Status> {
         let customer_id = auth::identity(&request)?.customer_id();
         let body = request.into_inner();
-        let command = convert::accept_invitation(&body)?;
+        let command = requests::accept_invitation(&body)?;
         let caller = customer_id.to_string();
-        let once = idempotency::Request::new("AcceptInvitation", &caller, command.request_id, &body);
-        let answer = self.app.accept_invitation(&once, customer_id, command.token.expose());
-        Ok(Response::new(answer.await?))
+        let request = requests::identify(&requests::ACCEPT_INVITATION, &caller, command.request_id, &body);
+        let answer = self.app.accept_invitation(&request, customer_id, command.token.expose());
+        Ok(Response::new(responses::accept_invitation(answer.await?)?))
     }
 }

@@ -1,9 +1,9 @@
--- Marks units of the pool KEYS[1] as free (ARGV[1] = 1) or taken (0); the units are ARGV[2] and on. Answers those that were so
--- before; nil when there is no pool: a bit set in nothing would look like a pool with one unit.
+-- Marks units of the pool KEYS[1] as free (ARGV[1] = 1) or taken (0); the units are ARGV[2] and following. Returns the units that had this
+-- state before, or nil if the pool does not exist: setting a bit of a missing key would create a pool with one unit.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
--- Many to a command: one costs more, here and on the replicas, than the bits that it sets.
+-- Units per command: a command costs more, here and on the replicas, than the bits that it sets.
 local PIECE = 500
 local same = {}
 for first = 2, #ARGV, PIECE do

@@ -1,9 +1,9 @@
--- Takes the first ARGV[1] free units out of the pool KEYS[1], or as many as there are.
--- Answers their numbers; nil when there is no pool.
+-- Takes the first ARGV[1] free units out of the pool KEYS[1], or as many as it has. Returns their numbers, or nil if the pool does not
+-- exist.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
--- Read and written by the piece, not by the bit: a command, here and on the replicas, costs more than all the bits of a piece.
+-- Bytes per read and write: a command costs more, here and on the replicas, than all the bits of a piece.
 local PIECE = 128
 local wanted = tonumber(ARGV[1])
 local units = {}

@@ -1,46 +1,38 @@
-//! Others' events that Inventory is a listener of: one consumer per topic, all of them, or the sender keeps them for ever.
+//! Consumers of the topics of which the contract names Inventory as a listener.
 
 use std::sync::Arc;
 
-use onsale_kit::tasks::Tasks;
+use onsale_kit::{BuildError, tasks::Tasks};
 use onsale_proto::events::v1::{GenerationCompleted, TicketGenerated};
 use onsale_storage::{
-    messaging::{self, ConsumerConfig, Handler, HandlerError, Message},
+    messaging::{ConsumerConfig, HandlerError, Listeners, Received},
     postgres::Transaction,
 };
 
 use crate::{app::App, convert, error::Error};
 
-/// Starts them.
-pub fn start(app: &Arc<App>, tasks: &Tasks) -> Result<(), messaging::Error> {
-    let (stores, config) = (app.stores(), ConsumerConfig::default());
-    stores.listen::<GenerationCompleted>(tasks, config.clone(), GenerationNoted { app: Arc::clone(app) })?;
-    stores.listen::<TicketGenerated>(tasks, config, TicketsSeen)
+pub(crate) fn start(app: &Arc<App>, tasks: &Tasks) -> Result<(), BuildError> {
+    Listeners::new(app.stores(), ConsumerConfig::default(), Arc::clone(app))
+        .on(generation_completed)
+        .ignore::<TicketGenerated>("the units of these tickets were committed before, by CommitHold")
+        .start(tasks)?;
+    Ok(())
 }
 
-/// `generation.completed`: noted with the event.
-struct GenerationNoted {
+async fn generation_completed(
     app: Arc<App>,
+    transaction: Transaction,
+    event: Received<GenerationCompleted>,
+) -> Result<(), HandlerError> {
+    let (event_id, revision) = convert::events::generation_completed(&event.payload)?;
+    Ok(app.record_generation(&transaction, event_id, revision).await?)
 }
 
-impl Handler for GenerationNoted {
-    async fn handle(&self, tx: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let payload = message.payload::<GenerationCompleted>()?;
-        let (event_id, revision) = convert::generation_completed(&payload)?;
-        self.app.note_generation(tx, event_id, revision).await.map_err(|error| match error {
+impl From<Error> for HandlerError {
+    fn from(error: Error) -> Self {
+        match error {
             Error::Postgres(error) => error.into(),
-            error => HandlerError::Retry(error.into()),
-        })
-    }
-}
-
-/// `ticket.generated`: the units of these tickets were committed before, by `CommitHold`; there is nothing to store. Read
-/// all the same, so that a payload nobody can read is found here too.
-struct TicketsSeen;
-
-impl Handler for TicketsSeen {
-    async fn handle(&self, _tx: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        message.payload::<TicketGenerated>()?;
-        Ok(())
+            error => Self::by_kind(error),
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! `GetAvailability` and `WatchAvailability`: what is free, held and sold, once and as it changes.
+//! `GetAvailability` and `WatchAvailability`: the free, held and sold units of an event, in one answer and in a stream of
+//! changes.
 
 use onsale_proto::inventory::v1::{
     self as pb, EventState, WatchAvailabilityResponse, watch_availability_response::Update,
@@ -34,7 +35,7 @@ async fn next_whole(stream: &mut Streaming<WatchAvailabilityResponse>) -> pb::Av
 }
 
 #[tokio::test]
-async fn what_is_free_held_and_sold_is_told_per_sector() {
+async fn availability_has_free_and_held_counts_per_sector() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 10), seated("B", &[6, 4])]).await;
     let before = world.availability(&event).await;
@@ -57,7 +58,7 @@ async fn what_is_free_held_and_sold_is_told_per_sector() {
 }
 
 #[tokio::test]
-async fn sectors_can_be_chosen_and_unknown_ones_and_drafts_are_not_found() {
+async fn chosen_sectors_are_returned_and_unknown_ones_are_not_found() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 10), general("B", 4)]).await;
     let ask = |request| async { world.inventory.clone().get_availability(request).await };
@@ -85,7 +86,7 @@ async fn sectors_can_be_chosen_and_unknown_ones_and_drafts_are_not_found() {
 }
 
 #[tokio::test]
-async fn a_watcher_gets_the_full_state_and_then_what_changed() {
+async fn watcher_gets_the_full_state_and_then_changes() {
     let world = World::start_with(&[("AVAILABILITY__WATCH_EVERY", "50ms")]).await;
     let event = world.on_sale(vec![general("A", 10), seated("B", &[200])]).await;
     let mut stream =
@@ -110,7 +111,7 @@ async fn a_watcher_gets_the_full_state_and_then_what_changed() {
 }
 
 #[tokio::test]
-async fn who_follows_one_sector_hears_nothing_of_the_others_and_the_stream_ends_with_the_event() {
+async fn watcher_of_one_sector_gets_its_changes_and_the_end() {
     let world = World::start_with(&[("AVAILABILITY__WATCH_EVERY", "50ms")]).await;
     let event = world.on_sale(vec![general("A", 10), general("B", 10)]).await;
     let only = vec![event.sectors[1].sector_id.clone()];
@@ -126,7 +127,7 @@ async fn who_follows_one_sector_hears_nothing_of_the_others_and_the_stream_ends_
     world.end(&event.event_id).await.unwrap();
     assert_eq!(next_delta(&mut stream).await.event_state(), EventState::Ended);
     assert_eq!(next(&mut stream).await, None);
-    // Who comes later gets the full state, and the end.
+    // A watcher that joins later gets the full state and then the end.
     let mut late =
         world.inventory.clone().watch_availability(watch(&event, Vec::new())).await.unwrap().into_inner();
     assert_eq!(next_whole(&mut late).await.event_state(), EventState::Ended);
@@ -134,7 +135,7 @@ async fn who_follows_one_sector_hears_nothing_of_the_others_and_the_stream_ends_
 }
 
 #[tokio::test]
-async fn watchers_of_one_event_share_one_look_and_it_ends_with_them() {
+async fn watchers_of_one_event_share_reads_that_end_with_the_last() {
     let world = World::start_with(&[("AVAILABILITY__WATCH_EVERY", "50ms")]).await;
     let event = world.on_sale(vec![seated("B", &[200])]).await;
     let mut streams = Vec::new();
@@ -150,5 +151,5 @@ async fn watchers_of_one_event_share_one_look_and_it_ends_with_them() {
         assert_eq!(next_delta(stream).await.sectors[0].taken_units, [1, 2]);
     }
     drop(streams);
-    wait_until("nobody looks any more", SOON, async || !looks().await).await;
+    wait_until("the worker has ended", SOON, async || !looks().await).await;
 }

@@ -1,11 +1,11 @@
-//! Wishes that nobody can fulfil: each is refused with a type of its own, and nothing is held for it.
+//! Reservations that can never succeed: each is refused with a specific error, and no unit is held.
 
 use onsale_proto::{inventory::v1 as pb, r#type::v1::UnitSelection};
 use tonic::Code;
 
 use crate::support::{World, a_reservation, count, exactly, fields, general, reason, request_id, seated};
 
-/// Nobody has anything, and no pool has lost anything.
+/// Asserts that there is no hold and that every unit is free.
 async fn assert_nothing_held(world: &World, event: &pb::Event, what: &str) {
     assert_eq!(world.taken().await, 0, "{what}");
     assert_eq!(world.number("SELECT count(*) FROM hold", &[]).await, 0, "{what}");
@@ -20,11 +20,11 @@ async fn assert_nothing_held(world: &World, event: &pb::Event, what: &str) {
 }
 
 #[tokio::test]
-async fn quantities_and_seats_that_make_no_sense_are_refused_and_hold_nothing() {
+async fn invalid_counts_and_seats_are_refused_and_hold_nothing() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 40), seated("B", &[40])]).await;
     let both = UnitSelection { count: 1, ..exactly(&event, 1, &[1]) };
-    let wishes: Vec<(&str, Vec<UnitSelection>, &str)> = vec![
+    let requests: Vec<(&str, Vec<UnitSelection>, &str)> = vec![
         ("nothing", vec![], "selections"),
         ("zero", vec![count(&event, 0, 0)], "selections[0]"),
         ("as many as there are numbers", vec![count(&event, 0, u32::MAX)], "selections[0]"),
@@ -44,7 +44,7 @@ async fn quantities_and_seats_that_make_no_sense_are_refused_and_hold_nothing() 
         ),
         ("every sector of eleven", vec![count(&event, 0, 1); 11], "selections"),
     ];
-    for (what, selections, field) in wishes {
+    for (what, selections, field) in requests {
         let found = fields(world.hold(&event, selections).await);
         assert!(found.iter().any(|it| it == field), "{what}: {found:?}");
         assert_nothing_held(&world, &event, what).await;
@@ -56,23 +56,23 @@ async fn quantities_and_seats_that_make_no_sense_are_refused_and_hold_nothing() 
 }
 
 #[tokio::test]
-async fn sectors_that_are_not_the_events_are_refused_and_hold_nothing() {
+async fn sectors_of_other_events_are_refused_and_hold_nothing() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 40)]).await;
     let other = world.on_sale(vec![general("A", 40)]).await;
     let unknown = UnitSelection { sector_id: request_id(), count: 1, units: Vec::new() };
     for selection in [unknown, count(&other, 0, 1)] {
-        // Beside one that could be had: all or nothing.
+        // Together with a selection that could be held, because a reservation is all or nothing.
         let selections = vec![count(&event, 0, 2), selection];
         let refused = reason(world.hold(&event, selections).await);
         assert_eq!(refused, (Code::NotFound, "SECTOR_NOT_FOUND".to_owned()));
-        assert_nothing_held(&world, &event, "a sector of nobody or of another event").await;
-        assert_nothing_held(&world, &other, "its sector was named in another event").await;
+        assert_nothing_held(&world, &event, "an unknown sector or one of another event").await;
+        assert_nothing_held(&world, &other, "its sector was selected in another event").await;
     }
 }
 
 #[tokio::test]
-async fn a_hold_id_with_another_body_is_refused_and_changes_nothing() {
+async fn hold_id_with_another_body_is_refused_and_changes_nothing() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 10), seated("B", &[10])]).await;
     let other = world.on_sale(vec![general("A", 10)]).await;

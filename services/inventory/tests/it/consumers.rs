@@ -1,4 +1,4 @@
-//! What Ticketing tells is handled, every topic of it: nothing stays with the sender.
+//! Inventory consumes every topic of Ticketing that the contract names it for, so no event stays in the sender's outbox.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{SOON, World, an_event, general};
 
 #[tokio::test]
-async fn inventory_listens_to_every_topic_the_contract_names_it_for() {
+async fn inventory_consumes_every_topic_of_the_contract() {
     let world = World::start().await;
     let running = world.service.server.tasks().running();
     let mut topics = TOPICS.iter().filter(|topic| topic.listeners.contains(&onsale_inventory::SERVICE));
@@ -27,7 +27,7 @@ async fn inventory_listens_to_every_topic_the_contract_names_it_for() {
 }
 
 #[tokio::test]
-async fn a_finished_generation_is_noted_and_issued_tickets_are_acknowledged() {
+async fn generation_is_recorded_and_tickets_are_acknowledged() {
     let world = World::start().await;
     let event = world.create(an_event(vec![general("A", 5)])).await.unwrap();
     let ticketing = Postgres::connect(&world.service.database.config("ticketing")).await.unwrap();
@@ -63,8 +63,8 @@ async fn a_finished_generation_is_noted_and_issued_tickets_are_acknowledged() {
     })
     .await;
     let noted = "SELECT generated_revision AS count FROM event";
-    assert_eq!(world.number(noted, &[]).await, 3, "an older revision changes nothing");
-    // What no try can handle is kept for a human.
+    assert_eq!(world.number(noted, &[]).await, 3, "an older revision is ignored");
+    // An event that can never be handled goes to the dead letters.
     let dead = "SELECT count(*) FROM dead_letter WHERE topic = 'generation.completed'";
     assert_eq!(world.number(dead, &[]).await, 1);
     token.cancel();

@@ -1,4 +1,4 @@
-//! `CreateEvent` and `GetEvent`: what a draft is, who sees it, and what is refused.
+//! `CreateEvent` and `GetEvent`: the content of a draft, its visibility, and refused requests.
 
 use onsale_proto::{
     auth::v1::Role,
@@ -11,7 +11,7 @@ use tonic::Code;
 use crate::support::{ORGANIZER, World, an_event, euros, fields, general, reason, request_id, seated, time};
 
 #[tokio::test]
-async fn a_draft_is_what_was_asked_for_and_its_tickets_are_ordered() {
+async fn draft_equals_the_request_and_event_created_is_published() {
     let world = World::start().await;
     let asked = an_event(vec![general("Standing", 500), seated("West", &[10, 12])]);
     let created = world.create(asked.clone()).await.unwrap();
@@ -25,17 +25,20 @@ async fn a_draft_is_what_was_asked_for_and_its_tickets_are_ordered() {
     assert_eq!(created.sectors[1].capacity, 22);
     assert!(created.create_time.is_some() && created.activate_time.is_none() && created.end_time.is_none());
     assert_eq!(world.get(&created.event_id).await, created);
-    assert_eq!(world.taken().await, 0, "units exist by number");
+    assert_eq!(world.taken().await, 0, "units have no rows of their own");
 
-    let told = world.told::<EventCreated>().await;
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].event.as_ref().unwrap().event_id, created.event_id);
-    assert_eq!((told[0].revision, told[0].sectors.len(), told[0].sectors[1].capacity), (1, 2, 22));
-    assert_eq!(told[0].sectors[1].layout, asked.sectors[1].layout);
+    let published = world.published::<EventCreated>().await;
+    assert_eq!(published.len(), 1);
+    assert_eq!(published[0].event.as_ref().unwrap().event_id, created.event_id);
+    assert_eq!(
+        (published[0].revision, published[0].sectors.len(), published[0].sectors[1].capacity),
+        (1, 2, 22)
+    );
+    assert_eq!(published[0].sectors[1].layout, asked.sectors[1].layout);
 }
 
 #[tokio::test]
-async fn asking_twice_creates_once_and_another_body_is_refused() {
+async fn repeated_request_creates_once_and_another_body_is_refused() {
     let world = World::start().await;
     let message =
         pb::CreateEventRequest { request_id: request_id(), event: Some(an_event(vec![general("A", 5)])) };
@@ -46,16 +49,16 @@ async fn asking_twice_creates_once_and_another_body_is_refused() {
     let mut other = message.clone();
     other.event.as_mut().unwrap().name = "Another".to_owned();
     assert_eq!(reason(ask(other).await), (Code::InvalidArgument, "REQUEST_ID_REUSED".to_owned()));
-    // One organizer's request id says nothing about another's.
+    // Another organizer may use the same request id.
     let others =
         world.events.clone().create_event(world.as_organizer("organizer-two", message)).await.unwrap();
     assert_ne!(others.into_inner().event.unwrap().event_id, first.event.unwrap().event_id);
     assert_eq!(world.number("SELECT count(*) FROM event", &[]).await, 2);
-    assert_eq!(world.told::<EventCreated>().await.len(), 2);
+    assert_eq!(world.published::<EventCreated>().await.len(), 2);
 }
 
 #[tokio::test]
-async fn a_draft_is_seen_by_its_organizer_and_the_mesh_and_by_nobody_else() {
+async fn draft_is_visible_to_its_organizer_and_the_mesh_only() {
     let world = World::start().await;
     let draft = world.create(an_event(vec![general("A", 5)])).await.unwrap();
     let message = pb::GetEventRequest { event_id: draft.event_id.clone() };
@@ -86,7 +89,7 @@ async fn a_draft_is_seen_by_its_organizer_and_the_mesh_and_by_nobody_else() {
 }
 
 #[tokio::test]
-async fn everything_wrong_with_an_event_is_named_at_once_and_nothing_is_written() {
+async fn all_violations_are_reported_together_and_nothing_is_written() {
     let world = World::start().await;
     let mut wrong = an_event(vec![general("A", 0), general("A", 1), seated("B", &[0, 5])]);
     wrong.name = " ".to_owned();
@@ -136,11 +139,11 @@ async fn everything_wrong_with_an_event_is_named_at_once_and_nothing_is_written(
 
     assert_eq!(world.number("SELECT count(*) FROM event", &[]).await, 0);
     assert_eq!(world.number("SELECT count(*) FROM idempotency", &[]).await, 0);
-    assert!(world.told::<EventCreated>().await.is_empty());
+    assert!(world.published::<EventCreated>().await.is_empty());
 }
 
 #[tokio::test]
-async fn a_million_units_are_created_as_quickly_as_one() {
+async fn million_units_are_created_as_quickly_as_one() {
     let world = World::start().await;
     let rows = vec![1_000_u32; 999];
     let created = world.create(an_event(vec![general("A", 1_000), seated("B", &rows)])).await.unwrap();

@@ -1,5 +1,5 @@
-//! Two thousand customers for five hundred units, on two pods: they take, repeat themselves, give back, pay, or forget.
-//! At the end every unit has the holder it should have, and what is left can be had.
+//! Two thousand customers compete for five hundred units on two pods. They reserve, repeat, release, pay or abandon. In the end
+//! every unit has the right holder, and the free units can be reserved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,28 +12,28 @@ use onsale_storage::postgres::column;
 use onsale_testkit::wait_until;
 
 use crate::{
-    books::{Chance, assert_short},
+    support::consistency::{Chance, assert_short},
     support::{SOON, World, a_reservation, count, exactly, general, reason, seated},
 };
 
 const CUSTOMERS: u32 = 2_000;
-/// How many of them are at it at the same time.
+/// Customers that run concurrently.
 const AT_ONCE: usize = 64;
 const ROW: u32 = 20;
 
-/// What became of a customer's wish.
+/// The result of one customer.
 struct Outcome {
     message: pb::ReserveUnitsRequest,
-    /// The hold and the state it must end in; none: refused.
+    /// The hold and the state in which it must end; `None`: refused.
     hold: Option<(pb::Hold, HoldState)>,
 }
 
-fn wish(event: &pb::Event, chance: &mut Chance) -> Vec<UnitSelection> {
+fn selections_of_customer(event: &pb::Event, chance: &mut Chance) -> Vec<UnitSelection> {
     let size = 1 + chance.below(8);
     match chance.below(10) {
         0..=3 => vec![count(event, 0, size)],
         4..=6 => vec![count(event, 1, size)],
-        // Seats side by side, of the customer's choice.
+        // Adjacent seats that the customer chooses by number.
         7 => {
             let (row, place) = (chance.below(10), chance.below(ROW - size + 1));
             let seats: Vec<u32> = (1..=size).map(|seat| row * ROW + place + seat).collect();
@@ -45,10 +45,10 @@ fn wish(event: &pb::Event, chance: &mut Chance) -> Vec<UnitSelection> {
     }
 }
 
-/// One customer.
-async fn shop(pods: &[World; 2], event: &pb::Event, number: u32) -> Outcome {
+/// Runs one customer.
+async fn run_customer(pods: &[World; 2], event: &pb::Event, number: u32) -> Outcome {
     let mut chance = Chance::of(number);
-    let mut message = a_reservation(event, wish(event, &mut chance));
+    let mut message = a_reservation(event, selections_of_customer(event, &mut chance));
     let forgets = chance.one_in(5);
     if forgets {
         let seconds = i64::from(1 + chance.below(2));
@@ -56,7 +56,7 @@ async fn shop(pods: &[World; 2], event: &pb::Event, number: u32) -> Outcome {
     }
     let at = usize::try_from(chance.below(2)).unwrap();
     let (pod, other) = (&pods[at], &pods[1 - at]);
-    let hold = match pod.reserve_patiently(&message).await {
+    let hold = match pod.reserve_until_final(&message).await {
         Ok(hold) => hold,
         Err(status) => {
             assert_short(&message, &status);
@@ -67,29 +67,29 @@ async fn shop(pods: &[World; 2], event: &pb::Event, number: u32) -> Outcome {
     let wanted = message.selections.iter().map(|it| it.units.len().max(usize::try_from(it.count).unwrap()));
     assert!(sizes.eq(wanted), "all or nothing: {hold:?}");
     if chance.one_in(8) {
-        let again = other.reserve_patiently(&message).await.unwrap();
+        let again = other.reserve_until_final(&message).await.unwrap();
         assert_eq!((&again.hold_id, &again.items), (&hold.hold_id, &hold.items));
     }
     let end = match chance.below(30) {
-        0 => match other.commit_patiently(&hold.hold_id).await {
+        0 => match other.commit_until_final(&hold.hold_id).await {
             Ok(_) => HoldState::Committed,
             refused => {
                 assert_eq!((reason(refused).1.as_str(), forgets), ("HOLD_RELEASED", true));
                 HoldState::Released
             }
         },
-        // Left alone: it expires by itself, or stays.
+        // Abandoned: the hold expires, or stays until then.
         1 if !forgets => HoldState::Held,
         1..=14 if forgets => HoldState::Released,
         _ => {
-            other.release_patiently(&hold.hold_id).await;
+            other.release_until_final(&hold.hold_id).await;
             HoldState::Released
         }
     };
     Outcome { message, hold: Some((hold, end)) }
 }
 
-/// All holds are in the state their customers left them in, and units are taken by those that stand, and by nobody else.
+/// Asserts that every hold is in its customer's final state, and that only active holds have units.
 async fn assert_as_left(world: &World, event: &pb::Event, outcomes: &[Outcome]) {
     let sql = "SELECT hold_id::text AS hold_id, state FROM hold";
     let rows = world.postgres.query("holds", sql, &[]).await.unwrap();
@@ -117,7 +117,7 @@ async fn assert_as_left(world: &World, event: &pb::Event, outcomes: &[Outcome]) 
     }
 }
 
-/// Those who were refused come again, one after the other: who asks for no more than is free gets it.
+/// Lets the refused customers retry one after the other: a request for no more units than are free succeeds.
 async fn serve_the_refused(world: &World, event: &pb::Event, outcomes: &[Outcome]) -> usize {
     let mut taken: Vec<BTreeSet<u32>> = Vec::new();
     for sector in 0..event.sectors.len() {
@@ -126,7 +126,7 @@ async fn serve_the_refused(world: &World, event: &pb::Event, outcomes: &[Outcome
     let place = |id: &str| event.sectors.iter().position(|sector| sector.sector_id == id).unwrap();
     let mut served = 0;
     for outcome in outcomes.iter().filter(|outcome| outcome.hold.is_none()).take(150) {
-        // This time nobody forgets.
+        // No hold is abandoned this time.
         let release_after = Some(prost_types::Duration { seconds: 600, nanos: 0 });
         let message = &pb::ReserveUnitsRequest { release_after, ..outcome.message.clone() };
         let can_be_had = message.selections.iter().all(|wanted| {
@@ -135,7 +135,7 @@ async fn serve_the_refused(world: &World, event: &pb::Event, outcomes: &[Outcome
             let free = sector.capacity - u32::try_from(taken.len()).unwrap();
             wanted.count <= free && !wanted.units.iter().any(|unit| taken.contains(unit))
         });
-        match world.reserve_patiently(message).await {
+        match world.reserve_until_final(message).await {
             Ok(hold) => {
                 assert!(can_be_had, "{message:?}");
                 served += 1;
@@ -151,16 +151,16 @@ async fn serve_the_refused(world: &World, event: &pb::Event, outcomes: &[Outcome
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_customers_leave_five_hundred_units_exactly_accounted_for() {
+async fn crowd_of_2000_leaves_500_units_accounted_for() {
     let settings = [("HOLDS__EXPIRE_EVERY", "100ms"), ("POOL__RECONCILE_EVERY", "300ms")];
     let first = World::start_with(&settings).await;
     let pods = [first.twin(&settings).await, first];
     let rows = [ROW; 10];
     let event = pods[1].on_sale(vec![general("A", 200), seated("B", &rows), general("C", 100)]).await;
 
-    let customers = stream::iter(0..CUSTOMERS).map(|number| shop(&pods, &event, number));
+    let customers = stream::iter(0..CUSTOMERS).map(|number| run_customer(&pods, &event, number));
     let outcomes: Vec<Outcome> = customers.buffer_unordered(AT_ONCE).collect().await;
-    wait_until("forgotten holds are released", SOON, async || {
+    wait_until("abandoned holds are released", SOON, async || {
         let sql =
             "SELECT count(*) FROM hold WHERE state = 'HELD' AND expire_time < now() + interval '1 minute'";
         pods[0].number(sql, &[]).await == 0
@@ -174,7 +174,7 @@ async fn two_thousand_customers_leave_five_hundred_units_exactly_accounted_for()
 
     assert_as_left(&pods[0], &event, &outcomes).await;
     for pod in &pods {
-        pod.assert_books(&event).await;
+        pod.assert_consistent(&event).await;
     }
     let served = serve_the_refused(&pods[1], &event, &outcomes).await;
     println!("{served} of those who were refused are served after all");

@@ -1,5 +1,5 @@
-//! Rules of events that reach beyond one method: labels up to the ticket, limits up to the reservation, drafts that nobody
-//! else finds by any way, pages that lose nothing, and a creation that does not know how large it is.
+//! Rules of events across methods: seat labels in holds, the limit per customer in reservations, drafts that stay hidden in
+//! every method, pages without gaps, and a creation time that does not depend on the size.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn labels_that_are_given_are_printed_and_others_are_counted() {
+async fn seats_have_given_labels_or_numbers() {
     let world = World::start().await;
     let mut sector = seated("West", &[3, 2]);
     let rows = &mut sector.layout.as_mut().unwrap().rows;
@@ -34,7 +34,7 @@ async fn labels_that_are_given_are_printed_and_others_are_counted() {
 }
 
 #[tokio::test]
-async fn the_limit_per_customer_is_the_events_own() {
+async fn limit_per_customer_is_the_events_own() {
     let world = World::start().await;
     let mut asked = an_event(vec![general("A", 50), general("B", 50)]);
     asked.units_per_customer_max = 3;
@@ -48,7 +48,7 @@ async fn the_limit_per_customer_is_the_events_own() {
 }
 
 #[tokio::test]
-async fn the_draft_of_another_is_found_in_no_way() {
+async fn draft_of_another_organizer_is_hidden_in_every_method() {
     let world = World::start().await;
     let draft = world.create(an_event(vec![seated("A", &[5])])).await.unwrap();
     let hidden = (Code::NotFound, "EVENT_NOT_FOUND".to_owned());
@@ -65,7 +65,7 @@ async fn the_draft_of_another_is_found_in_no_way() {
         reason(world.events.clone().get_event(world.as_organizer("organizer-two", message)).await),
         hidden
     );
-    // Also not by asking for all that its organizer has, or for all drafts.
+    // Filters for all events of the organizer, or for all drafts, do not show it either.
     let filters = pb::ListEventsRequest {
         organizer_id: draft.organizer_id.clone(),
         states: vec![EventState::Draft.into()],
@@ -78,7 +78,7 @@ async fn the_draft_of_another_is_found_in_no_way() {
 }
 
 #[tokio::test]
-async fn events_that_start_together_come_once_each_however_small_the_pages() {
+async fn events_with_one_start_time_are_listed_once_each() {
     let world = World::start().await;
     let mut expected = Vec::new();
     for number in 0..7 {
@@ -104,7 +104,7 @@ async fn events_that_start_together_come_once_each_however_small_the_pages() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_asked_for_twice_is_made_once_and_another_body_is_refused() {
+async fn repeated_change_is_made_once_and_another_body_is_refused() {
     let world = World::start().await;
     let draft = world.create(an_event(vec![general("A", 5)])).await.unwrap();
     let message = pb::UpdateEventRequest {
@@ -121,20 +121,20 @@ async fn a_change_that_is_asked_for_twice_is_made_once_and_another_body_is_refus
     other.event.as_mut().unwrap().name = "Another".to_owned();
     assert_eq!(reason(update(other).await), (Code::InvalidArgument, "REQUEST_ID_REUSED".to_owned()));
     assert_eq!(world.get(&draft.event_id).await.revision, 2);
-    assert_eq!(world.told::<EventCreated>().await.len(), 2);
-    // Also when it could not be made any more.
+    assert_eq!(world.published::<EventCreated>().await.len(), 2);
+    // The repeat succeeds although a new change would be refused.
     world.activate(&draft.event_id).await.unwrap();
     assert_eq!(update(message).await.unwrap().into_inner(), first);
 }
 
 #[tokio::test]
-async fn an_event_of_a_hundred_thousand_units_is_created_in_under_200_ms() {
+async fn event_of_100000_units_is_created_in_under_200_ms() {
     const WRITTEN: &str = "SELECT (SELECT count(*) FROM hold_unit) + (SELECT count(*) FROM sector_sale)
         + (SELECT count(*) FROM sector) AS count";
     let world = World::start().await;
     let rows = [100_u32; 500];
     let asked = an_event(vec![general("A", 50_000), seated("B", &rows)]);
-    // The best of a few: what else runs on this machine says nothing about us.
+    // The fastest of a few runs counts, because other processes slow down this machine.
     let mut best = Duration::MAX;
     for _ in 0..5 {
         let begun = Instant::now();
@@ -143,5 +143,5 @@ async fn an_event_of_a_hundred_thousand_units_is_created_in_under_200_ms() {
     }
     println!("created in {best:?}");
     assert!(best < Duration::from_millis(200), "{best:?}");
-    assert_eq!(world.number(WRITTEN, &[]).await, 10, "two sectors of each, and nothing per unit");
+    assert_eq!(world.number(WRITTEN, &[]).await, 10, "two sectors per event, and no row per unit");
 }

@@ -1,4 +1,4 @@
-//! `CommitHold`, `ReleaseHold` and expiry: the ends of a hold.
+//! `CommitHold`, `ReleaseHold` and expiry.
 
 use futures_util::future::join_all;
 use onsale_proto::inventory::v1::{self as pb, HoldState};
@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_committed_hold_is_sold_and_stays_so() {
+async fn committed_hold_is_sold_and_cannot_be_released() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 5)]).await;
     let hold = world.hold(&event, vec![count(&event, 0, 2)]).await.unwrap();
@@ -28,7 +28,7 @@ async fn a_committed_hold_is_sold_and_stays_so() {
 }
 
 #[tokio::test]
-async fn a_released_hold_gives_its_units_to_the_next_and_cannot_be_committed() {
+async fn released_hold_frees_its_units_and_cannot_be_committed() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("A", &[2])]).await;
     let hold = world.hold(&event, vec![exactly(&event, 0, &[1, 2])]).await.unwrap();
@@ -41,14 +41,14 @@ async fn a_released_hold_gives_its_units_to_the_next_and_cannot_be_committed() {
     let (code, text, metadata) = refusal(world.commit(&hold.hold_id).await);
     assert_eq!((code, &text[..]), (Code::FailedPrecondition, "HOLD_RELEASED"));
     assert_eq!(metadata["hold_id"], hold.hold_id);
-    // A late repeat takes nothing from who has them now.
+    // A late repeat does not take the units from their new holder.
     world.release(&hold.hold_id).await.unwrap();
     assert_eq!(world.taken().await, 2);
     world.commit(&next.hold_id).await.unwrap();
 }
 
 #[tokio::test]
-async fn an_unknown_hold_and_malformed_ids_are_refused() {
+async fn unknown_hold_and_malformed_ids_are_refused() {
     let world = World::start().await;
     let unknown = (Code::NotFound, "HOLD_NOT_FOUND".to_owned());
     assert_eq!(reason(world.commit(&request_id()).await), unknown);
@@ -60,7 +60,7 @@ async fn an_unknown_hold_and_malformed_ids_are_refused() {
 }
 
 #[tokio::test]
-async fn a_hold_that_is_released_before_it_is_made_cannot_be_made() {
+async fn hold_released_before_it_is_made_cannot_be_made() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 5)]).await;
     let message = a_reservation(&event, vec![count(&event, 0, 2)]);
@@ -75,7 +75,7 @@ async fn a_hold_that_is_released_before_it_is_made_cannot_be_made() {
 }
 
 #[tokio::test]
-async fn a_release_beside_the_reservation_leaves_nothing_held() {
+async fn release_concurrent_with_its_reservation_leaves_nothing_held() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 200)]).await;
     let both = (0..40).map(|_| async {
@@ -90,7 +90,7 @@ async fn a_release_beside_the_reservation_leaves_nothing_held() {
 }
 
 #[tokio::test]
-async fn a_hold_that_many_want_to_end_ends_once() {
+async fn hold_with_concurrent_ends_ends_once() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 5)]).await;
     for _ in 0..5 {
@@ -104,7 +104,7 @@ async fn a_hold_that_many_want_to_end_ends_once() {
             });
         let ends = join_all(ends).await;
         let served: Vec<HoldState> = ends.iter().flatten().map(pb::Hold::state).collect();
-        assert_eq!(served.len(), 10, "all of one kind are served, none of the other");
+        assert_eq!(served.len(), 10, "all commits succeed, or all releases");
         assert!(served.iter().all(|state| *state == served[0]));
     }
     let sold = world.number("SELECT sum(sold_count) AS count FROM sector_sale", &[]).await;
@@ -112,7 +112,7 @@ async fn a_hold_that_many_want_to_end_ends_once() {
 }
 
 #[tokio::test]
-async fn a_hold_nobody_ends_is_released_after_its_time_and_a_committed_one_is_not() {
+async fn expired_hold_is_released_and_a_committed_one_is_not() {
     let world = World::start_with(&[("HOLDS__EXPIRE_EVERY", "50ms"), ("HOLDS__EXPIRE_BATCH_MAX", "1")]).await;
     let event = world.on_sale(vec![general("A", 5), seated("B", &[3])]).await;
     let mut short = Vec::new();
@@ -123,7 +123,7 @@ async fn a_hold_nobody_ends_is_released_after_its_time_and_a_committed_one_is_no
     }
     world.commit(&short[2].hold_id).await.unwrap();
     let long = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
-    wait_until("the two are released", SOON, async || world.taken().await == 2).await;
+    wait_until("two holds are released", SOON, async || world.taken().await == 2).await;
     assert_eq!(reason(world.commit(&short[0].hold_id).await).1, "HOLD_RELEASED");
     assert_eq!(world.release(&short[1].hold_id).await.unwrap().state(), HoldState::Released);
     world.commit(&long.hold_id).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_hold_nobody_ends_is_released_after_its_time_and_a_committed_one_is_no
 }
 
 #[tokio::test]
-async fn held_units_may_still_be_paid_after_the_end_of_the_sale() {
+async fn hold_can_be_committed_after_the_end_of_the_sale() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 5)]).await;
     let hold = world.hold(&event, vec![count(&event, 0, 2)]).await.unwrap();

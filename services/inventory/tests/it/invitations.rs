@@ -1,4 +1,4 @@
-//! `InviteToQuota`, `AcceptInvitation` and reserving with a token: promises are kept, to the one person they were made to.
+//! `InviteToQuota`, `AcceptInvitation` and reservations with a token: each invitation serves the one customer who accepted it.
 
 use onsale_kit::auth::{SigningKey, TokenFields, TokenSigner};
 use onsale_proto::{
@@ -10,7 +10,7 @@ use onsale_types::Timestamp;
 use tonic::Code;
 
 use crate::{
-    invited::{RETURN_SECONDS, an_invited_reservation, an_invitee},
+    support::quotas::{RETURN_SECONDS, an_invited_reservation, an_invitee},
     support::{
         ACCEPT_PAGE, ORGANIZER, World, an_event, count, exactly, fields, general, numbers, reason, refusal,
         request_id, required, seated, time, with_token,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn each_invitee_gets_one_mail_with_a_token_of_their_own() {
+async fn each_invitee_gets_one_mail_with_a_token() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 10)]).await;
     let quota = world.keep(&event, count(&event, 0, 6)).await.unwrap();
@@ -32,28 +32,31 @@ async fn each_invitee_gets_one_mail_with_a_token_of_their_own() {
     assert_eq!((first.expire_time, &first.quota_id), (quota.return_time, &quota.quota_id));
     assert_eq!((&first.event_id, &first.sector_id), (&quota.event_id, &quota.sector_id));
 
-    let told = world.told::<QuotaInvitation>().await;
-    assert_eq!(told.len(), 2);
-    let mail = &told[0];
+    let published = world.published::<QuotaInvitation>().await;
+    assert_eq!(published.len(), 2);
+    let mail = &published[0];
     assert_eq!((&mail.invitation_id, &mail.email), (&first.invitation_id, &first.email));
     assert_eq!((&mail.quota_name[..], &mail.sector_name[..], mail.unit_count), ("Fan club", "A", 3));
-    assert_eq!((mail.expire_time, &mail.locale[..], &told[1].locale[..]), (time(RETURN_SECONDS), "", "hr"));
+    assert_eq!(
+        (mail.expire_time, &mail.locale[..], &published[1].locale[..]),
+        (time(RETURN_SECONDS), "", "hr")
+    );
     let about = mail.event.as_ref().unwrap();
     assert_eq!((&about.event_id, &about.name), (&event.event_id, &event.name));
     let (page, token) = mail.accept_url.split_once("#token=").unwrap();
     assert_eq!((page, token.split('.').count()), (ACCEPT_PAGE, 3));
-    assert_ne!(told[0].accept_url, told[1].accept_url);
+    assert_ne!(published[0].accept_url, published[1].accept_url);
 
-    // Once more, in another case: the invitation stays, and nobody is mailed twice.
+    // A repeat in another case keeps the invitation and sends no second mail.
     let repeat = vec![an_invitee("new@example.test", 2), an_invitee("ANA@EXAMPLE.TEST", 1)];
     let answer = world.invite(&quota, repeat).await.unwrap();
     assert_eq!((&answer.invitations[1], answer.quota.unwrap().invited_count), (first, 6));
-    assert_eq!(world.told::<QuotaInvitation>().await.len(), 3);
-    world.check_books().await;
+    assert_eq!(world.published::<QuotaInvitation>().await.len(), 3);
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn all_are_invited_or_nobody() {
+async fn invitations_are_all_or_nothing() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 10)]).await;
     let quota = world.keep(&event, count(&event, 0, 3)).await.unwrap();
@@ -62,9 +65,9 @@ async fn all_are_invited_or_nobody() {
     let (code, text, metadata) = refusal(world.invite(&quota, more).await);
     assert_eq!((code, &text[..]), (Code::FailedPrecondition, "QUOTA_EXHAUSTED"));
     assert_eq!((&metadata["quota_id"], &metadata["free_count"][..]), (&quota.quota_id, "1"));
-    assert_eq!(world.told::<QuotaInvitation>().await.len(), 1);
+    assert_eq!(world.published::<QuotaInvitation>().await.len(), 1);
     world.invite(&quota, vec![an_invitee("b@example.test", 1)]).await.unwrap();
-    // Who is invited already asks for nothing more.
+    // An existing invitation needs no further units of the quota.
     world.invite(&quota, vec![an_invitee("b@example.test", 5)]).await.unwrap();
 
     world.end_quotas().await;
@@ -74,7 +77,7 @@ async fn all_are_invited_or_nobody() {
 }
 
 #[tokio::test]
-async fn invitees_that_make_no_sense_are_refused_with_every_field() {
+async fn invalid_invitees_are_refused_with_every_field() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 100)]).await;
     let quota = world.keep(&event, count(&event, 0, 50)).await.unwrap();
@@ -93,11 +96,11 @@ async fn invitees_that_make_no_sense_are_refused_with_every_field() {
     assert_eq!(fields(world.invite(&quota, odd).await), named);
     let greedy = vec![an_invitee("a@example.test", 8), an_invitee("b@example.test", 9)];
     assert_eq!(fields(world.invite(&quota, greedy).await), ["invitees[1].unit_count"]);
-    assert!(world.told::<QuotaInvitation>().await.is_empty());
+    assert!(world.published::<QuotaInvitation>().await.is_empty());
 }
 
 #[tokio::test]
-async fn another_organizers_quota_is_as_good_as_none() {
+async fn quota_of_another_organizer_is_not_found() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 10)]).await;
     let quota = world.keep(&event, count(&event, 0, 3)).await.unwrap();
@@ -113,14 +116,14 @@ async fn another_organizers_quota_is_as_good_as_none() {
     assert_eq!(reason(world.invite_as(ORGANIZER, unknown).await).1, "QUOTA_NOT_FOUND");
     let answer = world.invite_as(ORGANIZER, message.clone()).await.unwrap();
     assert_eq!(world.invite_as(ORGANIZER, message).await.unwrap(), answer);
-    assert_eq!(world.told::<QuotaInvitation>().await.len(), 1);
+    assert_eq!(world.published::<QuotaInvitation>().await.len(), 1);
     world.end(&event.event_id).await.unwrap();
     let ended = world.invite(&quota, vec![an_invitee("b@example.test", 1)]).await;
     assert_eq!(reason(ended).1, "EVENT_TRANSITION_INVALID");
 }
 
 #[tokio::test]
-async fn an_invitation_is_accepted_by_one_customer() {
+async fn invitation_is_accepted_by_one_customer() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 10)]).await;
     let quota = world.keep(&event, count(&event, 0, 3)).await.unwrap();
@@ -144,13 +147,13 @@ async fn an_invitation_is_accepted_by_one_customer() {
 }
 
 #[tokio::test]
-async fn no_other_token_passes_for_an_invitation() {
+async fn other_tokens_are_no_invitations() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 10)]).await;
     let quota = world.keep(&event, count(&event, 0, 3)).await.unwrap();
     let token = world.invited(&quota, "ana", 2).await;
     let own_key = || SigningKey::parse(required()[0].1).unwrap();
-    let named = world.told::<QuotaInvitation>().await[0].invitation_id.clone();
+    let named = world.published::<QuotaInvitation>().await[0].invitation_id.clone();
     let claims = serde_json::json!({
         "invitation_id": named, "quota_id": quota.quota_id, "event_id": event.event_id,
     });
@@ -174,14 +177,14 @@ async fn no_other_token_passes_for_an_invitation() {
     }
     let genuine =
         TokenSigner::new(own_key(), "inventory").sign(&facts("onsale-invitation"), &claims).unwrap();
-    assert_eq!(genuine, token, "equal facts make equal tokens");
+    assert_eq!(genuine, token, "equal fields make equal tokens");
     let other = world.on_sale(vec![general("A", 10)]).await;
     let elsewhere = world.hold_invited(&other, count(&other, 0, 1), "ana", &token).await;
     assert_eq!(reason(elsewhere), invalid);
 }
 
 #[tokio::test]
-async fn an_invitee_holds_the_best_of_the_kept_seats() {
+async fn invitee_holds_the_best_kept_seats() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("A", &[6, 6])]).await;
     let quota = world.keep(&event, exactly(&event, 0, &[2, 3, 5, 9, 10, 11])).await.unwrap();
@@ -189,7 +192,7 @@ async fn an_invitee_holds_the_best_of_the_kept_seats() {
     let hold = world.hold_invited(&event, count(&event, 0, 3), "ana", &token).await.unwrap();
     assert_eq!((numbers(&hold, 0), hold.items[0].group_count), (vec![9, 10, 11], 1));
     assert_eq!((&hold.quota_id, hold.state()), (&quota.quota_id, HoldState::Held));
-    assert_eq!(world.counts(&event).await, (6, 3), "held as any other");
+    assert_eq!(world.counts(&event).await, (6, 3), "held like any other unit");
     let [now] = &world.list_quotas(&event).await[..] else { panic!("one quota") };
     assert_eq!((now.invited_count, now.used_count), (1, 3));
 
@@ -199,14 +202,14 @@ async fn an_invitee_holds_the_best_of_the_kept_seats() {
     assert_eq!((code, &text[..]), (Code::FailedPrecondition, "UNITS_TAKEN"));
     assert_eq!((&metadata["taken_units"][..], &metadata["alternative_units"][..]), ("9", "2,3"));
     let public = world.hold_invited(&event, exactly(&event, 0, &[1, 2]), "ivo", &second).await;
-    assert_eq!(refusal(public).2["taken_units"], "1", "what is not the quota's");
+    assert_eq!(refusal(public).2["taken_units"], "1", "a unit that the quota does not keep");
     let exact = world.hold_invited(&event, exactly(&event, 0, &[5, 2]), "ivo", &second).await.unwrap();
     assert_eq!(numbers(&exact, 0), [2, 5]);
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn an_invitation_is_good_for_its_customer_sector_and_count_only() {
+async fn invitation_is_limited_to_its_customer_sector_and_count() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 20), general("B", 20)]).await;
     let quota = world.keep(&event, count(&event, 0, 6)).await.unwrap();
@@ -229,7 +232,7 @@ async fn an_invitation_is_good_for_its_customer_sector_and_count_only() {
 }
 
 #[tokio::test]
-async fn an_invitation_buys_once() {
+async fn invitation_buys_once() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 20)]).await;
     let quota = world.keep(&event, count(&event, 0, 6)).await.unwrap();
@@ -239,7 +242,7 @@ async fn an_invitation_buys_once() {
     let again = world.hold_invited(&event, count(&event, 0, 1), "ana", &token).await;
     assert_eq!(reason(again), used);
     let held = world.accept("ana", &token).await.unwrap().invitation.unwrap();
-    assert_eq!(held.state(), InvitationState::Accepted, "answered as it is");
+    assert_eq!(held.state(), InvitationState::Accepted, "the invitation keeps its state");
     world.commit(&hold.hold_id).await.unwrap();
     world.commit(&hold.hold_id).await.unwrap();
     let (code, text, metadata) =
@@ -248,16 +251,20 @@ async fn an_invitation_buys_once() {
     assert_eq!(metadata["invitation_id"], held.invitation_id);
     assert_eq!(reason(world.accept("ana", &token).await), used);
     let [now] = &world.list_quotas(&event).await[..] else { panic!("one quota") };
-    assert_eq!((now.invited_count, now.used_count), (0, 3), "what was not wanted may be promised to others");
+    assert_eq!(
+        (now.invited_count, now.used_count),
+        (0, 3),
+        "units that were not bought can be promised again"
+    );
     let answer = world.invite(&quota, vec![an_invitee("ana@example.test", 1)]).await.unwrap();
     assert_eq!(answer.invitations[0].state(), InvitationState::Used);
     world.invite(&quota, vec![an_invitee("ivo@example.test", 3)]).await.unwrap();
     assert_eq!(world.counts(&event).await, (14, 0));
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn a_hold_id_belongs_to_one_invitation_and_one_wish() {
+async fn hold_id_belongs_to_one_invitation_and_one_request() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 20)]).await;
     let quota = world.keep(&event, count(&event, 0, 6)).await.unwrap();
@@ -278,11 +285,11 @@ async fn a_hold_id_belongs_to_one_invitation_and_one_wish() {
         assert_eq!(metadata["hold_id"], message.hold_id);
     }
     assert_eq!(world.counts(&event).await, (14, 2));
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn an_invitation_needs_no_open_sale_but_a_public_event_that_is_not_halted() {
+async fn invitation_needs_a_public_event_that_is_not_paused() {
     let world = World::start().await;
     let mut asked = an_event(vec![general("A", 5)]);
     asked.on_sale_time = time(3_800_000_000);
@@ -308,11 +315,11 @@ async fn an_invitation_needs_no_open_sale_but_a_public_event_that_is_not_halted(
     world.activate(&draft.event_id).await.unwrap();
     world.end(&draft.event_id).await.unwrap();
     refused("ENDED").await;
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn a_hold_released_before_it_was_made_takes_nothing_from_the_quota() {
+async fn tombstone_takes_nothing_from_the_quota() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 20)]).await;
     let quota = world.keep(&event, count(&event, 0, 6)).await.unwrap();
@@ -321,6 +328,6 @@ async fn a_hold_released_before_it_was_made_takes_nothing_from_the_quota() {
     world.release(&message.hold_id).await.unwrap();
     let hold = world.reserve(message).await.unwrap().hold.unwrap();
     assert_eq!((hold.state(), hold.items.len()), (HoldState::Released, 0));
-    world.check_books().await;
+    world.assert_counts().await;
     world.hold_invited(&event, count(&event, 0, 2), "ana", &token).await.unwrap();
 }

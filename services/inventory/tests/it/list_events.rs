@@ -1,4 +1,4 @@
-//! `ListEvents`: order, pages, filters, and drafts for their organizer only.
+//! `ListEvents`: order, pages, filters, and drafts that only their organizer sees.
 
 use onsale_proto::inventory::v1::{self as pb, EventState};
 use tonic::Request;
@@ -13,7 +13,7 @@ fn names(response: &pb::ListEventsResponse) -> Vec<&str> {
     response.events.iter().map(|event| event.name.as_str()).collect()
 }
 
-/// Events named after their start, and one draft.
+/// Creates events named after their start, and one draft.
 async fn a_few(world: &World) {
     for start in [3, 1, 2, 5, 4] {
         let mut event = an_event(vec![general("A", 5), seated("B", &[2])]);
@@ -30,7 +30,7 @@ async fn a_few(world: &World) {
 }
 
 #[tokio::test]
-async fn events_come_by_start_time_a_page_at_a_time_without_layouts() {
+async fn events_are_paged_by_start_time_without_layouts() {
     let world = World::start().await;
     a_few(&world).await;
     let mut message = pb::ListEventsRequest { page_size: 3, ..pb::ListEventsRequest::default() };
@@ -45,7 +45,7 @@ async fn events_come_by_start_time_a_page_at_a_time_without_layouts() {
 }
 
 #[tokio::test]
-async fn filters_narrow_and_drafts_are_listed_for_their_organizer_only() {
+async fn filters_apply_and_drafts_are_listed_for_their_organizer() {
     let world = World::start().await;
     a_few(&world).await;
     let all = pb::ListEventsRequest::default();

@@ -1,4 +1,4 @@
-//! Redis is wiped, lies, or forgets: it costs time, and nothing else.
+//! Wiped, corrupted and lagging pools cost time but never a unit.
 
 use futures_util::{StreamExt, future::join_all, stream};
 use onsale_proto::inventory::v1 as pb;
@@ -6,7 +6,7 @@ use onsale_testkit::wait_until;
 
 use crate::support::{RECONCILING, SOON, World, an_event, count, exactly, general, numbers, reason, seated};
 
-/// Holds single units until there are none; answers them.
+/// Holds single units until none is left; returns them.
 async fn buy_all(world: &World, event: &pb::Event, sector: usize) -> Vec<u32> {
     let mut units = Vec::new();
     loop {
@@ -22,7 +22,7 @@ async fn buy_all(world: &World, event: &pb::Event, sector: usize) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn a_wiped_pool_is_built_again_from_postgres() {
+async fn wiped_pool_is_rebuilt_from_postgres() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 9), seated("B", &[4, 4])]).await;
     for sector in [0, 1] {
@@ -38,7 +38,7 @@ async fn a_wiped_pool_is_built_again_from_postgres() {
 }
 
 #[tokio::test]
-async fn a_pool_that_calls_taken_units_free_sells_none_of_them_twice() {
+async fn pool_with_taken_units_sells_none_of_them_twice() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 40), seated("B", &[20, 20])]).await;
     for sector in [0, 1] {
@@ -53,18 +53,18 @@ async fn a_pool_that_calls_taken_units_free_sells_none_of_them_twice() {
 }
 
 #[tokio::test]
-async fn a_pool_with_units_the_sector_has_not_sells_none_of_them() {
+async fn pool_with_units_beyond_the_capacity_sells_none_of_them() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 3), seated("B", &[3])]).await;
     for sector in [0, 1] {
-        // Bits 4 to 24, counted from the highest of each byte, and none of the real ones.
+        // Sets bits 4 to 24, counted from the highest of each byte, and none of the existing units.
         world.set_pool(&event, sector, &[0b0001_1111, 0xff, 0xff]).await;
         assert_eq!(buy_all(&world, &event, sector).await, [1, 2, 3]);
     }
 }
 
 #[tokio::test]
-async fn a_pool_that_calls_free_units_taken_refuses_nobody() {
+async fn pool_that_lacks_free_units_causes_no_refusal() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 8), seated("B", &[8])]).await;
     for sector in [0, 1] {
@@ -79,7 +79,7 @@ async fn a_pool_that_calls_free_units_taken_refuses_nobody() {
 }
 
 #[tokio::test]
-async fn a_pool_of_another_type_is_no_obstacle() {
+async fn pool_of_another_type_is_replaced() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 4), seated("B", &[4])]).await;
     for sector in [0, 1] {
@@ -90,7 +90,7 @@ async fn a_pool_of_another_type_is_no_obstacle() {
 }
 
 #[tokio::test]
-async fn pools_wiped_again_and_again_in_a_rush_sell_every_unit_once() {
+async fn pools_wiped_during_a_rush_sell_every_unit_once() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 30), seated("B", &[15, 15])]).await;
     let buyers = (0..100).map(|index| {
@@ -111,13 +111,13 @@ async fn pools_wiped_again_and_again_in_a_rush_sell_every_unit_once() {
 }
 
 #[tokio::test]
-async fn the_reconciler_sets_pools_right_that_nobody_asks() {
+async fn reconciler_corrects_unused_pools() {
     let world = World::start_with(RECONCILING).await;
     let event = world.on_sale(vec![general("A", 8), seated("B", &[8])]).await;
     world.hold(&event, vec![count(&event, 0, 1), exactly(&event, 1, &[8])]).await.unwrap();
     world.set_pool(&event, 0, &[0]).await;
     world.set_pool(&event, 1, &[0xff]).await;
-    wait_until("the pools are as postgres has it", SOON, async || {
+    wait_until("the pools match postgres", SOON, async || {
         world.pool_bytes(&event, 0).await == Some(vec![0b0111_1111])
             && world.pool_bytes(&event, 1).await == Some(vec![0b1111_1110])
     })
@@ -125,12 +125,12 @@ async fn the_reconciler_sets_pools_right_that_nobody_asks() {
 }
 
 #[tokio::test]
-async fn pools_that_are_compared_all_through_a_rush_refuse_nobody() {
+async fn pools_compared_during_a_rush_cause_no_refusal() {
     const CUSTOMERS: usize = 4_000;
     const SETTINGS: &[(&str, &str)] =
         &[("POOL__RECONCILE_EVERY", "1ms"), ("POOL__ON_THE_WAY_MAX", "500ms"), ("POOL__PATIENCE", "5s")];
     let world = World::start_with(SETTINGS).await;
-    // Another process: it does not see what this one has in flight.
+    // Another process does not see the units in flight of this one.
     let twin = world.twin(SETTINGS).await;
     let event = world.on_sale(vec![general("A", 10_000)]).await;
     let buyers = stream::iter(0..CUSTOMERS).map(|index| {
@@ -142,7 +142,7 @@ async fn pools_that_are_compared_all_through_a_rush_refuse_nobody() {
 }
 
 #[tokio::test]
-async fn the_first_units_of_a_pool_are_taken_wherever_they_stand() {
+async fn first_units_are_taken_at_any_offset() {
     let world = World::start().await;
     let event = on_sale_by_hundreds(&world, general("A", 20_000)).await;
     for (first, step) in [(6, 1), (1, 3), (1, 8), (1, 97), (1, 199)] {
@@ -155,14 +155,14 @@ async fn the_first_units_of_a_pool_are_taken_wherever_they_stand() {
     }
 }
 
-/// On sale to customers who take a hundred each.
+/// Creates an event on sale with a limit of a hundred units per customer.
 async fn on_sale_by_hundreds(world: &World, sector: pb::Sector) -> pb::Event {
     let event = pb::Event { units_per_customer_max: 100, ..an_event(vec![sector]) };
     let event = world.create(event).await.unwrap();
     world.activate(&event.event_id).await.unwrap()
 }
 
-/// As Redis keeps it: from the highest bit of each byte; for 20,000 units.
+/// Returns the bitmap in the bit order of Redis, for 20,000 units.
 fn bitmap(units: &[u32]) -> Vec<u8> {
     let mut bytes = vec![0; 2_500];
     for unit in units {
@@ -172,7 +172,7 @@ fn bitmap(units: &[u32]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_thousand_seats_leave_the_pool_together_and_come_back() {
+async fn thousand_seats_leave_the_pool_together_and_return() {
     let world = World::start().await;
     let event = on_sale_by_hundreds(&world, seated("B", &[100; 12])).await;
     let hold = || world.hold(&event, vec![count(&event, 0, 100)]);
@@ -185,13 +185,13 @@ async fn a_thousand_seats_leave_the_pool_together_and_come_back() {
 }
 
 #[tokio::test]
-async fn units_between_redis_and_postgres_are_left_alone_until_they_count_as_lost() {
+async fn units_on_their_way_are_returned_only_when_they_count_as_lost() {
     let settings = [("POOL__RECONCILE_EVERY", "50ms"), ("POOL__ON_THE_WAY_MAX", "2s")];
     let world = World::start_with(&settings).await;
     let event = world.on_sale(vec![general("A", 8)]).await;
     let begun = std::time::Instant::now();
     world.set_pool(&event, 0, &[0b0001_1111]).await;
-    wait_until("what got lost is offered again", SOON, async || {
+    wait_until("lost units are offered again", SOON, async || {
         world.pool_bytes(&event, 0).await == Some(vec![0xff])
     })
     .await;
@@ -199,16 +199,16 @@ async fn units_between_redis_and_postgres_are_left_alone_until_they_count_as_los
 }
 
 #[tokio::test]
-async fn a_pool_that_cannot_be_read_keeps_no_other_from_being_set_right() {
+async fn unreadable_pool_does_not_stop_the_correction_of_others() {
     let world = World::start_with(RECONCILING).await;
-    // Compared in this order.
+    // Pools are compared in this order.
     let first = world.on_sale(vec![general("A", 8)]).await;
     let second = world.on_sale(vec![general("A", 8)]).await;
     assert!(first.event_id < second.event_id);
     let key = world.pool(&first, 0);
     world.redis.run::<i64>(onsale_storage::redis::Command::new("DEL").key(&key)).await.unwrap();
     let broken = onsale_storage::redis::Command::new("RPUSH").key(&key).arg("x");
-    wait_until("the pool of the first is broken", SOON, async || {
+    wait_until("the first pool is broken", SOON, async || {
         world.redis.run::<i64>(broken.clone()).await.is_ok() || {
             world.wipe_pool(&first, 0).await;
             false
@@ -216,14 +216,14 @@ async fn a_pool_that_cannot_be_read_keeps_no_other_from_being_set_right() {
     })
     .await;
     world.set_pool(&second, 0, &[0]).await;
-    wait_until("the pool of the second is as postgres has it", SOON, async || {
+    wait_until("the second pool matches postgres", SOON, async || {
         world.pool_bytes(&second, 0).await == Some(vec![0xff])
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_pool_follows_reservations_and_releases_and_goes_with_the_event() {
+async fn pool_follows_holds_and_is_deleted_with_the_event() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("B", &[8])]).await;
     let first = world.hold(&event, vec![count(&event, 0, 3)]).await.unwrap();
@@ -237,7 +237,7 @@ async fn a_pool_follows_reservations_and_releases_and_goes_with_the_event() {
 }
 
 #[tokio::test]
-async fn a_restart_in_mid_sale_loses_nothing() {
+async fn restart_during_a_sale_loses_nothing() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 6)]).await;
     let held = world.hold(&event, vec![count(&event, 0, 2)]).await.unwrap();

@@ -1,5 +1,5 @@
-//! Postgres goes away in the middle of reserving and comes back: who asks meanwhile hears that it can be tried again, and
-//! whatever was committed, answered or not, is there once.
+//! Postgres restarts while units are reserved: calls meanwhile fail with a retryable error, and every committed hold, answered
+//! or not, exists exactly once.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -18,14 +18,14 @@ use onsale_testkit::{
 use tonic::Code;
 
 use crate::{
-    books::{Chance, MENDED},
+    support::consistency::{Chance, REPAIRED_WITHIN},
     support::{SOON, World, a_reservation, count, general, numbers, reason, seated},
 };
 
 const CUSTOMERS: u32 = 150;
 
 #[tokio::test]
-async fn postgres_crashed_and_restarted_in_mid_sale_loses_no_unit_and_sells_none_twice() {
+async fn postgres_restart_during_a_sale_causes_no_loss_and_no_oversell() {
     let scratch = Scratch::create("restarts").unwrap();
     let config = PostgresServerConfig {
         directory: Some(scratch.path().to_owned()),
@@ -43,7 +43,7 @@ async fn postgres_crashed_and_restarted_in_mid_sale_loses_no_unit_and_sells_none
     let customers = stream::iter(0..CUSTOMERS).map(|number| async move {
         let mut chance = Chance::of(number);
         let sector = usize::try_from(chance.below(2)).unwrap();
-        // All of them together want less than there is: everybody is served in the end, once.
+        // Together they ask for fewer units than exist, so every customer is served exactly once.
         let message = a_reservation(event, vec![count(event, sector, 1 + chance.below(2))]);
         let begun = Instant::now();
         loop {
@@ -58,12 +58,12 @@ async fn postgres_crashed_and_restarted_in_mid_sale_loses_no_unit_and_sells_none
                     refused.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            assert!(begun.elapsed() < MENDED, "asked for {MENDED:?} in vain");
+            assert!(begun.elapsed() < REPAIRED_WITHIN, "no final answer within {REPAIRED_WITHIN:?}");
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     });
     let restarts = async {
-        // As by a power cut, and then in good order.
+        // A restart as after a power cut, followed by a clean one.
         wait_until("some are served", SOON, async || served.load(Ordering::Relaxed) >= CUSTOMERS / 5).await;
         drop(server);
         server = PostgresServer::start(config.clone()).await.unwrap();
@@ -84,9 +84,9 @@ async fn postgres_crashed_and_restarted_in_mid_sale_loses_no_unit_and_sells_none
         let mut answered: Vec<u32> = own.flat_map(|hold| numbers(hold, 0)).collect();
         answered.sort_unstable();
         let taken: Vec<u32> = world.taken_of(event, sector).await.into_keys().collect();
-        assert_eq!(answered, taken, "what was answered is what is taken");
+        assert_eq!(answered, taken, "answered holds equal the taken units");
     }
-    world.assert_books(event).await;
+    world.assert_consistent(event).await;
     world.assert_sells_out(event).await;
     drop(server);
 }

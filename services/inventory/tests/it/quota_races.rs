@@ -1,4 +1,4 @@
-//! Invitees, the public, organizers and the clock at once: every unit has one owner, and all counts add up.
+//! Invitees, the public, organizers and returns compete: every unit has one owner, and the counts agree with the rows.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use onsale_testkit::wait_until;
 use tonic::Status;
 
 use crate::{
-    invited::an_invitee,
+    support::quotas::an_invitee,
     support::{SOON, World, count, exactly, general, numbers, reason, seated},
 };
 
-/// Everybody who got units; the others must have heard one of `reasons`.
+/// Returns the holds of the served customers; the others must have been refused for one of `reasons`.
 fn got(answers: Vec<Result<pb::Hold, Status>>, reasons: &[&str]) -> Vec<pb::Hold> {
     let mut holds = Vec::new();
     for answer in answers {
@@ -34,7 +34,7 @@ fn units(holds: &[pb::Hold]) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn one_invitation_used_twice_at_once_holds_once() {
+async fn invitation_used_twice_concurrently_holds_once() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 20)]).await;
     let quota = world.keep(&event, count(&event, 0, 10)).await.unwrap();
@@ -42,11 +42,11 @@ async fn one_invitation_used_twice_at_once_holds_once() {
     let tries = (0..8).map(|_| world.hold_invited(&event, count(&event, 0, 2), "ana", &token));
     assert_eq!(got(join_all(tries).await, &["INVITATION_USED"]).len(), 1);
     assert_eq!(world.counts(&event).await, (10, 2));
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn one_invitation_accepted_by_many_at_once_is_one_customers() {
+async fn invitation_accepted_concurrently_belongs_to_one_customer() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 20)]).await;
     let quota = world.keep(&event, count(&event, 0, 10)).await.unwrap();
@@ -62,7 +62,7 @@ async fn one_invitation_accepted_by_many_at_once_is_one_customers() {
 }
 
 #[tokio::test]
-async fn many_invited_at_once_are_promised_no_more_than_there_is() {
+async fn concurrent_invitations_never_exceed_the_quota() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 20)]).await;
     let quota = world.keep(&event, count(&event, 0, 10)).await.unwrap();
@@ -79,12 +79,12 @@ async fn many_invited_at_once_are_promised_no_more_than_there_is() {
             assert_eq!(reason(Err::<(), _>(status)).1, "QUOTA_EXHAUSTED");
         }
     }
-    assert!(world.list_quotas(&event).await[0].invited_count >= 9, "no unit is left for want of trying");
-    world.check_books().await;
+    assert!(world.list_quotas(&event).await[0].invited_count >= 9, "all units are promised");
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn invitees_and_the_public_in_a_rush_get_what_is_theirs() {
+async fn rush_of_invitees_and_public_respects_the_quota() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("A", &[10, 10, 10, 10])]).await;
     let kept: Vec<u32> = (1..=20).collect();
@@ -115,13 +115,13 @@ async fn invitees_and_the_public_in_a_rush_get_what_is_theirs() {
     assert_eq!(units(&invited), kept);
     let public = got(public, &["NOT_ENOUGH_UNITS"]);
     assert_eq!(units(&public), (21..=40).collect::<Vec<_>>());
-    world.check_books().await;
+    world.assert_counts().await;
     join_all(public.iter().map(|hold| world.commit(&hold.hold_id))).await;
     assert_eq!(world.get(&event.event_id).await.state(), EventState::SoldOut);
 }
 
 #[tokio::test]
-async fn quotas_made_in_a_rush_take_what_nobody_has() {
+async fn quotas_created_in_a_rush_take_free_units_only() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 60), seated("B", &[20, 20, 20])]).await;
     for sector in [0, 1] {
@@ -129,14 +129,14 @@ async fn quotas_made_in_a_rush_take_what_nobody_has() {
         let quotas = (0..4).map(|_| world.keep(&event, count(&event, sector, 5)));
         let (public, quotas) = join(join_all(public), join_all(quotas)).await;
         assert!(quotas.iter().all(Result::is_ok), "{quotas:?}");
-        assert_eq!(units(&got(public, &[])).len(), 40, "there was enough for everybody");
+        assert_eq!(units(&got(public, &[])).len(), 40, "enough units for all customers");
     }
     assert_eq!(world.taken().await, 120);
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn the_same_seats_kept_and_bought_at_once_have_one_owner() {
+async fn seats_kept_and_bought_concurrently_have_one_owner() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("A", &[10])]).await;
     let seats = || exactly(&event, 0, &[4, 5, 6]);
@@ -149,11 +149,11 @@ async fn the_same_seats_kept_and_bought_at_once_have_one_owner() {
         assert_eq!(reason(refused).1, "UNITS_TAKEN");
     }
     assert_eq!(bought + kept, 1);
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn quotas_that_return_while_invitees_hold_release_and_buy_lose_no_unit() {
+async fn quotas_returned_during_a_rush_lose_no_unit() {
     let world = World::start_with(&[("QUOTAS__RETURN_EVERY", "20ms")]).await;
     let event = world.on_sale(vec![general("A", 60), general("B", 10)]).await;
     let mut invitees = Vec::new();
@@ -185,11 +185,11 @@ async fn quotas_that_return_while_invitees_hold_release_and_buy_lose_no_unit() {
         world.list_quotas(&event).await.iter().all(|quota| quota.state() == QuotaState::Returned)
     })
     .await;
-    world.check_books().await;
+    world.assert_counts().await;
     let (free, held) = world.counts(&event).await;
     let sold = world.number("SELECT sum(sold_count) AS count FROM sector_sale", &[]).await;
     assert_eq!(i64::from(free + held) + sold, 60);
-    // All that is left can be bought by anyone.
+    // All remaining units can be bought by the public.
     let rest = join_all((0..free).map(|_| world.hold(&event, vec![count(&event, 0, 1)]))).await;
     let all: BTreeSet<u32> = units(&got(rest, &[])).into_iter().chain(units(&public)).collect();
     assert_eq!(all.len(), usize::try_from(free + held).unwrap());

@@ -1,4 +1,4 @@
-//! What becomes of kept units: released ones go back to their quota, unused ones to the public when its time has come.
+//! Return of kept units: a released unit goes back to its quota, an unused one to the public sale at the return time.
 
 use onsale_proto::{
     events::v1::{InventoryAvailable, InventorySoldOut},
@@ -10,11 +10,11 @@ use prost_types::Timestamp;
 use tonic::Code;
 
 use crate::{
-    invited::{a_quota, an_invited_reservation, an_invitee},
+    support::quotas::{a_quota, an_invited_reservation, an_invitee},
     support::{ORGANIZER, SOON, World, count, exactly, general, numbers, reason, refusal, seated},
 };
 
-/// Quick to look for what is due.
+/// Looks for due quotas and expired holds at short intervals.
 const QUICK: &[(&str, &str)] = &[("QUOTAS__RETURN_EVERY", "30ms"), ("HOLDS__EXPIRE_EVERY", "30ms")];
 
 async fn wait_for_return(world: &World, event: &pb::Event) {
@@ -25,7 +25,7 @@ async fn wait_for_return(world: &World, event: &pb::Event) {
 }
 
 #[tokio::test]
-async fn released_units_are_the_quotas_again_and_the_invitation_is_as_good_as_before() {
+async fn released_units_return_to_the_quota_and_can_be_held_again() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("A", &[8])]).await;
     let quota = world.keep(&event, exactly(&event, 0, &[5, 6, 7, 8])).await.unwrap();
@@ -38,19 +38,19 @@ async fn released_units_are_the_quotas_again_and_the_invitation_is_as_good_as_be
         assert_eq!(world.counts(&event).await, (4, 0));
         let [now] = &world.list_quotas(&event).await[..] else { panic!("one quota") };
         assert_eq!((now.invited_count, now.used_count), (3, 0));
-        world.check_books().await;
+        world.assert_counts().await;
     }
-    // Not in the pool either: the public gets the other seats.
+    // The pool does not offer them either: the public gets the other seats.
     let public = world.hold(&event, vec![count(&event, 0, 4)]).await.unwrap();
     assert_eq!(numbers(&public, 0), [1, 2, 3, 4]);
     assert_eq!(world.pool_bytes(&event, 0).await, Some(vec![0]));
     let hold = world.hold_invited(&event, exactly(&event, 0, &[5, 8]), "ana", &token).await.unwrap();
     world.commit(&hold.hold_id).await.unwrap();
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn an_expired_hold_of_an_invitee_goes_back_to_the_quota() {
+async fn expired_hold_of_an_invitee_returns_to_the_quota() {
     let world = World::start_with(QUICK).await;
     let event = world.on_sale(vec![general("A", 8)]).await;
     let quota = world.keep(&event, count(&event, 0, 4)).await.unwrap();
@@ -60,14 +60,14 @@ async fn an_expired_hold_of_an_invitee_goes_back_to_the_quota() {
     world.reserve(message).await.unwrap();
     wait_until("the hold is released", SOON, async || world.counts(&event).await == (4, 0)).await;
     world.hold_invited(&event, count(&event, 0, 2), "ana", &token).await.unwrap();
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn unused_units_go_to_the_public_when_the_time_has_come() {
+async fn unused_units_go_to_the_public_at_the_return_time() {
     let world = World::start_with(QUICK).await;
     let event = world.on_sale(vec![seated("A", &[8])]).await;
-    // Makes the pool too.
+    // Also creates the pool.
     let public = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
     assert_eq!(numbers(&public, 0), [1]);
     world.commit(&public.hold_id).await.unwrap();
@@ -85,11 +85,11 @@ async fn unused_units_go_to_the_public_when_the_time_has_come() {
     })
     .await;
     world.hold(&event, vec![count(&event, 0, 7)]).await.unwrap();
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn what_is_held_at_the_return_may_be_paid_and_goes_to_the_public_if_not() {
+async fn units_held_at_the_return_are_paid_or_go_to_the_public() {
     let world = World::start_with(QUICK).await;
     let event = world.on_sale(vec![general("A", 10)]).await;
     let quota = world.keep(&event, count(&event, 0, 8)).await.unwrap();
@@ -104,7 +104,7 @@ async fn what_is_held_at_the_return_may_be_paid_and_goes_to_the_public_if_not() 
     let [now] = &world.list_quotas(&event).await[..] else { panic!("one quota") };
     assert_eq!((now.invited_count, now.used_count), (0, 4));
     assert_eq!(world.counts(&event).await, (6, 4));
-    world.check_books().await;
+    world.assert_counts().await;
 
     let expired = (Code::FailedPrecondition, "INVITATION_EXPIRED".to_owned());
     let (code, text, metadata) = refusal(world.accept("late", &late).await);
@@ -119,18 +119,18 @@ async fn what_is_held_at_the_return_may_be_paid_and_goes_to_the_public_if_not() 
 
     world.commit(&paid.hold_id).await.unwrap();
     world.release(&unpaid.hold_id).await.unwrap();
-    assert_eq!(world.counts(&event).await, (9, 0), "the public may have them");
+    assert_eq!(world.counts(&event).await, (9, 0), "the units are in the public sale");
     assert_eq!(reason(world.hold_invited(&event, count(&event, 0, 1), "ivo", &ivo).await), expired);
     let [now] = &world.list_quotas(&event).await[..] else { panic!("one quota") };
     assert_eq!((now.invited_count, now.used_count), (0, 1));
-    world.check_books().await;
+    world.assert_counts().await;
     for _ in 0..9 {
         world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn an_invitation_is_worth_nothing_after_its_time_also_before_anybody_looked() {
+async fn invitation_expires_at_the_return_time_before_the_worker_runs() {
     let world = World::start_with(&[("QUOTAS__RETURN_EVERY", "1h")]).await;
     let event = world.on_sale(vec![general("A", 10)]).await;
     let quota = world.keep(&event, count(&event, 0, 8)).await.unwrap();
@@ -146,7 +146,7 @@ async fn an_invitation_is_worth_nothing_after_its_time_also_before_anybody_looke
 }
 
 #[tokio::test]
-async fn a_sold_out_event_is_on_sale_again_when_a_quota_is_returned() {
+async fn returned_quota_reopens_a_sold_out_sale() {
     let world = World::start_with(QUICK).await;
     let event = world.on_sale(vec![general("A", 4)]).await;
     let quota = world.keep(&event, count(&event, 0, 3)).await.unwrap();
@@ -154,30 +154,30 @@ async fn a_sold_out_event_is_on_sale_again_when_a_quota_is_returned() {
     let public = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
     world.commit(&public.hold_id).await.unwrap();
     assert_eq!(world.get(&event.event_id).await.state(), EventState::SoldOut);
-    // Who is invited may still buy, and what they give back is not the public's.
+    // An invitee may still buy, and units that the invitee releases stay with the quota.
     let hold = world.hold_invited(&event, count(&event, 0, 2), "ana", &ana).await.unwrap();
     assert_eq!(world.counts(&event).await, (0, 2));
     world.release(&hold.hold_id).await.unwrap();
     let hold = world.hold_invited(&event, count(&event, 0, 2), "ana", &ana).await.unwrap();
     assert_eq!(world.get(&event.event_id).await.state(), EventState::SoldOut);
-    assert_eq!(world.told::<InventorySoldOut>().await.len(), 1);
-    assert!(world.told::<InventoryAvailable>().await.is_empty());
+    assert_eq!(world.published::<InventorySoldOut>().await.len(), 1);
+    assert!(world.published::<InventoryAvailable>().await.is_empty());
 
     world.end_quotas().await;
     wait_for_return(&world, &event).await;
     assert_eq!(world.get(&event.event_id).await.state(), EventState::OnSale);
-    let told = world.told::<InventoryAvailable>().await;
-    assert_eq!((told.len(), told[0].sectors.len(), told[0].sectors[0].free_count), (1, 1, 1));
-    assert!(told[0].revision > world.told::<InventorySoldOut>().await[0].revision);
+    let published = world.published::<InventoryAvailable>().await;
+    assert_eq!((published.len(), published[0].sectors.len(), published[0].sectors[0].free_count), (1, 1, 1));
+    assert!(published[0].revision > world.published::<InventorySoldOut>().await[0].revision);
     world.commit(&hold.hold_id).await.unwrap();
     let last = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
     world.commit(&last.hold_id).await.unwrap();
-    assert_eq!(world.told::<InventorySoldOut>().await.len(), 2);
-    world.check_books().await;
+    assert_eq!(world.published::<InventorySoldOut>().await.len(), 2);
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn held_units_of_a_returned_quota_open_a_sold_out_sale_again() {
+async fn released_units_of_a_returned_quota_reopen_the_sale() {
     let world = World::start_with(QUICK).await;
     let event = world.on_sale(vec![general("A", 3)]).await;
     let quota = world.keep(&event, count(&event, 0, 2)).await.unwrap();
@@ -187,16 +187,16 @@ async fn held_units_of_a_returned_quota_open_a_sold_out_sale_again() {
     let hold = world.hold_invited(&event, count(&event, 0, 2), "ana", &ana).await.unwrap();
     world.end_quotas().await;
     wait_for_return(&world, &event).await;
-    assert_eq!(world.get(&event.event_id).await.state(), EventState::SoldOut, "nothing came back");
+    assert_eq!(world.get(&event.event_id).await.state(), EventState::SoldOut, "no unit was freed");
     world.release(&hold.hold_id).await.unwrap();
     assert_eq!(world.get(&event.event_id).await.state(), EventState::OnSale);
-    assert_eq!(world.told::<InventoryAvailable>().await[0].sectors[0].free_count, 2);
+    assert_eq!(world.published::<InventoryAvailable>().await[0].sectors[0].free_count, 2);
     assert_eq!(world.counts(&event).await, (2, 0));
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn a_release_into_a_quota_sells_the_event_out_when_nothing_else_is_left() {
+async fn release_into_a_quota_sells_out_an_event_without_free_units() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 3)]).await;
     let quota = world.keep(&event, count(&event, 0, 2)).await.unwrap();
@@ -209,6 +209,6 @@ async fn a_release_into_a_quota_sells_the_event_out_when_nothing_else_is_left() 
     assert_eq!(world.get(&event.event_id).await.state(), EventState::SoldOut);
     let hold = world.hold_invited(&event, count(&event, 0, 2), "ana", &ana).await.unwrap();
     world.commit(&hold.hold_id).await.unwrap();
-    assert_eq!(world.told::<InventorySoldOut>().await.len(), 1);
-    world.check_books().await;
+    assert_eq!(world.published::<InventorySoldOut>().await.len(), 1);
+    world.assert_counts().await;
 }

@@ -1,4 +1,4 @@
-//! `CreateQuota` and `ListQuotas`: units leave the public sale all or none, and are seen by their organizer only.
+//! `CreateQuota` and `ListQuotas`: units leave the public sale all or none, and only their organizer sees them.
 
 use onsale_proto::{
     events::v1::InventorySoldOut,
@@ -9,7 +9,7 @@ use prost_types::FieldMask;
 use tonic::{Code, Status};
 
 use crate::{
-    invited::a_quota,
+    support::quotas::a_quota,
     support::{
         ORGANIZER, World, an_event, count, exactly, fields, general, numbers, reason, refusal, request_id,
         seated, time,
@@ -36,11 +36,11 @@ async fn kept_units_leave_the_public_sale() {
     assert_eq!((seats.free_count, seats.held_count, seats.free_map), (6, 0, vec![0b1111_1001]));
     let (_, text, metadata) = refusal(world.hold(&event, vec![exactly(&event, 1, &[1, 2])]).await);
     assert_eq!((&text[..], &metadata["taken_units"][..]), ("UNITS_TAKEN", "2"));
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn a_pool_that_offers_kept_units_sells_none_of_them() {
+async fn pool_with_kept_units_sells_none_of_them() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 8), seated("B", &[8])]).await;
     for sector in [0, 1] {
@@ -53,11 +53,11 @@ async fn a_pool_that_offers_kept_units_sells_none_of_them() {
         assert_eq!(reason(world.hold(&event, vec![count(&event, sector, 1)]).await).1, "NOT_ENOUGH_UNITS");
     }
     assert_eq!(world.taken().await, 16);
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn a_quota_goes_out_of_the_pool_at_once() {
+async fn new_quota_leaves_the_pool_immediately() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("B", &[8])]).await;
     world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_quota_goes_out_of_the_pool_at_once() {
 }
 
 #[tokio::test]
-async fn all_units_are_kept_or_none() {
+async fn quota_gets_all_of_its_units_or_none() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 5), seated("B", &[4])]).await;
     world.hold(&event, vec![count(&event, 0, 2), exactly(&event, 1, &[2])]).await.unwrap();
@@ -81,11 +81,11 @@ async fn all_units_are_kept_or_none() {
     assert_eq!(metadata["alternative_units"], "3,4");
     assert_eq!(world.taken().await, 3);
     assert!(world.list_quotas(&event).await.is_empty());
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_refused_with_every_field() {
+async fn invalid_quotas_are_refused_with_every_field() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 5), seated("B", &[4])]).await;
     let create = |message| async { world.create_quota(ORGANIZER, message).await };
@@ -115,7 +115,7 @@ async fn what_does_not_fit_is_refused_with_every_field() {
 }
 
 #[tokio::test]
-async fn another_organizer_neither_sees_nor_manages() {
+async fn quotas_are_hidden_from_other_organizers() {
     let world = World::start().await;
     let draft = world.create(an_event(vec![general("A", 5)])).await.unwrap();
     let list = |event: &pb::Event| {
@@ -137,7 +137,7 @@ async fn another_organizer_neither_sees_nor_manages() {
 }
 
 #[tokio::test]
-async fn a_request_is_done_once_and_its_id_belongs_to_one_body() {
+async fn repeated_request_runs_once_and_another_body_is_refused() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 5)]).await;
     let message = a_quota(&event, count(&event, 0, 2));
@@ -150,7 +150,7 @@ async fn a_request_is_done_once_and_its_id_belongs_to_one_body() {
 }
 
 #[tokio::test]
-async fn an_event_that_has_ended_keeps_nothing() {
+async fn quota_of_an_ended_event_is_refused() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 5)]).await;
     world.end(&event.event_id).await.unwrap();
@@ -160,7 +160,7 @@ async fn an_event_that_has_ended_keeps_nothing() {
 }
 
 #[tokio::test]
-async fn pages_of_quotas_come_oldest_first() {
+async fn quotas_are_paged_oldest_first() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 9)]).await;
     let other = world.on_sale(vec![general("A", 9)]).await;
@@ -206,7 +206,7 @@ async fn update(
 }
 
 #[tokio::test]
-async fn a_draft_with_a_quota_keeps_its_sector_and_is_sold_without_the_kept_units() {
+async fn draft_with_a_quota_keeps_its_sector_and_sells_the_rest() {
     let world = World::start().await;
     let draft = world.create(an_event(vec![general("A", 5), seated("B", &[4])])).await.unwrap();
     world.keep(&draft, exactly(&draft, 1, &[1, 2])).await.unwrap();
@@ -232,11 +232,11 @@ async fn a_draft_with_a_quota_keeps_its_sector_and_is_sold_without_the_kept_unit
     assert_eq!(world.counts(&event).await, (1, 0));
     let last = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
     assert_eq!(numbers(&last, 0), [4]);
-    world.check_books().await;
+    world.assert_counts().await;
 }
 
 #[tokio::test]
-async fn an_event_whose_units_are_all_kept_or_sold_is_sold_out() {
+async fn event_is_sold_out_when_all_units_are_kept_or_sold() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 3), general("B", 2)]).await;
     let hold = world.hold(&event, vec![count(&event, 0, 3)]).await.unwrap();
@@ -254,8 +254,8 @@ async fn an_event_whose_units_are_all_kept_or_sold_is_sold_out() {
     let kept = world.on_sale(vec![general("A", 3)]).await;
     world.keep(&kept, count(&kept, 0, 3)).await.unwrap();
     assert_eq!(world.get(&kept.event_id).await.state(), EventState::SoldOut);
-    let told = world.told::<InventorySoldOut>().await;
-    let told: Vec<_> = told.iter().map(|told| told.event_id.as_str()).collect();
-    assert_eq!(told, [&event.event_id[..], &draft.event_id, &kept.event_id]);
-    world.check_books().await;
+    let published = world.published::<InventorySoldOut>().await;
+    let published: Vec<_> = published.iter().map(|published| published.event_id.as_str()).collect();
+    assert_eq!(published, [&event.event_id[..], &draft.event_id, &kept.event_id]);
+    world.assert_counts().await;
 }

@@ -1,4 +1,4 @@
-//! `ReserveUnits`: what a customer gets, what is refused and why, and that asking twice reserves once.
+//! `ReserveUnits`: the content of a hold, refusals and their reasons, and repeated requests.
 
 use onsale_proto::inventory::v1::{self as pb, HoldState};
 use onsale_types::{HoldId, Timestamp};
@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_hold_has_units_seats_prices_and_the_event() {
+async fn hold_has_units_seats_prices_and_the_event() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("Standing", 10), seated("West", &[4, 4])]).await;
     let selections = vec![exactly(&event, 1, &[6, 5]), count(&event, 0, 2)];
@@ -37,7 +37,7 @@ async fn a_hold_has_units_seats_prices_and_the_event() {
 }
 
 #[tokio::test]
-async fn an_event_is_told_to_who_does_not_know_it_as_it_is_now() {
+async fn event_is_returned_unless_its_revision_is_known() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("Standing", 3)]).await;
     let ask = |known_event_revision| {
@@ -46,10 +46,10 @@ async fn an_event_is_told_to_who_does_not_know_it_as_it_is_now() {
     };
     let stranger = ask(0).await.unwrap();
     assert_eq!(stranger.event.unwrap().name, event.name);
-    let told = ask(stranger.event_revision).await.unwrap();
-    assert_eq!((told.event, told.event_revision), (None, stranger.event_revision));
-    assert_eq!((numbers(&told.hold.unwrap(), 0), told.units_per_customer_max), (vec![2], 8));
-    // No method changes what is on sale yet; here an operator has.
+    let published = ask(stranger.event_revision).await.unwrap();
+    assert_eq!((published.event, published.event_revision), (None, stranger.event_revision));
+    assert_eq!((numbers(&published.hold.unwrap(), 0), published.units_per_customer_max), (vec![2], 8));
+    // No method changes an event on sale yet, so the test acts as an operator.
     let rename = "UPDATE event SET name = 'Replay', revision = revision + 1";
     world.postgres.execute("rename", rename, &[]).await.unwrap();
     let late = ask(stranger.event_revision).await.unwrap();
@@ -58,12 +58,12 @@ async fn an_event_is_told_to_who_does_not_know_it_as_it_is_now() {
 }
 
 #[tokio::test]
-async fn seats_are_adjacent_when_there_are_any_and_in_few_groups_else() {
+async fn seats_are_adjacent_or_in_as_few_groups_as_possible() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("West", &[4, 4])]).await;
     let take = |selection| async { world.hold(&event, vec![selection]).await.unwrap() };
     assert_eq!(numbers(&take(exactly(&event, 0, &[2])).await, 0), [2]);
-    // Row 1 has 1, 3, 4; row 2 is whole.
+    // Row 1 has seats 1, 3 and 4 left; row 2 is complete.
     let three = take(count(&event, 0, 3)).await;
     assert_eq!((numbers(&three, 0), three.items[0].group_count), (vec![5, 6, 7], 1));
     let two = take(count(&event, 0, 2)).await;
@@ -73,7 +73,7 @@ async fn seats_are_adjacent_when_there_are_any_and_in_few_groups_else() {
 }
 
 #[tokio::test]
-async fn exact_seats_are_all_or_nothing_and_others_are_offered() {
+async fn chosen_seats_are_all_or_nothing_with_alternatives() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("West", &[4, 4])]).await;
     world.hold(&event, vec![exactly(&event, 0, &[2, 3])]).await.unwrap();
@@ -82,7 +82,7 @@ async fn exact_seats_are_all_or_nothing_and_others_are_offered() {
     assert_eq!(metadata["sector_id"], event.sectors[0].sector_id);
     assert_eq!((&metadata["taken_units"][..], &metadata["alternative_units"][..]), ("2,3", "5,6,7"));
     assert_eq!(world.taken().await, 2);
-    // The one that was free is free still.
+    // The seat that was free is still free.
     world.hold(&event, vec![exactly(&event, 0, &[1])]).await.unwrap();
     world.hold(&event, vec![exactly(&event, 0, &[4, 5, 6, 7])]).await.unwrap();
     let (_, text, metadata) = refusal(world.hold(&event, vec![exactly(&event, 0, &[7, 8])]).await);
@@ -90,7 +90,7 @@ async fn exact_seats_are_all_or_nothing_and_others_are_offered() {
 }
 
 #[tokio::test]
-async fn too_few_free_units_are_said_with_their_number_and_nothing_is_held() {
+async fn too_few_free_units_are_refused_with_their_number() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 3), general("B", 10)]).await;
     let (code, text, metadata) =
@@ -99,12 +99,12 @@ async fn too_few_free_units_are_said_with_their_number_and_nothing_is_held() {
     assert_eq!(metadata["sector_id"], event.sectors[0].sector_id);
     assert_eq!(metadata["free_count"], "3");
     assert_eq!(world.taken().await, 0);
-    // What was taken out of the other sector's pool is back in it.
+    // Units that were taken from the other sector's pool are back in it.
     assert_eq!(numbers(&world.hold(&event, vec![count(&event, 1, 2)]).await.unwrap(), 0), [1, 2]);
 }
 
 #[tokio::test]
-async fn nothing_is_reserved_of_a_draft_before_its_time_or_after_its_end() {
+async fn drafts_future_sales_and_ended_events_are_refused() {
     let world = World::start().await;
     let mut asked = an_event(vec![general("A", 3)]);
     asked.on_sale_time = time(3_900_000_000);
@@ -125,7 +125,7 @@ async fn nothing_is_reserved_of_a_draft_before_its_time_or_after_its_end() {
 }
 
 #[tokio::test]
-async fn what_the_event_has_not_is_refused() {
+async fn unknown_events_sectors_and_units_are_refused() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 30), seated("B", &[30])]).await;
     let hold = |selections| async { world.hold(&event, selections).await };
@@ -150,7 +150,7 @@ async fn what_the_event_has_not_is_refused() {
 }
 
 #[tokio::test]
-async fn malformed_reservations_are_refused_with_every_fault_and_write_nothing() {
+async fn malformed_reservations_are_refused_with_every_violation() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 30), seated("B", &[30])]).await;
     let empty = world.reserve(pb::ReserveUnitsRequest::default()).await;
@@ -179,12 +179,12 @@ async fn malformed_reservations_are_refused_with_every_fault_and_write_nothing()
 }
 
 #[tokio::test]
-async fn asking_twice_reserves_once() {
+async fn repeated_request_reserves_once() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 2)]).await;
     let message = a_reservation(&event, vec![count(&event, 0, 2)]);
     let first = world.reserve(message.clone()).await.unwrap();
-    // Nothing is left, and the repeat is answered all the same.
+    // No unit is left, and the repeat succeeds nevertheless.
     assert_eq!(world.reserve(message.clone()).await.unwrap(), first);
     let again = pb::ReserveUnitsRequest { request_id: request_id(), ..message.clone() };
     assert_eq!(world.reserve(again.clone()).await.unwrap(), first);
@@ -197,7 +197,7 @@ async fn asking_twice_reserves_once() {
         pb::ReserveUnitsRequest { customer_id: request_id(), request_id: request_id(), ..message };
     assert_eq!(reason(world.reserve(other_customer).await), reused);
 
-    // Also when the event has ended since, and when the hold is over.
+    // The repeat also succeeds after the event has ended, and after the hold is over.
     world.end(&event.event_id).await.unwrap();
     let late = pb::ReserveUnitsRequest { request_id: request_id(), ..again.clone() };
     assert_eq!(world.reserve(late).await.unwrap().hold, first.hold);
@@ -208,7 +208,7 @@ async fn asking_twice_reserves_once() {
 }
 
 #[tokio::test]
-async fn a_failed_reservation_may_be_tried_again_under_its_ids() {
+async fn failed_reservation_can_be_retried_with_its_ids() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 1)]).await;
     let first = world.hold(&event, vec![count(&event, 0, 1)]).await.unwrap();
@@ -219,7 +219,7 @@ async fn a_failed_reservation_may_be_tried_again_under_its_ids() {
 }
 
 #[tokio::test]
-async fn the_same_hold_asked_for_at_once_under_many_request_ids_is_made_once() {
+async fn concurrent_requests_for_one_hold_make_it_once() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 40)]).await;
     let message = a_reservation(&event, vec![count(&event, 0, 2)]);

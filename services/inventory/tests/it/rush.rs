@@ -1,4 +1,4 @@
-//! Many at once for few units: every unit is sold, and none twice.
+//! Many concurrent customers for few units: every unit is sold, and none twice.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 
 use crate::support::{World, count, exactly, general, numbers, reason, seated};
 
-/// The units of all who got some; the others must have heard that there are not enough.
+/// Returns the units of the served customers; the others must have been refused for want of units.
 fn sold(answers: Vec<Result<pb::Hold, Status>>) -> Vec<u32> {
     let mut units = Vec::new();
     for answer in answers {
@@ -25,7 +25,7 @@ fn sold(answers: Vec<Result<pb::Hold, Status>>) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn a_hundred_at_once_for_fifty_units_buy_exactly_fifty() {
+async fn hundred_concurrent_customers_buy_exactly_fifty_units() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 50)]).await;
     let answers = join_all((0..100).map(|_| world.hold(&event, vec![count(&event, 0, 1)]))).await;
@@ -34,7 +34,7 @@ async fn a_hundred_at_once_for_fifty_units_buy_exactly_fifty() {
 }
 
 #[tokio::test]
-async fn a_hundred_at_once_for_fifty_seats_by_twos_buy_exactly_fifty() {
+async fn hundred_concurrent_pairs_buy_exactly_fifty_seats() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("A", &[10, 10, 10, 10, 10])]).await;
     let answers = join_all((0..100).map(|_| world.hold(&event, vec![count(&event, 0, 2)]))).await;
@@ -46,7 +46,7 @@ async fn a_hundred_at_once_for_fifty_seats_by_twos_buy_exactly_fifty() {
 }
 
 #[tokio::test]
-async fn one_seat_wanted_by_many_has_one_holder() {
+async fn seat_wanted_by_many_has_one_holder() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("A", &[10])]).await;
     let answers = join_all((0..30).map(|_| world.hold(&event, vec![exactly(&event, 0, &[5])]))).await;
@@ -59,7 +59,7 @@ async fn one_seat_wanted_by_many_has_one_holder() {
 }
 
 #[tokio::test]
-async fn those_who_choose_and_those_who_do_not_share_a_sector_without_loss() {
+async fn chosen_and_assigned_seats_share_a_sector_without_loss() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("A", &[8, 8, 8])]).await;
     let chosen = (1..=12).map(|unit| world.hold(&event, vec![exactly(&event, 0, &[unit * 2])]));
@@ -67,30 +67,30 @@ async fn those_who_choose_and_those_who_do_not_share_a_sector_without_loss() {
     let (chosen, any) = futures_util::future::join(join_all(chosen), join_all(any)).await;
     let units: Vec<u32> = chosen.iter().chain(&any).flatten().flat_map(|hold| numbers(hold, 0)).collect();
     assert_eq!(units.iter().collect::<BTreeSet<_>>().len(), units.len(), "no unit twice");
-    assert_eq!(units.len(), 24, "whoever did not choose got what was left");
+    assert_eq!(units.len(), 24, "the other seats were assigned");
 }
 
 #[tokio::test]
-async fn wishes_over_two_sectors_in_any_order_wait_for_nobody() {
+async fn selections_of_two_sectors_in_any_order_do_not_deadlock() {
     let world = World::start().await;
     let event = world.on_sale(vec![seated("A", &[6]), seated("B", &[6])]).await;
-    let wishes = (0..20).map(|index| {
+    let requests = (0..20).map(|index| {
         let mut selections = vec![exactly(&event, 0, &[1, 2]), exactly(&event, 1, &[1, 2])];
         if index % 2 == 0 {
             selections.reverse();
         }
         world.hold(&event, selections)
     });
-    let answers = join_all(wishes).await;
+    let answers = join_all(requests).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
     assert_eq!(world.taken().await, 4);
 }
 
 #[tokio::test]
-async fn units_given_back_in_the_rush_are_sold_too() {
+async fn units_released_during_a_rush_are_sold() {
     let world = World::start().await;
     let event = world.on_sale(vec![general("A", 20)]).await;
-    // Every customer comes back until they hold a unit or have been refused often; every third lets go once.
+    // Every customer retries until they hold a unit or have been refused many times; every third one releases once.
     let customers = (0..40).map(|index| {
         let (world, event) = (&world, &event);
         async move {

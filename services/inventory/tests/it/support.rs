@@ -1,4 +1,7 @@
-//! What the tests share: a running service, calls with a token, and a look into its stores.
+//! Test support: a running service, calls with a token, and access to its stores.
+
+pub(crate) mod consistency;
+pub(crate) mod quotas;
 
 use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
@@ -25,19 +28,19 @@ use prost::Message;
 use tonic::{Code, Request, Status, transport::Channel};
 use tonic_types::StatusExt;
 
-/// How long a test waits for what comes by itself.
+/// Longest wait for a background change.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) const ORGANIZER: &str = "organizer-one";
 
-/// Compares the pools all the time, and does not wait long for what may be on its way.
+/// Compares the pools continuously and counts missing units as lost after 200 ms.
 pub(crate) const RECONCILING: &[(&str, &str)] =
     &[("POOL__RECONCILE_EVERY", "100ms"), ("POOL__ON_THE_WAY_MAX", "200ms")];
 
-/// Where invitations are accepted.
+/// Page of the invitation links.
 pub(crate) const ACCEPT_PAGE: &str = "https://tickets.example.test/invitation";
 
-/// A running service and what tests ask of it.
+/// A running service with its clients and stores.
 pub(crate) struct World {
     pub(crate) service: TestService,
     pub(crate) postgres: Postgres,
@@ -52,7 +55,7 @@ impl World {
         Self::start_with(&[]).await
     }
 
-    /// On stores that are never broken: that a busy machine keeps Redis from answering for a moment says nothing about them.
+    /// Starts with a long pool timeout: a busy machine may delay Redis, which is not a fault under test.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
         let patient = [("POOL__PATIENCE", "5s")];
         let settings: Vec<_> =
@@ -103,12 +106,12 @@ impl World {
         }
     }
 
-    /// A request of `organizer`.
+    /// Returns a request of `organizer`.
     pub(crate) fn as_organizer<T>(&self, organizer: &str, message: T) -> Request<T> {
         with_token(message, &self.service.issuer.token_for(organizer, &[Role::Organizer]))
     }
 
-    /// A request of Claim.
+    /// Returns a request of Claim.
     pub(crate) fn as_claim<T>(&self, message: T) -> Request<T> {
         with_token(message, &self.service.issuer.token_for("claim", &[Role::Service]))
     }
@@ -137,7 +140,7 @@ impl World {
         Ok(answer.into_inner().event.unwrap())
     }
 
-    /// An event on sale with these sectors.
+    /// Creates an event on sale with these sectors.
     pub(crate) async fn on_sale(&self, sectors: Vec<pb::Sector>) -> pb::Event {
         let event = self.create(an_event(sectors)).await.unwrap();
         self.activate(&event.event_id).await.unwrap()
@@ -176,38 +179,38 @@ impl World {
         answer.availability.unwrap()
     }
 
-    /// Free and held units of the event's first sector.
+    /// Returns the free and held units of the event's first sector.
     pub(crate) async fn counts(&self, event: &pb::Event) -> (u32, u32) {
         let first = self.availability(event).await.sectors.remove(0);
         (first.free_count, first.held_count)
     }
 
-    /// The number that `sql` counts.
+    /// Returns the column `count` of `sql`.
     pub(crate) async fn number(&self, sql: &'static str, parameters: Parameters<'_>) -> i64 {
         column(&self.postgres.query_one("count", sql, parameters).await.unwrap(), "count").unwrap()
     }
 
-    /// How many units somebody has.
+    /// Returns the number of taken units.
     pub(crate) async fn taken(&self) -> i64 {
         self.number("SELECT count(*) FROM hold_unit", &[]).await
     }
 
-    /// What was told about `P`, oldest first.
-    pub(crate) async fn told<P: EventPayload>(&self) -> Vec<P> {
+    /// Returns the published events `P`, oldest first.
+    pub(crate) async fn published<P: EventPayload>(&self) -> Vec<P> {
         let sql = "SELECT envelope FROM outbox WHERE topic = $1 ORDER BY seq";
-        let rows = self.postgres.query("told", sql, &[&P::TOPIC]).await.unwrap();
+        let rows = self.postgres.query("published", sql, &[&P::TOPIC]).await.unwrap();
         let read = |envelope: Vec<u8>| P::decode(Envelope::decode(&envelope[..]).unwrap().payload).unwrap();
         rows.iter().map(|row| read(column(row, "envelope").unwrap())).collect()
     }
 
-    /// The key of a sector's pool.
+    /// Returns the key of a sector's pool.
     pub(crate) fn pool(&self, event: &pb::Event, sector: usize) -> Key {
         let keys = Keys::new(self.redis.keyspace(onsale_inventory::SERVICE).unwrap());
         let sector_id = event.sectors[sector].sector_id.parse().unwrap();
         keys.pool(event.event_id.parse().unwrap(), sector_id).unwrap()
     }
 
-    /// The bytes of a sector's pool, as Redis has them.
+    /// Returns the bytes of a sector's pool.
     pub(crate) async fn pool_bytes(&self, event: &pb::Event, sector: usize) -> Option<Vec<u8>> {
         self.redis.run(Command::new("GET").key(&self.pool(event, sector))).await.unwrap()
     }
@@ -222,7 +225,7 @@ impl World {
     }
 }
 
-/// The settings without which it does not start.
+/// Settings without a usable default.
 pub(crate) fn required() -> [(&'static str, &'static str); 2] {
     static KEY: LazyLock<String> = LazyLock::new(|| SigningKey::generate().unwrap());
     [("INVITATIONS__SIGNING_KEY", KEY.as_str()), ("INVITATIONS__ACCEPT_PAGE", ACCEPT_PAGE)]
@@ -242,7 +245,7 @@ pub(crate) fn time(seconds: i64) -> Option<prost_types::Timestamp> {
     Some(prost_types::Timestamp { seconds, nanos: 0 })
 }
 
-/// An event in the far future.
+/// Returns an event in the far future.
 pub(crate) fn an_event(sectors: Vec<pb::Sector>) -> pb::Event {
     pb::Event {
         name: "Dinamo – Hajduk".to_owned(),
@@ -267,7 +270,7 @@ pub(crate) fn general(name: &str, capacity: u32) -> pb::Sector {
     pb::Sector { name: name.to_owned(), price: euros(1_250), capacity, ..pb::Sector::default() }
 }
 
-/// A sector with a row of each size, labelled 1, 2, ….
+/// Returns a sector with one row per size, labeled 1, 2, ….
 pub(crate) fn seated(name: &str, rows: &[u32]) -> pb::Sector {
     let row = |(index, seat_count): (usize, &u32)| SeatRow {
         label: (index + 1).to_string(),
@@ -299,12 +302,12 @@ pub(crate) fn a_reservation(event: &pb::Event, selections: Vec<UnitSelection>) -
     }
 }
 
-/// The numbers of the units of one item.
+/// Returns the unit numbers of one item.
 pub(crate) fn numbers(hold: &pb::Hold, item: usize) -> Vec<u32> {
     hold.items[item].units.iter().map(|unit| unit.number).collect()
 }
 
-/// The code, reason and metadata of a refusal.
+/// Returns the code, reason and metadata of a refusal.
 pub(crate) fn refusal<T: std::fmt::Debug>(
     answer: Result<T, Status>,
 ) -> (Code, String, HashMap<String, String>) {
@@ -313,13 +316,13 @@ pub(crate) fn refusal<T: std::fmt::Debug>(
     (status.code(), info.reason, info.metadata)
 }
 
-/// The code and reason of a refusal.
+/// Returns the code and reason of a refusal.
 pub(crate) fn reason<T: std::fmt::Debug>(answer: Result<T, Status>) -> (Code, String) {
     let (code, reason, _) = refusal(answer);
     (code, reason)
 }
 
-/// The fields that a refusal names.
+/// Returns the fields that a refusal names.
 pub(crate) fn fields<T: std::fmt::Debug>(answer: Result<T, Status>) -> Vec<String> {
     let status = answer.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");

@@ -1,4 +1,4 @@
-//! `UpdateEvent`: a draft changes as its organizer says; nothing else changes.
+//! `UpdateEvent`: a draft changes as requested, an event in any other state does not.
 
 use onsale_proto::{
     events::v1::EventCreated,
@@ -30,7 +30,7 @@ async fn update(
 }
 
 #[tokio::test]
-async fn without_a_mask_what_is_given_changes_and_the_rest_stays() {
+async fn update_without_a_mask_changes_the_given_fields() {
     let world = World::start().await;
     let draft = world.create(an_event(vec![general("A", 5), seated("B", &[3])])).await.unwrap();
     let change = pb::Event { name: "Renamed".to_owned(), ..pb::Event::default() };
@@ -43,18 +43,18 @@ async fn without_a_mask_what_is_given_changes_and_the_rest_stays() {
     };
     assert_eq!(changed, expected);
     assert_eq!(world.get(&draft.event_id).await, expected);
-    let told = world.told::<EventCreated>().await;
-    let last = told.last().unwrap();
-    assert_eq!((told.len(), last.revision, &last.event.as_ref().unwrap().name[..]), (2, 2, "Renamed"));
+    let published = world.published::<EventCreated>().await;
+    let last = published.last().unwrap();
+    assert_eq!((published.len(), last.revision, &last.event.as_ref().unwrap().name[..]), (2, 2, "Renamed"));
 }
 
 #[tokio::test]
-async fn a_mask_clears_and_sectors_are_replaced_as_a_whole() {
+async fn mask_clears_fields_and_replaces_all_sectors() {
     let world = World::start().await;
     let mut asked = an_event(vec![general("A", 5), general("B", 6)]);
     asked.on_sale_time = time(3_900_000_000);
     let draft = world.create(asked).await.unwrap();
-    // B stays, moves to the front and grows; A goes; C is new.
+    // Sector B stays, moves to the front and grows; A is removed; C is new.
     let kept = pb::Sector { capacity: 60, ..draft.sectors[1].clone() };
     let change = pb::Event { sectors: vec![kept.clone(), seated("C", &[4])], ..pb::Event::default() };
     let mask = ["sectors", "on_sale_time", "description"];
@@ -66,7 +66,7 @@ async fn a_mask_clears_and_sectors_are_replaced_as_a_whole() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_what_stays_is_refused() {
+async fn change_that_conflicts_with_kept_fields_is_refused() {
     let world = World::start().await;
     let draft = world.create(an_event(vec![general("A", 5)])).await.unwrap();
     let change = |change: pb::Event, mask| {
@@ -91,11 +91,11 @@ async fn what_does_not_fit_what_stays_is_refused() {
     assert_eq!((code, &reason[..]), (Code::NotFound, "SECTOR_NOT_FOUND"));
     assert_eq!(metadata["sector_id"], named);
     assert_eq!(world.get(&draft.event_id).await, draft);
-    assert_eq!(world.told::<EventCreated>().await.len(), 1);
+    assert_eq!(world.published::<EventCreated>().await.len(), 1);
 }
 
 #[tokio::test]
-async fn an_outdated_revision_another_organizer_and_a_public_event_are_refused() {
+async fn outdated_revision_other_organizer_and_public_event_are_refused() {
     let world = World::start().await;
     let draft = world.create(an_event(vec![general("A", 5)])).await.unwrap();
     let renamed = |revision| pb::Event { name: "Renamed".to_owned(), revision, ..pb::Event::default() };

@@ -1,4 +1,4 @@
-//! Mail by SMTP: pooled connections, TLS where the address asks for it, a bound on every wait.
+//! Mailer that uses SMTP, with pooled connections, TLS if the server's URL requires it, and a timeout for every step.
 
 use std::{error::Error as _, sync::Arc, time::Duration};
 
@@ -13,42 +13,26 @@ use lettre::{
 use onsale_kit::error::Chain;
 use onsale_types::Clock;
 
-use super::{Mailer, Outgoing, SendError};
+use super::{Mailer, OutgoingMail, SendError};
 use crate::{config::MailConfig, domain::mail::Mail};
 
-/// An answer of the server is cut here: it is for a person.
+/// Maximum length of a stored server response.
 const ERROR_CHARS_MAX: usize = 500;
-/// An unused connection is closed after this; servers close them soon after.
+/// Idle time after which a connection is closed. Shorter than the idle timeouts of mail servers.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// Whether `text` is the address of a mail server.
-#[must_use]
-pub fn is_url(text: &str) -> bool {
-    AsyncSmtpTransport::<Tokio1Executor>::from_url(text).is_ok()
-}
-
-/// Whether `text` can be a sender, with or without a name.
-#[must_use]
-pub fn is_mailbox(text: &str) -> bool {
-    text.parse::<Mailbox>().is_ok()
-}
-
-/// The settings cannot be used.
+/// Setting that cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// The server's address. Not quoted: it may have a password in it.
-    #[error("mail.smtp_url is not the address of a mail server")]
+pub(crate) enum SetupError {
+    /// Does not quote the URL, which may contain a password.
+    #[error("mail.smtp_url is not the URL of a mail server")]
     Url,
-    /// A sender.
     #[error("{key} is not an email address")]
-    Mailbox {
-        /// Which key.
-        key: &'static str,
-    },
+    Mailbox { key: &'static str },
 }
 
-/// A mail server.
-pub struct Smtp {
+/// Client of one mail server.
+pub(crate) struct Smtp {
     transport: AsyncSmtpTransport<Tokio1Executor>,
     from: Mailbox,
     reply_to: Option<Mailbox>,
@@ -57,8 +41,8 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// A server with at most `connections_max` connections; none is opened yet.
-    pub fn new(
+    /// Creates a client with at most `connections_max` connections, which are opened on demand.
+    pub(crate) fn new(
         config: &MailConfig,
         connections_max: usize,
         clock: Arc<dyn Clock>,
@@ -75,7 +59,7 @@ impl Smtp {
             .idle_timeout(IDLE_MAX);
         let transport = AsyncSmtpTransport::<Tokio1Executor>::from_url(config.smtp_url.expose())
             .map_err(|_unprintable| SetupError::Url)?
-            // As what we greet: the domain we send from, not the name of a pod.
+            // The HELO name is the sender's domain, not the host name of a pod.
             .hello_name(ClientId::Domain(from.email.domain().to_owned()))
             .timeout(Some(config.command_timeout))
             .pool_config(pool)
@@ -83,10 +67,10 @@ impl Smtp {
         Ok(Self { transport, from, reply_to, send_timeout: config.send_timeout, clock })
     }
 
-    fn message(&self, outgoing: &Outgoing) -> Result<Message, SendError> {
-        let hopeless = |what: &str| SendError { message: what.to_owned(), is_hopeless: true };
+    fn message(&self, outgoing: &OutgoingMail) -> Result<Message, SendError> {
+        let permanent = |what: &str| SendError { message: what.to_owned(), is_permanent: true };
         let to: Address =
-            outgoing.to.as_str().parse().map_err(|_| hopeless("the address cannot be mailed to"))?;
+            outgoing.to.as_str().parse().map_err(|_| permanent("the recipient's address is not valid"))?;
         let message_id = format!("<{}@{}>", outgoing.message_key, self.from.email.domain());
         let mut message = Message::builder()
             .from(self.from.clone())
@@ -99,12 +83,12 @@ impl Smtp {
         if let Some(now) = self.clock.now().to_system_time() {
             message = message.date(now);
         }
-        let body = body(&outgoing.mail).map_err(|_| hopeless("the mail's pictures cannot be put in"))?;
-        message.multipart(body).map_err(|_| hopeless("the mail cannot be put together"))
+        let body = body(&outgoing.mail).map_err(|_| permanent("the pictures cannot be attached"))?;
+        message.multipart(body).map_err(|_| permanent("the mail cannot be assembled"))
     }
 }
 
-/// The text, and the HTML together with the pictures it shows.
+/// Returns the plain text and, as its alternative, the HTML with its pictures.
 fn body(mail: &Mail) -> Result<MultiPart, ContentTypeErr> {
     let text = SinglePart::plain(mail.text.clone());
     let html = SinglePart::html(mail.html.clone());
@@ -126,31 +110,31 @@ impl Mailer for Smtp {
         "smtp"
     }
 
-    async fn send(&self, outgoing: &Outgoing) -> Result<Option<String>, SendError> {
+    async fn send(&self, outgoing: &OutgoingMail) -> Result<Option<String>, SendError> {
         let message = self.message(outgoing)?;
         let sent = tokio::time::timeout(self.send_timeout, self.transport.send(message)).await;
-        let failed = |message: String| SendError { message, is_hopeless: false };
+        let failed = |message: String| SendError { message, is_permanent: false };
         match sent {
-            Ok(Ok(answer)) => Ok(answer.first_line().map(|line| sayable(line, outgoing))),
+            Ok(Ok(answer)) => Ok(answer.first_line().map(|line| redacted(line, outgoing))),
             Ok(Err(error)) => {
                 let cause = error.source().map(|cause| format!(": {}", Chain(cause))).unwrap_or_default();
-                Err(failed(sayable(&format!("{}{cause}", kind(&error)), outgoing)))
+                Err(failed(redacted(&format!("{}{cause}", describe(&error)), outgoing)))
             }
-            Err(_) => Err(failed(format!("the mail server did not finish in {:?}", self.send_timeout))),
+            Err(_) => Err(failed(format!("the mail was not sent within {:?}", self.send_timeout))),
         }
     }
 }
 
-fn kind(error: &lettre::transport::smtp::Error) -> String {
+fn describe(error: &lettre::transport::smtp::Error) -> String {
     match error.status() {
-        Some(code) => format!("the mail server answered {code}"),
-        None if error.is_timeout() => "the mail server did not answer in time".to_owned(),
-        None => "the mail server could not be spoken to".to_owned(),
+        Some(code) => format!("the mail server refused with {code}"),
+        None if error.is_timeout() => "the mail server timed out".to_owned(),
+        None => "the connection to the mail server failed".to_owned(),
     }
 }
 
-/// What a server said, short and without the recipient's address, which servers like to repeat.
-fn sayable(text: &str, outgoing: &Outgoing) -> String {
+/// Returns at most 500 characters of a server's response. The recipient's address, which servers often repeat, is masked.
+fn redacted(text: &str, outgoing: &OutgoingMail) -> String {
     let masked = text.replace(outgoing.to.as_str(), &outgoing.to.masked());
     masked.chars().filter(|it| !it.is_control()).take(ERROR_CHARS_MAX).collect()
 }

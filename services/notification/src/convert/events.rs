@@ -1,4 +1,4 @@
-//! Events of other services, as the domain hears them.
+//! Events of other services. Notification publishes none.
 
 use onsale_kit::error::{InvalidFields, Violations};
 use onsale_proto::{
@@ -11,30 +11,33 @@ use onsale_proto::{
 use onsale_types::{ClaimId, CustomerId, EventId, OrganizerId, PaymentId};
 use uuid::Uuid;
 
-use super::parts::Reader;
+use super::requests::Reader;
 use crate::domain::{
     job::{Expiry, NewJob},
     language::Language,
     order::{IssuedTickets, Order},
 };
 
-/// An order that was completed.
-pub fn order_completed(event: OrderCompleted, default: Language) -> Result<(ClaimId, Order), InvalidFields> {
+/// Converts a completed order. `default` is the language of a buyer whose own is not supported.
+pub(crate) fn order_completed(
+    event: OrderCompleted,
+    default: Language,
+) -> Result<(ClaimId, Order), InvalidFields> {
     let mut violations = Violations::new();
-    let mut reader = Reader { violations: &mut violations, path: String::new() };
+    let mut reader = Reader::new(&mut violations);
     let claim_id = reader.check("claim_id", ClaimId::parse(&event.claim_id));
     let customer_id = reader.check("customer_id", CustomerId::parse(&event.customer_id));
-    let language = Language::of_tag(&event.buyer_locale, default);
+    let language = Language::from_tag(&event.buyer_locale, default);
     let fields = ["customer_id", "buyer_email"];
     let recipient = reader.recipient(fields, &event.customer_id, &event.buyer_email, language);
-    let about = reader.event(event.event);
+    let summary = reader.event(event.event);
     let items = reader.items(event.items);
     let total = reader.money("total", event.total);
     violations.build(|| {
         let order = Order {
             customer_id: customer_id?,
             recipient: recipient?,
-            event: about?,
+            event: summary?,
             items: items?,
             total: total?,
         };
@@ -42,24 +45,24 @@ pub fn order_completed(event: OrderCompleted, default: Language) -> Result<(Clai
     })
 }
 
-/// Tickets that were issued or passed on.
-pub fn ticket_generated(
+/// Converts the tickets that one holder was issued or that were passed on to them.
+pub(crate) fn ticket_generated(
     event: TicketGenerated,
     default: Language,
 ) -> Result<(ClaimId, IssuedTickets), InvalidFields> {
     let mut violations = Violations::new();
-    let mut reader = Reader { violations: &mut violations, path: String::new() };
+    let mut reader = Reader::new(&mut violations);
     let claim_id = reader.check("claim_id", ClaimId::parse(&event.claim_id));
-    let language = Language::of_tag(&event.recipient_locale, default);
+    let language = Language::from_tag(&event.recipient_locale, default);
     let fields = ["customer_id", "recipient_email"];
     let recipient = reader.recipient(fields, &event.customer_id, &event.recipient_email, language);
-    let about = reader.event(event.event);
-    let tickets = reader.tickets(event.tickets.into_iter().map(delivered).collect());
+    let summary = reader.event(event.event);
+    let tickets = reader.tickets(event.tickets.into_iter().map(delivered_ticket).collect());
     let issue_time = reader.time("issue_time", event.issue_time);
     violations.build(|| {
         let issued = IssuedTickets {
             recipient: recipient?,
-            event: about?,
+            event: summary?,
             tickets: tickets?,
             issue_time: issue_time?,
         };
@@ -67,7 +70,8 @@ pub fn ticket_generated(
     })
 }
 
-fn delivered(ticket: GeneratedTicket) -> DeliveredTicket {
+/// Converts between the two messages, so that both are read by the same [`Reader`].
+fn delivered_ticket(ticket: GeneratedTicket) -> DeliveredTicket {
     DeliveredTicket {
         ticket_id: ticket.ticket_id,
         sector_name: ticket.sector_name,
@@ -76,26 +80,26 @@ fn delivered(ticket: GeneratedTicket) -> DeliveredTicket {
     }
 }
 
-/// A refund, told once per payment.
-pub fn payment_refunded(event: PaymentRefunded, default: Language) -> Result<NewJob, InvalidFields> {
+/// Returns the job of a refund mail, one per payment.
+pub(crate) fn payment_refunded(event: PaymentRefunded, default: Language) -> Result<NewJob, InvalidFields> {
     let mut violations = Violations::new();
-    let mut reader = Reader { violations: &mut violations, path: String::new() };
+    let mut reader = Reader::new(&mut violations);
     let payment_id = reader.check("payment_id", PaymentId::parse(&event.payment_id));
-    let language = Language::of_tag(&event.buyer_locale, default);
+    let language = Language::from_tag(&event.buyer_locale, default);
     let fields = ["customer_id", "buyer_email"];
     let recipient = reader.recipient(fields, &event.customer_id, &event.buyer_email, language);
     let PaymentRefunded { event, claim_id, amount, .. } = event;
     let content = reader.refund(RefundContent { event, claim_id, amount });
-    violations.build(|| Some(NewJob::about(payment_id?, recipient?, content?, Expiry::Never)))
+    violations.build(|| Some(NewJob::for_subject(payment_id?, recipient?, content?, Expiry::Never)))
 }
 
-/// An invitation, told once, and not after it is worth nothing any more.
-pub fn quota_invitation(event: QuotaInvitation, default: Language) -> Result<NewJob, InvalidFields> {
+/// Returns the job of an invitation mail, which is skipped after the invitation has expired.
+pub(crate) fn quota_invitation(event: QuotaInvitation, default: Language) -> Result<NewJob, InvalidFields> {
     let mut violations = Violations::new();
-    let mut reader = Reader { violations: &mut violations, path: String::new() };
+    let mut reader = Reader::new(&mut violations);
     let invitation_id = Uuid::try_parse(&event.invitation_id).map_err(|_| "is not a UUID");
     let invitation_id = reader.check("invitation_id", invitation_id);
-    let language = Language::of_tag(&event.locale, default);
+    let language = Language::from_tag(&event.locale, default);
     let recipient = reader.recipient(["customer_id", "email"], "", &event.email, language);
     let expire_time = reader.time("expire_time", event.expire_time);
     let content = reader.quota_invitation(QuotaInvitationContent {
@@ -106,14 +110,17 @@ pub fn quota_invitation(event: QuotaInvitation, default: Language) -> Result<New
         accept_url: event.accept_url,
         expire_time: event.expire_time,
     });
-    violations.build(|| Some(NewJob::about(invitation_id?, recipient?, content?, Expiry::At(expire_time?))))
+    violations
+        .build(|| Some(NewJob::for_subject(invitation_id?, recipient?, content?, Expiry::At(expire_time?))))
 }
 
-/// Whose event it is.
-pub fn generation_completed(event: &GenerationCompleted) -> Result<(EventId, OrganizerId), InvalidFields> {
+/// Returns the event and its organizer.
+pub(crate) fn generation_completed(
+    event: &GenerationCompleted,
+) -> Result<(EventId, OrganizerId), InvalidFields> {
     let mut violations = Violations::new();
-    let about = event.event.as_ref().map(|about| about.event_id.as_str()).unwrap_or_default();
-    let event_id = violations.check("event.event_id", EventId::parse(about));
+    let event_id = event.event.as_ref().map(|it| it.event_id.as_str()).unwrap_or_default();
+    let event_id = violations.check("event.event_id", EventId::parse(event_id));
     let organizer_id = violations.check("organizer_id", OrganizerId::parse(&event.organizer_id));
     violations.build(|| Some((event_id?, organizer_id?)))
 }

@@ -1,121 +1,72 @@
-//! What messages are about. Also the form in which a job keeps it, as JSON: fields may be added, not renamed.
+//! Content of a message. A job stores it as JSON, so fields may be added but not renamed.
 
 use std::{fmt, time::Duration};
 
 use onsale_types::{ClaimId, EventId, Money, TicketId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Which message it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Template {
-    /// What was bought, with its tickets.
+/// Kind of a message, stored with its job and reported in metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum Template {
     OrderConfirmation,
-    /// Tickets.
     TicketDelivery,
-    /// An invitation to buy from a quota.
     QuotaInvitation,
-    /// How far the line has moved.
     QueueUpdate,
-    /// The turn has come.
     QueueYourTurn,
-    /// The event is near.
     Reminder,
-    /// Money goes back.
     Refund,
 }
 
-impl Template {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::OrderConfirmation,
-        Self::TicketDelivery,
-        Self::QuotaInvitation,
-        Self::QueueUpdate,
-        Self::QueueYourTurn,
-        Self::Reminder,
-        Self::Refund,
-    ];
-
-    /// Its name, as the store and metrics have it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OrderConfirmation => "ORDER_CONFIRMATION",
-            Self::TicketDelivery => "TICKET_DELIVERY",
-            Self::QuotaInvitation => "QUOTA_INVITATION",
-            Self::QueueUpdate => "QUEUE_UPDATE",
-            Self::QueueYourTurn => "QUEUE_YOUR_TURN",
-            Self::Reminder => "REMINDER",
-            Self::Refund => "REFUND",
-        }
-    }
-
-    /// The template of this name.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|template| template.name() == name)
-    }
-}
-
-/// What a message says about its event.
+/// Event that a message is about, as it is printed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
-    /// Which event.
-    pub event_id: EventId,
-    /// Its name.
-    pub name: String,
-    /// The venue's name.
-    pub venue_name: String,
-    /// The venue's street address.
-    pub venue_address: Option<String>,
-    /// IANA name of the venue's time zone.
-    pub time_zone: String,
-    /// When it starts.
-    pub start_time: Timestamp,
+pub(crate) struct Event {
+    pub(crate) event_id: EventId,
+    pub(crate) name: String,
+    pub(crate) venue_name: String,
+    pub(crate) venue_address: Option<String>,
+    /// IANA name of the venue's time zone. Times are printed in UTC if it is unknown.
+    pub(crate) time_zone: String,
+    pub(crate) start_time: Timestamp,
 }
 
-/// One place in a sector.
+/// Unit of a sector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// Its number within the sector.
-    pub number: u32,
-    /// Its seat; none in general admission.
-    pub seat: Option<Seat>,
+pub(crate) struct Unit {
+    /// Number within the sector.
+    pub(crate) number: u32,
+    /// `None` in general admission.
+    pub(crate) seat: Option<Seat>,
 }
 
-/// A seat as it is printed on the chair.
+/// Labels of a seat, as they are printed on the chair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seat {
-    /// Label of the row.
-    pub row: String,
-    /// Label of the seat in its row.
-    pub seat: String,
+pub(crate) struct Seat {
+    pub(crate) row: String,
+    pub(crate) seat: String,
 }
 
-/// Places of one sector at one price.
+/// Units of one sector at one price.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Item {
-    /// The sector's name.
-    pub sector_name: String,
-    /// The places.
-    pub places: Vec<Place>,
-    /// Price of one.
-    pub unit_price: Money,
-    /// Price of all.
-    pub amount: Money,
+pub(crate) struct Item {
+    pub(crate) sector_name: String,
+    /// Stored as `places`.
+    #[serde(rename = "places")]
+    pub(crate) units: Vec<Unit>,
+    pub(crate) unit_price: Money,
+    /// Price of all units together.
+    pub(crate) amount: Money,
 }
 
-/// A ticket. Its code admits: it is never printed but in the mail.
+/// Ticket with its code. The code admits its bearer, so the mail shows it but `Debug` does not.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ticket {
-    /// Which ticket.
-    pub ticket_id: TicketId,
-    /// The sector's name.
-    pub sector_name: String,
-    /// The place it admits to.
-    pub place: Place,
-    /// What admits.
-    pub code: String,
+pub(crate) struct Ticket {
+    pub(crate) ticket_id: TicketId,
+    pub(crate) sector_name: String,
+    /// Stored as `place`.
+    #[serde(rename = "place")]
+    pub(crate) unit: Unit,
+    pub(crate) code: String,
 }
 
 impl fmt::Debug for Ticket {
@@ -124,87 +75,62 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// What a message says.
+/// Content of a message, one variant per [`Template`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "template", rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Content {
-    /// What was bought.
+pub(crate) enum Content {
     OrderConfirmation {
-        /// The event.
         event: Event,
-        /// The order's number.
+        /// Printed as the order number.
         claim_id: ClaimId,
-        /// What was bought.
         items: Vec<Item>,
-        /// What was paid.
         total: Money,
-        /// The tickets; none when they come by another mail.
+        /// Empty if the tickets are sent in another mail.
         tickets: Vec<Ticket>,
     },
-    /// Tickets for their holder.
     TicketDelivery {
-        /// The event.
         event: Event,
-        /// The tickets.
         tickets: Vec<Ticket>,
     },
-    /// An invitation.
     QuotaInvitation {
-        /// The event.
         event: Event,
-        /// Who is invited.
         quota_name: String,
-        /// The sector.
         sector_name: String,
-        /// Most places that may be bought.
+        /// Maximum number of units that the recipient may buy.
         unit_count: u32,
-        /// Where to accept. Contains a token.
+        /// Page on which to accept. Contains a token.
         accept_url: String,
-        /// When it stops being worth anything.
         expire_time: Timestamp,
     },
-    /// The place in line.
     QueueUpdate {
-        /// The event.
         event: Event,
-        /// How many wait before the recipient, plus one.
+        /// Position in line, from 1.
         position: u64,
-        /// Shortest likely wait.
+        /// Bounds of the expected wait. The mail shows them only if both are set.
         wait_min: Option<Duration>,
-        /// Longest likely wait.
         wait_max: Option<Duration>,
     },
-    /// The turn.
     QueueYourTurn {
-        /// The event.
         event: Event,
-        /// When the turn ends.
         turn_expire_time: Timestamp,
-        /// Where to choose and pay.
+        /// Page on which to choose and pay. `None`: the mail links to the shop.
         checkout_url: Option<String>,
     },
-    /// The event is near.
     Reminder {
-        /// The event.
         event: Event,
-        /// How many tickets the recipient holds.
+        /// Number of tickets that the recipient holds.
         ticket_count: u32,
     },
-    /// Money goes back.
     Refund {
-        /// The event.
         event: Event,
-        /// The order's number.
+        /// Printed as the order number.
         claim_id: ClaimId,
-        /// What goes back.
         amount: Money,
     },
 }
 
 impl Content {
-    /// Which message it is.
-    #[must_use]
-    pub const fn template(&self) -> Template {
+    pub(crate) const fn template(&self) -> Template {
         match self {
             Self::OrderConfirmation { .. } => Template::OrderConfirmation,
             Self::TicketDelivery { .. } => Template::TicketDelivery,
@@ -216,9 +142,7 @@ impl Content {
         }
     }
 
-    /// The event it is about.
-    #[must_use]
-    pub const fn event(&self) -> &Event {
+    pub(crate) const fn event(&self) -> &Event {
         match self {
             Self::OrderConfirmation { event, .. }
             | Self::TicketDelivery { event, .. }

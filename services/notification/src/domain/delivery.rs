@@ -1,5 +1,5 @@
-//! The life of a delivery: QUEUED and SENDING in turn, then DELIVERED, SKIPPED or DEAD; DEAD goes back to QUEUED when a
-//! person asks for it.
+//! Life of a delivery: it alternates between QUEUED and SENDING until it is DELIVERED, SKIPPED or DEAD. An organizer may
+//! return a DEAD delivery to QUEUED.
 
 use std::time::Duration;
 
@@ -8,151 +8,105 @@ use uuid::Uuid;
 
 use super::{content::Template, text::EmailAddress};
 
-/// Where a delivery is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum DeliveryState {
     /// Waits for its next attempt.
     Queued,
-    /// A worker is sending it.
+    /// Leased by a worker that is sending it.
     Sending,
-    /// The provider took it.
+    /// Accepted by the provider.
     Delivered,
-    /// Not sent: it came too late.
+    /// Not sent, because its job expired first.
     Skipped,
-    /// All attempts failed.
+    /// Failed in every attempt of its round, or permanently.
     Dead,
 }
 
-impl State {
-    const ALL: [Self; 5] = [Self::Queued, Self::Sending, Self::Delivered, Self::Skipped, Self::Dead];
-
-    /// Its name, as the store and the contract have it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Queued => "QUEUED",
-            Self::Sending => "SENDING",
-            Self::Delivered => "DELIVERED",
-            Self::Skipped => "SKIPPED",
-            Self::Dead => "DEAD",
-        }
-    }
-
-    /// The state of this name.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
-    }
-}
-
-/// How something is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channel {
-    /// Email.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum Channel {
     Email,
-    /// Push to a device.
+    /// Push notification to a device; not sent yet.
     Push,
 }
 
-impl Channel {
-    /// Its name, as the store has it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Email => "EMAIL",
-            Self::Push => "PUSH",
-        }
-    }
-
-    /// The channel of this name.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        [Self::Email, Self::Push].into_iter().find(|channel| channel.name() == name)
-    }
-}
-
-/// A delivery, as an organizer sees it.
+/// One job on one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// Which.
-    pub delivery_id: Uuid,
-    /// Of which job.
-    pub job_id: JobId,
-    /// About which event.
-    pub event_id: EventId,
-    /// What is sent.
-    pub template: Template,
-    /// How.
-    pub channel: Channel,
-    /// To whom.
-    pub email: EmailAddress,
-    /// Where it is.
-    pub state: State,
-    /// When it is taken next, if it is QUEUED or SENDING.
-    pub due_time: Option<Timestamp>,
-    /// Since when it exists.
-    pub create_time: Timestamp,
-    /// When it ended, if it did.
-    pub end_time: Option<Timestamp>,
-    /// Every attempt, oldest first.
-    pub attempts: Vec<Attempt>,
+pub(crate) struct Delivery {
+    pub(crate) delivery_id: Uuid,
+    pub(crate) job_id: JobId,
+    pub(crate) event_id: EventId,
+    pub(crate) template: Template,
+    pub(crate) channel: Channel,
+    pub(crate) email: EmailAddress,
+    pub(crate) state: DeliveryState,
+    /// Time of the next attempt if QUEUED, end of the lease if SENDING, otherwise `None`.
+    pub(crate) due_time: Option<Timestamp>,
+    pub(crate) create_time: Timestamp,
+    /// `None` while it is QUEUED or SENDING.
+    pub(crate) end_time: Option<Timestamp>,
+    /// All attempts, oldest first.
+    pub(crate) attempts: Vec<DeliveryAttempt>,
 }
 
-/// One try to send.
+/// One attempt to send a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
-    /// When it began.
-    pub time: Timestamp,
-    /// Through whom.
-    pub provider: String,
-    /// The provider's name for the message.
-    pub provider_message_id: Option<String>,
-    /// What went wrong.
-    pub error: Option<String>,
+pub(crate) struct DeliveryAttempt {
+    pub(crate) begin_time: Timestamp,
+    pub(crate) provider: String,
+    /// Id that the provider gave the message.
+    pub(crate) provider_message_id: Option<String>,
+    /// `None` if the attempt succeeded or is still running.
+    pub(crate) error: Option<String>,
 }
 
-/// What a worker does with a delivery that is due.
+/// Action that a worker takes on a due delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Sends it.
+pub(crate) enum DueAction {
     Send,
-    /// Leaves it: it is no longer worth sending.
+    /// End it unsent, because its job has expired.
     Skip,
-    /// Gives it up: every worker that tried died.
-    Bury,
+    /// End it, because every worker that tried to send it crashed.
+    DeadLetter,
 }
 
-/// Decides what to do with a delivery that is due after so many attempts of its round. It may be one that was being sent
-/// when its worker died: that attempt counts, or one that kills its worker would be tried for ever.
-#[must_use]
-pub fn step(round_attempts: u32, is_expired: bool, pauses: &[Duration]) -> Step {
+/// Decides what to do with a delivery that is due after `round_attempts` attempts of its round. An attempt whose worker crashed
+/// counts as well: otherwise a delivery that crashes its worker would be retried forever.
+pub(crate) fn due_action(round_attempts: u32, is_expired: bool, pauses: &[Duration]) -> DueAction {
     if is_expired {
-        Step::Skip
+        DueAction::Skip
     } else if round_attempts >= attempts_max(pauses) {
-        Step::Bury
+        DueAction::DeadLetter
     } else {
-        Step::Send
+        DueAction::Send
     }
 }
 
-/// What follows an attempt that failed.
+/// Consequence of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterFailure {
-    /// Another attempt, so much later.
-    Again(Duration),
-    /// None: to the dead letters.
+pub(crate) enum AfterFailure {
+    /// The next attempt follows after this pause.
+    Retry(Duration),
     Dead,
 }
 
-/// Decides what follows the failed attempt `round_attempt` (from 1) of its round: the pauses say how long each wait is and
-/// with their number how many there are. A hopeless failure is the last.
-#[must_use]
-pub fn after_failure(round_attempt: u32, is_hopeless: bool, pauses: &[Duration]) -> AfterFailure {
+/// Decides what follows the failed attempt `round_attempt` (from 1) of its round. Attempt n is retried after the n-th of
+/// `pauses`; the attempt after the last pause, and any permanent failure, ends the delivery.
+pub(crate) fn after_failure(round_attempt: u32, is_permanent: bool, pauses: &[Duration]) -> AfterFailure {
     let index = usize::try_from(round_attempt.saturating_sub(1)).unwrap_or(usize::MAX);
     match pauses.get(index) {
-        Some(pause) if !is_hopeless => AfterFailure::Again(*pause),
+        Some(pause) if !is_permanent => AfterFailure::Retry(*pause),
         Some(_) | None => AfterFailure::Dead,
     }
+}
+
+/// Outcome of one attempt, as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptOutcome {
+    Delivered { provider_message_id: Option<String> },
+    Retry { error: String, pause: Duration },
+    Dead { error: String },
 }
 
 fn attempts_max(pauses: &[Duration]) -> u32 {
@@ -168,27 +122,35 @@ mod tests {
     const PAUSES: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 
     #[test]
-    fn attempts_are_now_after_half_a_minute_after_five_minutes_and_then_none() {
-        assert_eq!(after_failure(1, false, &PAUSES), AfterFailure::Again(PAUSES[0]));
-        assert_eq!(after_failure(2, false, &PAUSES), AfterFailure::Again(PAUSES[1]));
+    fn failed_attempt_is_retried_after_each_pause() {
+        assert_eq!(after_failure(1, false, &PAUSES), AfterFailure::Retry(PAUSES[0]));
+        assert_eq!(after_failure(2, false, &PAUSES), AfterFailure::Retry(PAUSES[1]));
         assert_eq!(after_failure(3, false, &PAUSES), AfterFailure::Dead);
+    }
+
+    #[test]
+    fn permanent_failure_is_not_retried() {
         assert_eq!(after_failure(1, true, &PAUSES), AfterFailure::Dead);
     }
 
     #[test]
-    fn what_came_too_late_is_skipped_and_what_kills_its_workers_is_buried() {
-        assert_eq!(step(0, false, &PAUSES), Step::Send);
-        assert_eq!(step(2, false, &PAUSES), Step::Send);
-        assert_eq!(step(3, false, &PAUSES), Step::Bury);
-        assert_eq!(step(0, true, &PAUSES), Step::Skip);
+    fn due_delivery_is_sent_until_its_attempts_are_used_up() {
+        assert_eq!(due_action(0, false, &PAUSES), DueAction::Send);
+        assert_eq!(due_action(2, false, &PAUSES), DueAction::Send);
+        assert_eq!(due_action(3, false, &PAUSES), DueAction::DeadLetter);
+    }
+
+    #[test]
+    fn expired_delivery_is_skipped() {
+        assert_eq!(due_action(0, true, &PAUSES), DueAction::Skip);
     }
 
     proptest! {
         #[test]
-        fn a_delivery_ends_after_one_attempt_more_than_pauses(pauses in prop::collection::vec(1_u64..1_000, 0..6)) {
+        fn delivery_ends_after_one_attempt_more_than_pauses(pauses in prop::collection::vec(1_u64..1_000, 0..6)) {
             let pauses: Vec<_> = pauses.into_iter().map(Duration::from_secs).collect();
             let mut attempts = 0;
-            while step(attempts, false, &pauses) == Step::Send {
+            while due_action(attempts, false, &pauses) == DueAction::Send {
                 attempts += 1;
                 if after_failure(attempts, false, &pauses) == AfterFailure::Dead {
                     break;

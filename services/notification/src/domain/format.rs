@@ -1,4 +1,4 @@
-//! Money, times and counts as people of each language write them.
+//! Money, times and counts as text in each language.
 
 use jiff::tz::TimeZone;
 use onsale_types::{Money, Timestamp};
@@ -16,7 +16,7 @@ const DAYS: [(&str, &str); 7] = [
     ("Saturday", "subota"),
     ("Sunday", "nedjelja"),
 ];
-/// Croatian has them in the genitive after a day's number.
+/// The Croatian names are in the genitive, as they follow the number of the day.
 const MONTHS: [(&str, &str); 12] = [
     ("January", "siječnja"),
     ("February", "veljače"),
@@ -32,7 +32,7 @@ const MONTHS: [(&str, &str); 12] = [
     ("December", "prosinca"),
 ];
 
-/// Digits after the point, by ISO 4217.
+/// Returns the number of digits after the decimal point, by ISO 4217.
 fn exponent(code: &str) -> usize {
     match code {
         "BIF" | "CLP" | "DJF" | "GNF" | "ISK" | "JPY" | "KMF" | "KRW" | "PYG" | "RWF" | "UGX" | "UYI"
@@ -43,9 +43,8 @@ fn exponent(code: &str) -> usize {
     }
 }
 
-/// `€1,234.50`, `CHF 12.50`; in Croatian `1.234,50 €`, `12,50 CHF`.
-#[must_use]
-pub fn money(language: Language, amount: Money) -> String {
+/// Formats an amount: `€1,234.50`, `CHF 12.50`; in Croatian `1.234,50 €`, `12,50 CHF`.
+pub(crate) fn money(language: Language, amount: Money) -> String {
     let currency = amount.currency();
     let (thousands, point) = language.pick((',', '.'), ('.', ','));
     let number = number(amount.amount_minor(), exponent(currency.code()), thousands, point);
@@ -60,7 +59,7 @@ pub fn money(language: Language, amount: Money) -> String {
 }
 
 fn number(minor: i64, exponent: usize, thousands: char, point: char) -> String {
-    // With at least one digit before the point.
+    // Padded, so that at least one digit stands before the point.
     let digits = format!("{:0>width$}", minor.unsigned_abs(), width = exponent + 1);
     let (whole, fraction) = digits.split_at(digits.len().saturating_sub(exponent));
     let mut text = String::from(if minor < 0 { "-" } else { "" });
@@ -77,10 +76,9 @@ fn number(minor: i64, exponent: usize, thousands: char, point: char) -> String {
     text
 }
 
-/// `Saturday, 14 November 2026, 20:00`; in Croatian `subota, 14. studenoga 2026. u 20:00`: the venue's time, or UTC where
-/// its zone is not known.
-#[must_use]
-pub fn moment(language: Language, time: Timestamp, time_zone: &str) -> String {
+/// Formats a time: `Saturday, 14 November 2026, 20:00`; in Croatian `subota, 14. studenoga 2026. u 20:00`. Uses the time of
+/// the zone, or UTC, marked as such, if the zone is unknown.
+pub(crate) fn date_time(language: Language, time: Timestamp, time_zone: &str) -> String {
     let (zone, suffix) = match TimeZone::get(time_zone) {
         Ok(zone) => (zone, ""),
         Err(_) => (TimeZone::UTC, " UTC"),
@@ -101,9 +99,9 @@ fn name(language: Language, names: &[(&'static str, &'static str)], index: i8) -
     language.pick(found.0, found.1)
 }
 
-/// `1 ticket`, `2 tickets`; in Croatian in the accusative: `1 ulaznicu`, `2 ulaznice`, `5 ulaznica`.
-#[must_use]
-pub fn tickets(language: Language, count: u64) -> String {
+/// Formats a number of tickets: `1 ticket`, `2 tickets`; in Croatian in the accusative: `1 ulaznicu`, `2 ulaznice`,
+/// `5 ulaznica`.
+pub(crate) fn tickets(language: Language, count: u64) -> String {
     let word = match language {
         Language::En if count == 1 => "ticket",
         Language::En => "tickets",
@@ -129,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn money_has_as_many_digits_after_the_point_as_its_currency() {
+    fn money_has_the_digits_and_separators_of_currency_and_language() {
         for (minor, code, english, croatian) in [
             (123_450, "EUR", "€1,234.50", "1.234,50\u{a0}€"),
             (5, "EUR", "€0.05", "0,05\u{a0}€"),
@@ -145,18 +143,18 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_the_venues_summer_and_winter() {
+    fn time_is_local_to_the_venue_in_summer_and_winter() {
         let summer = Timestamp::from_secs(1_783_360_800);
-        assert_eq!(moment(Language::En, summer, "Europe/Zagreb"), "Monday, 6 July 2026, 20:00");
-        assert_eq!(moment(Language::Hr, summer, "Europe/Zagreb"), "ponedjeljak, 6. srpnja 2026. u 20:00");
+        assert_eq!(date_time(Language::En, summer, "Europe/Zagreb"), "Monday, 6 July 2026, 20:00");
+        assert_eq!(date_time(Language::Hr, summer, "Europe/Zagreb"), "ponedjeljak, 6. srpnja 2026. u 20:00");
         let winter = Timestamp::from_secs(1_798_743_600);
-        assert_eq!(moment(Language::En, winter, "Europe/Zagreb"), "Thursday, 31 December 2026, 20:00");
-        assert_eq!(moment(Language::En, winter, "Mars/Olympus"), "Thursday, 31 December 2026, 19:00 UTC");
-        assert_eq!(moment(Language::En, Timestamp::EPOCH, ""), "Thursday, 1 January 1970, 00:00 UTC");
+        assert_eq!(date_time(Language::En, winter, "Europe/Zagreb"), "Thursday, 31 December 2026, 20:00");
+        assert_eq!(date_time(Language::En, winter, "Mars/Olympus"), "Thursday, 31 December 2026, 19:00 UTC");
+        assert_eq!(date_time(Language::En, Timestamp::EPOCH, ""), "Thursday, 1 January 1970, 00:00 UTC");
     }
 
     #[test]
-    fn croatian_counts_have_three_forms() {
+    fn croatian_ticket_counts_have_three_forms() {
         for (count, text) in [
             (1, "ulaznicu"),
             (2, "ulaznice"),

@@ -1,4 +1,4 @@
-//! A message to send: what, to whom, and what makes it the only one of its kind.
+//! Jobs: a message to send, its recipient, and the key that keeps it from being sent twice.
 
 use std::time::Duration;
 
@@ -8,59 +8,59 @@ use uuid::Uuid;
 
 use super::{content::Content, language::Language, text::EmailAddress};
 
-/// The namespace of ids derived from what a job is about.
-const JOBS: Uuid = Uuid::from_u128(0x3f5e_8a0c_7d21_4c0b_9b62_51c7_0de4_a9f6);
+/// Namespace of the job ids that are derived from a template and a subject key.
+const JOB_IDS: Uuid = Uuid::from_u128(0x3f5e_8a0c_7d21_4c0b_9b62_51c7_0de4_a9f6);
 
-/// To whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recipient {
-    /// The customer, where we know one.
-    pub customer_id: Option<CustomerId>,
-    /// Their address.
-    pub email: EmailAddress,
-    /// Their language.
-    pub language: Language,
+pub(crate) struct Recipient {
+    /// `None` if only the address is known, as for a person to whom a ticket was transferred.
+    pub(crate) customer_id: Option<CustomerId>,
+    pub(crate) email: EmailAddress,
+    pub(crate) language: Language,
 }
 
-/// Until when a job is worth sending.
+/// Time after which a job is no longer sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expiry {
-    /// Always.
+pub(crate) enum Expiry {
     Never,
-    /// Until then.
     At(Timestamp),
-    /// For so long from now.
+    /// This long after the job is stored, by the database's clock.
     After(Duration),
 }
 
-/// A job that may be new.
+impl Expiry {
+    /// Expiry of a job from another service that sets none: 24 hours.
+    pub(crate) const DEFAULT: Self = Self::After(Duration::from_secs(24 * 60 * 60));
+}
+
+/// Job to store, unless it is stored already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewJob {
-    /// Its id, the same however often it is made.
-    pub job_id: JobId,
-    /// What it is about. There is one job of a template about it.
-    pub subject_key: String,
-    /// To whom.
-    pub recipient: Recipient,
-    /// What to say.
-    pub content: Content,
-    /// Until when.
-    pub expiry: Expiry,
+pub(crate) struct NewJob {
+    pub(crate) job_id: JobId,
+    /// Subject of the message, such as an order or a payment. At most one job is stored per template and subject.
+    pub(crate) subject_key: String,
+    pub(crate) recipient: Recipient,
+    pub(crate) content: Content,
+    pub(crate) expiry: Expiry,
 }
 
 impl NewJob {
-    /// The job that says `content` about `subject_key`: whoever makes it gets the same id.
-    #[must_use]
-    pub fn about(subject_key: impl ToString, recipient: Recipient, content: Content, expiry: Expiry) -> Self {
+    /// Creates the job for a subject. Its id is derived from the template and the subject, so a repeat has the same id.
+    pub(crate) fn for_subject(
+        subject_key: impl ToString,
+        recipient: Recipient,
+        content: Content,
+        expiry: Expiry,
+    ) -> Self {
         let subject_key = subject_key.to_string();
-        let name = format!("{}:{subject_key}", content.template().name());
-        let job_id = JobId::from_uuid(Uuid::new_v5(&JOBS, name.as_bytes()));
+        let template: &'static str = content.template().into();
+        let job_id = JobId::from_uuid(Uuid::new_v5(&JOB_IDS, format!("{template}:{subject_key}").as_bytes()));
         Self { job_id, subject_key, recipient, content, expiry }
     }
 
-    /// A job that somebody else named. A confirmation is still about its order, so that there is one of each.
-    #[must_use]
-    pub fn named(job_id: JobId, recipient: Recipient, content: Content, expiry: Expiry) -> Self {
+    /// Creates a job with the id that another service chose. The subject is the job itself, except that the subject of an order
+    /// confirmation is its order, so that the events of the order do not cause a second one.
+    pub(crate) fn with_id(job_id: JobId, recipient: Recipient, content: Content, expiry: Expiry) -> Self {
         let subject_key = match &content {
             Content::OrderConfirmation { claim_id, .. } => claim_id.to_string(),
             Content::TicketDelivery { .. }
@@ -72,4 +72,14 @@ impl NewJob {
         };
         Self { job_id, subject_key, recipient, content, expiry }
     }
+}
+
+/// Result of storing jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EnqueueResult {
+    /// Number of jobs that were new.
+    pub(crate) accepted_count: u32,
+    /// Number of jobs that were stored before, or whose subject has a job.
+    pub(crate) duplicate_count: u32,
+    pub(crate) enqueue_time: Timestamp,
 }

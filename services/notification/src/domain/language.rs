@@ -1,11 +1,23 @@
-//! The languages mails are written in.
+//! Languages in which mails are written.
 
+use onsale_types::Named as _;
 use serde::{Deserialize, Serialize};
 
-/// A language.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "lowercase")]
-pub enum Language {
+#[strum(serialize_all = "lowercase")]
+pub(crate) enum Language {
     /// English.
     En,
     /// Croatian.
@@ -13,25 +25,19 @@ pub enum Language {
 }
 
 impl Language {
-    /// From a BCP 47 tag such as `hr-HR`; `default` for any other language, and for none.
-    #[must_use]
-    pub fn of_tag(tag: &str, default: Self) -> Self {
+    /// Returns the language of a BCP 47 tag such as `hr-HR`, or `default` if the tag is empty or names another language.
+    pub(crate) fn from_tag(tag: &str, default: Self) -> Self {
         let primary = tag.split(['-', '_']).next().unwrap_or_default();
-        [Self::En, Self::Hr].into_iter().find(|it| it.tag().eq_ignore_ascii_case(primary)).unwrap_or(default)
+        Self::ALL.iter().copied().find(|it| it.tag().eq_ignore_ascii_case(primary)).unwrap_or(default)
     }
 
-    /// Its BCP 47 tag.
-    #[must_use]
-    pub const fn tag(self) -> &'static str {
-        match self {
-            Self::En => "en",
-            Self::Hr => "hr",
-        }
+    /// Returns the BCP 47 tag.
+    pub(crate) fn tag(self) -> &'static str {
+        self.name()
     }
 
-    /// The one of two texts that is in this language.
-    #[must_use]
-    pub fn pick<T>(self, english: T, croatian: T) -> T {
+    /// Returns the text in this language.
+    pub(crate) fn pick<T>(self, english: T, croatian: T) -> T {
         match self {
             Self::En => english,
             Self::Hr => croatian,
@@ -44,14 +50,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_falls_back_to_the_default() {
+    fn region_and_case_of_a_tag_are_ignored() {
         for (tag, expected) in
             [("hr", Language::Hr), ("hr-HR", Language::Hr), ("HR_hr", Language::Hr), ("en-GB", Language::En)]
         {
-            assert_eq!(Language::of_tag(tag, Language::En), expected, "{tag}");
+            assert_eq!(Language::from_tag(tag, Language::En), expected, "{tag}");
         }
+    }
+
+    #[test]
+    fn unknown_tag_falls_back_to_the_default() {
         for tag in ["", "de", "hrv", "-"] {
-            assert_eq!(Language::of_tag(tag, Language::Hr), Language::Hr, "{tag}");
+            assert_eq!(Language::from_tag(tag, Language::Hr), Language::Hr, "{tag}");
         }
     }
 }

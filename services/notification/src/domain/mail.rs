@@ -1,5 +1,5 @@
-//! A mail: what a message says, written out in a language, as HTML and as plain text. Everything that comes from elsewhere
-//! is escaped in the HTML and stands on one line in both.
+//! Mail composed from the content of a message in one language, as HTML and as plain text. Text from outside is escaped in the
+//! HTML and kept on one line in both.
 
 mod compose;
 
@@ -7,38 +7,37 @@ use askama::Template as _;
 
 use super::{content::Content, language::Language, qr, text::one_line};
 
-/// A subject is cut here: mail programs show less.
+/// Longer subjects are cut: mail programs show less.
 const SUBJECT_CHARS_MAX: usize = 150;
-/// More tickets than this have their codes as text alone: mail servers refuse mails of megabytes.
+/// Further tickets show their codes as text only: mail servers refuse mails of several megabytes.
 const PICTURES_MAX: usize = 100;
 
-/// A mail without its addresses.
+/// Mail without its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mail {
-    /// On one line.
-    pub subject: String,
-    /// Plain text.
-    pub text: String,
-    /// HTML. It shows the pictures by their `cid:`.
-    pub html: String,
-    /// The codes of its tickets, to be scanned.
-    pub pictures: Vec<Picture>,
+pub(crate) struct Mail {
+    pub(crate) subject: String,
+    pub(crate) text: String,
+    /// Refers to the pictures by `cid:` and their content id.
+    pub(crate) html: String,
+    /// QR codes of the tickets.
+    pub(crate) pictures: Vec<Picture>,
 }
 
-/// A PNG inside of a mail.
+/// PNG that is part of a mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
-    /// What the HTML calls it.
-    pub content_id: String,
-    /// What it is called when it is saved.
-    pub file_name: String,
-    /// The file.
-    pub png: Vec<u8>,
+pub(crate) struct Picture {
+    pub(crate) content_id: String,
+    pub(crate) file_name: String,
+    pub(crate) png: Vec<u8>,
 }
 
 impl Mail {
-    /// Writes `content` out in `language`, with a link to `web_url` unless that is empty.
-    pub fn write(content: &Content, language: Language, web_url: &str) -> Result<Self, askama::Error> {
+    /// Composes the mail in `language`. It links to `web_url` unless that is empty.
+    pub(crate) fn compose(
+        content: &Content,
+        language: Language,
+        web_url: &str,
+    ) -> Result<Self, askama::Error> {
         let mut document = compose::document(content, language, web_url);
         let pictures = picture_codes(&mut document.tickets);
         let subject = one_line(&document.subject).chars().take(SUBJECT_CHARS_MAX).collect();
@@ -46,7 +45,7 @@ impl Mail {
     }
 }
 
-/// Makes a picture of every ticket's code; one that cannot be made is left out, as the code stands there too.
+/// Makes a picture of each ticket's code. A code that is too long gets none, as the mail shows it as text too.
 fn picture_codes(tickets: &mut [TicketLine]) -> Vec<Picture> {
     let mut pictures = Vec::new();
     for (number, ticket) in (1..).zip(tickets).take(PICTURES_MAX) {
@@ -58,48 +57,42 @@ fn picture_codes(tickets: &mut [TicketLine]) -> Vec<Picture> {
     pictures
 }
 
-/// What every mail is made of; parts that are empty are left out.
+/// Input of both templates, which omit empty parts.
 #[derive(Clone, Debug)]
 struct Document {
     language: Language,
     subject: String,
-    /// Paragraphs before everything else.
+    /// Paragraphs before all other parts.
     intro: Vec<String>,
-    /// What it is about: label and value.
-    facts: Vec<Line>,
-    /// What was bought.
-    items: Vec<Item>,
-    /// What it costs together.
-    total: Option<Line>,
-    /// What to do, and where.
+    details: Vec<LabeledText>,
+    items: Vec<ItemLine>,
+    total: Option<LabeledText>,
     link: Option<Link>,
-    /// What stands above the tickets.
     tickets_heading: &'static str,
     tickets: Vec<TicketLine>,
-    /// The last paragraph.
+    /// Last paragraph of the mail.
     closing: &'static str,
 }
 
-/// A label and what it labels.
 #[derive(Clone, Debug)]
-struct Line {
+struct LabeledText {
     label: String,
     value: String,
 }
 
-/// A ticket: where it admits to, and what admits.
 #[derive(Clone, Debug)]
 struct TicketLine {
     label: String,
     code: String,
-    /// The content id of its picture.
+    /// Content id of the QR picture.
     picture: Option<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Item {
+struct ItemLine {
     name: String,
-    places: String,
+    /// Empty in general admission.
+    seats: String,
     count_and_price: String,
     amount: String,
 }

@@ -1,5 +1,5 @@
-//! One mail per order. What was bought and the tickets for it arrive apart, in any order and more than once; the mail has
-//! both. Tickets that went to somebody else, or that are new ones for an order already told, have a mail of their own.
+//! One confirmation mail per order, with its items and tickets. These arrive in separate events, in any order and possibly more
+//! than once. Tickets that were passed on to another person, or reissued after the confirmation, get a mail of their own.
 
 use onsale_types::{ClaimId, CustomerId, Money, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -10,118 +10,109 @@ use super::{
     job::{Expiry, NewJob, Recipient},
 };
 
-/// The namespace of what ticket mails are about.
+/// Namespace of the subject keys of ticket mails.
 const TICKET_MAILS: Uuid = Uuid::from_u128(0xb0c4_6f0d_15a9_4f6a_8f3b_f8d9_2ab0_7714);
-/// More tickets than this are never kept waiting for one order: it would have been transferred a hundred times before it
-/// was completed.
+/// Maximum number of `ticket.generated` events that wait for one order. Only an order with a hundred transfers before its
+/// completion would exceed it.
 const WAITING_MAX: usize = 100;
 
-/// What was bought.
+/// Completed order. Stored as JSON while it waits for its tickets, so fields may be added but not renamed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
-    /// The buyer.
-    pub customer_id: CustomerId,
-    /// Where to tell them.
-    pub recipient: Recipient,
-    /// The event.
-    pub event: Event,
-    /// What was bought.
-    pub items: Vec<Item>,
-    /// What was paid.
-    pub total: Money,
+pub(crate) struct Order {
+    /// Id of the buyer.
+    pub(crate) customer_id: CustomerId,
+    pub(crate) recipient: Recipient,
+    pub(crate) event: Event,
+    pub(crate) items: Vec<Item>,
+    pub(crate) total: Money,
 }
 
-/// Tickets on their way to a holder.
+/// Tickets issued to one holder. Stored as JSON while they wait for their order, so fields may be added but not renamed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IssuedTickets {
-    /// To whom. Somebody without a customer id is never the buyer.
-    pub recipient: Recipient,
-    /// The event.
-    pub event: Event,
-    /// All of the order, or those that were passed on.
-    pub tickets: Vec<Ticket>,
-    /// When.
-    pub issue_time: Timestamp,
+pub(crate) struct IssuedTickets {
+    /// The holder. Without a customer id it is never the buyer.
+    pub(crate) recipient: Recipient,
+    pub(crate) event: Event,
+    /// All tickets of the order, or those that were passed on.
+    pub(crate) tickets: Vec<Ticket>,
+    pub(crate) issue_time: Timestamp,
 }
 
-/// What is known of an order before its mail.
+/// The parts of an order that arrived before its confirmation was complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
-    /// What was bought.
-    pub order: Option<Order>,
-    /// Tickets that came before it.
-    pub tickets: Vec<IssuedTickets>,
+pub(crate) struct WaitingOrder {
+    pub(crate) order: Option<Order>,
+    pub(crate) tickets: Vec<IssuedTickets>,
 }
 
-/// What an order's mail said.
+/// Confirmation mail for which a job exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// To whom.
-    pub customer_id: Option<CustomerId>,
-    /// With these tickets.
-    pub tickets: Vec<Ticket>,
+pub(crate) struct SentConfirmation {
+    pub(crate) customer_id: Option<CustomerId>,
+    pub(crate) tickets: Vec<Ticket>,
 }
 
-/// How far an order is.
+/// Stored progress of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// Its mail exists.
-    Told(Told),
-    /// It waits.
-    Waiting(Waiting),
+pub(crate) enum OrderProgress {
+    Confirmed(SentConfirmation),
+    Waiting(WaitingOrder),
 }
 
-/// What was heard about an order.
+/// Event about an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
-    /// It was completed.
+pub(crate) enum OrderUpdate {
     Completed(Box<Order>),
-    /// Tickets were issued.
-    Issued(Box<IssuedTickets>),
+    TicketsIssued(Box<IssuedTickets>),
 }
 
-/// What follows.
+/// Consequences of an [`OrderUpdate`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub(crate) struct UpdatedOrder {
     /// Mails to send now.
-    pub jobs: Vec<NewJob>,
-    /// What goes on waiting; none when nothing does.
-    pub waiting: Option<Waiting>,
+    pub(crate) jobs: Vec<NewJob>,
+    /// Parts that still wait. `None`: the stored parts are deleted.
+    pub(crate) waiting: Option<WaitingOrder>,
 }
 
-/// Too many tickets came before their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than {WAITING_MAX} sets of tickets wait for the order")]
-pub struct TooManyWaiting;
+pub(crate) struct TooManyWaiting;
 
-/// Decides what to send, now that `fact` is known of the order `claim_id`.
-pub fn settle(claim_id: ClaimId, known: Known, fact: Fact) -> Result<Settled, TooManyWaiting> {
-    let Waiting { mut order, mut tickets } = match known {
-        Known::Told(told) => return Ok(Settled { jobs: after_told(claim_id, &told, fact), waiting: None }),
-        Known::Waiting(waiting) => waiting,
+/// Decides which mails to send after `update` of the order `claim_id`, and which of its parts still wait.
+pub(crate) fn apply_update(
+    claim_id: ClaimId,
+    progress: OrderProgress,
+    update: OrderUpdate,
+) -> Result<UpdatedOrder, TooManyWaiting> {
+    let WaitingOrder { mut order, mut tickets } = match progress {
+        OrderProgress::Confirmed(sent) => {
+            return Ok(UpdatedOrder { jobs: after_confirmation(claim_id, &sent, update), waiting: None });
+        }
+        OrderProgress::Waiting(waiting) => waiting,
     };
-    match fact {
-        // The first counts: a repeat says the same.
-        Fact::Completed(new) => order = order.or(Some(*new)),
-        Fact::Issued(new) if tickets.contains(&new) => {}
-        Fact::Issued(new) => tickets.push(*new),
+    match update {
+        // A repeated event has the same content, so the first one is kept.
+        OrderUpdate::Completed(new) => order = order.or(Some(*new)),
+        OrderUpdate::TicketsIssued(new) if tickets.contains(&new) => {}
+        OrderUpdate::TicketsIssued(new) => tickets.push(*new),
     }
     if tickets.len() > WAITING_MAX {
         return Err(TooManyWaiting);
     }
     if let Some(order) = order {
-        return Ok(join(claim_id, order, tickets));
+        return Ok(confirm(claim_id, order, tickets));
     }
-    // Whoever we know by address only is not the buyer, whatever was bought.
+    // A holder without a customer id is not the buyer, so these tickets need not wait for the order.
     let (tickets, passed_on): (Vec<_>, Vec<_>) =
         tickets.into_iter().partition(|issued| issued.recipient.customer_id.is_some());
     let jobs = passed_on.into_iter().map(|issued| ticket_mail(claim_id, issued)).collect();
-    let waiting = (!tickets.is_empty()).then_some(Waiting { order: None, tickets });
-    Ok(Settled { jobs, waiting })
+    let waiting = (!tickets.is_empty()).then_some(WaitingOrder { order: None, tickets });
+    Ok(UpdatedOrder { jobs, waiting })
 }
 
-/// The order is known: its tickets go with it, others by themselves.
-fn join(claim_id: ClaimId, order: Order, tickets: Vec<IssuedTickets>) -> Settled {
+/// Returns the confirmation if the buyer's tickets have arrived, and a ticket mail for each other set of tickets.
+fn confirm(claim_id: ClaimId, order: Order, tickets: Vec<IssuedTickets>) -> UpdatedOrder {
     let mut of_buyer = None;
     let mut jobs = Vec::new();
     for issued in tickets {
@@ -132,43 +123,47 @@ fn join(claim_id: ClaimId, order: Order, tickets: Vec<IssuedTickets>) -> Settled
         }
     }
     let Some(issued) = of_buyer else {
-        return Settled { jobs, waiting: Some(Waiting { order: Some(order), tickets: Vec::new() }) };
+        return UpdatedOrder {
+            jobs,
+            waiting: Some(WaitingOrder { order: Some(order), tickets: Vec::new() }),
+        };
     };
     let Order { recipient, event, items, total, .. } = order;
     let content = Content::OrderConfirmation { event, claim_id, items, total, tickets: issued.tickets };
-    jobs.insert(0, NewJob::about(claim_id, recipient, content, Expiry::Never));
-    Settled { jobs, waiting: None }
+    jobs.insert(0, NewJob::for_subject(claim_id, recipient, content, Expiry::Never));
+    UpdatedOrder { jobs, waiting: None }
 }
 
-/// Whether these are the order's own tickets: all of them, to the buyer.
+/// Returns true if these are all tickets of the order, issued to its buyer.
 fn is_of_buyer(order: &Order, issued: &IssuedTickets) -> bool {
-    let bought: usize = order.items.iter().map(|item| item.places.len()).sum();
-    issued.recipient.customer_id == Some(order.customer_id) && issued.tickets.len() == bought
+    let unit_count: usize = order.items.iter().map(|item| item.units.len()).sum();
+    issued.recipient.customer_id == Some(order.customer_id) && issued.tickets.len() == unit_count
 }
 
-/// The order was told: only tickets for somebody else, or with codes that were not in that mail, are worth another.
-fn after_told(claim_id: ClaimId, told: &Told, fact: Fact) -> Vec<NewJob> {
+/// Returns a ticket mail for tickets of another holder, or with a code that the confirmation did not contain.
+fn after_confirmation(claim_id: ClaimId, sent: &SentConfirmation, update: OrderUpdate) -> Vec<NewJob> {
     let is_repeat = |issued: &IssuedTickets| {
         issued.recipient.customer_id.is_some()
-            && issued.recipient.customer_id == told.customer_id
-            && issued.tickets.iter().all(|ticket| told.tickets.contains(ticket))
+            && issued.recipient.customer_id == sent.customer_id
+            && issued.tickets.iter().all(|ticket| sent.tickets.contains(ticket))
     };
-    match fact {
-        Fact::Completed(_) => Vec::new(),
-        Fact::Issued(issued) if is_repeat(&issued) => Vec::new(),
-        Fact::Issued(issued) => vec![ticket_mail(claim_id, *issued)],
+    match update {
+        OrderUpdate::Completed(_) => Vec::new(),
+        OrderUpdate::TicketsIssued(issued) if is_repeat(&issued) => Vec::new(),
+        OrderUpdate::TicketsIssued(issued) => vec![ticket_mail(claim_id, *issued)],
     }
 }
 
-/// A mail with tickets alone. The same tickets to the same address at the same time are one mail.
+/// Returns a mail with tickets only. Its subject key is derived from order, address, issue time and tickets, so that a repeated
+/// event causes no second mail.
 fn ticket_mail(claim_id: ClaimId, issued: IssuedTickets) -> NewJob {
     let IssuedTickets { recipient, event, tickets, issue_time } = issued;
     let mut ids: Vec<String> = tickets.iter().map(|ticket| ticket.ticket_id.to_string()).collect();
     ids.sort();
-    let about =
+    let subject =
         format!("{claim_id} {} {} {}", recipient.email.as_str(), issue_time.as_micros(), ids.join(" "));
-    let subject_key = Uuid::new_v5(&TICKET_MAILS, about.as_bytes());
-    NewJob::about(subject_key, recipient, Content::TicketDelivery { event, tickets }, Expiry::Never)
+    let subject_key = Uuid::new_v5(&TICKET_MAILS, subject.as_bytes());
+    NewJob::for_subject(subject_key, recipient, Content::TicketDelivery { event, tickets }, Expiry::Never)
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! A ticket's code as a picture that a scanner reads.
+//! Ticket codes as QR pictures.
 
 use qrcode::{Color, EcLevel, QrCode};
 
-/// Light modules around the square, without which scanners do not find it.
+/// Width of the light border in modules. Scanners need it to find the square.
 const QUIET_MODULES: usize = 4;
-/// Pixels per module, and bits per byte: so a module is one byte of a row.
+/// Equal to the bits of a byte, so that a module of a 1-bit image is one byte of a row.
 const PIXELS_PER_MODULE: usize = 8;
 const DARK: u8 = 0x00;
 const LIGHT: u8 = 0xff;
 
-/// The QR code of `code` as a PNG, readable with 15 % of it damaged. None when the code is too long for one.
+/// Returns the QR code of `code` as a PNG that is readable with up to 15 % of it damaged, or `None` if the code is too long.
 pub(super) fn png(code: &str) -> Option<Vec<u8>> {
     let bare = QrCode::with_error_correction_level(code, EcLevel::M).ok()?;
     let side = bare.width().checked_add(2 * QUIET_MODULES)?;
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scanner_reads_the_code_from_the_picture() {
+    fn scanner_reads_the_code_from_the_picture() {
         let code = "aB-_".repeat(37);
         let mut reader = png::Decoder::new(std::io::Cursor::new(png(&code).unwrap())).read_info().unwrap();
         let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_too_long_for_a_picture_has_none() {
+    fn code_that_is_too_long_has_no_picture() {
         assert_eq!(png(&"a".repeat(5_000)), None);
     }
 }

@@ -1,20 +1,27 @@
-//! Deliveries on their way: what is due, who sends it, how it ended. Times are the database's: workers' clocks differ.
+//! Due deliveries, their leases, and the outcomes of attempts. All times are the database's, because the clocks of the
+//! instances differ.
+//!
+//! `storage::due` does not fit: a lease decides for each delivery whether to send, skip or end it, and records the attempt in
+//! the same transaction.
 
 use std::time::Duration;
 
-use onsale_storage::postgres::{Postgres, Row, Transaction, column};
-use onsale_types::JobId;
+use onsale_storage::postgres::{
+    Error, Postgres, Row, Transaction,
+    row::{RowExt as _, SqlCount},
+};
+use onsale_types::{JobId, Named as _};
 use uuid::Uuid;
 
-use super::{Error, from_json, named};
 use crate::domain::{
     content::{Content, Template},
+    delivery::{AttemptOutcome, DeliveryState},
     language::Language,
     text::EmailAddress,
 };
 
-// A delivery that is being sent is due again when its worker's lease is over. Templates that only a newer version knows
-// are left to its workers: they are not ours to judge, and must not hold up the others.
+// A SENDING delivery is due again when its lease ends. Deliveries whose template only a newer version knows are left to the
+// workers of that version.
 const DUE: &str =
     "SELECT delivery_id, job_id, attempt_count, round_attempt_count, template, email, locale, content,
         coalesce(expire_at <= now(), false) AS is_expired
@@ -32,10 +39,10 @@ const BEGIN: &str = "WITH begun AS (
     SELECT delivery_id, attempt_count, $3 FROM begun";
 const END: &str =
     "UPDATE delivery SET state = $2, due_at = NULL, ended_at = now() WHERE delivery_id = ANY($1)";
-// Guarded by the attempt: a worker whose lease is over has nothing to say any more.
+// The attempt number excludes a worker whose lease has ended and whose delivery was leased again.
 const DELIVERED: &str = "UPDATE delivery SET state = 'DELIVERED', due_at = NULL, ended_at = now()
     WHERE delivery_id = $1 AND attempt_count = $2 AND state = 'SENDING'";
-const AGAIN: &str = "UPDATE delivery SET state = 'QUEUED',
+const RETRY: &str = "UPDATE delivery SET state = 'QUEUED',
         due_at = now() + make_interval(secs => $3) * (1 + random() / 10)
     WHERE delivery_id = $1 AND attempt_count = $2 AND state = 'SENDING'";
 const DEAD: &str = "UPDATE delivery SET state = 'DEAD', due_at = NULL, ended_at = now()
@@ -46,106 +53,78 @@ const COUNTS: &str = "SELECT (SELECT count(*) FROM delivery WHERE state = 'DEAD'
     (SELECT count(*) FROM delivery WHERE state IN ('QUEUED', 'SENDING')) AS open,
     (SELECT count(*) FROM waiting_order WHERE created_at < now() - interval '10 minutes') AS waiting";
 
-/// What stands at an attempt whose worker never said how it ended.
-const LOST: &str = "the worker stopped before it could say how this ended; the mail may have gone out";
+/// Error recorded for an attempt whose worker crashed.
+const LOST: &str = "the worker stopped before it recorded the outcome; the mail may have been sent";
 
-/// A delivery that is due.
+/// Delivery that is due, with its job.
 #[derive(Debug)]
-pub struct Due {
-    /// Which.
-    pub delivery_id: Uuid,
-    /// Of which job.
-    pub job_id: JobId,
-    /// What is sent.
-    pub template: Template,
-    /// Attempts ever.
-    pub attempts: u32,
-    /// Attempts of this round.
-    pub round_attempts: u32,
-    /// Whether it came too late.
-    pub is_expired: bool,
-    /// To whom.
-    pub email: EmailAddress,
-    /// In which language.
-    pub language: Language,
-    /// What to say, as far as this version can read it.
-    pub content: Result<Content, Error>,
+pub(crate) struct DueDelivery {
+    pub(crate) delivery_id: Uuid,
+    pub(crate) job_id: JobId,
+    pub(crate) template: Template,
+    /// Number of attempts so far, in all rounds.
+    pub(crate) attempts: u32,
+    /// Number of attempts since the delivery was queued, or last retried by an organizer.
+    pub(crate) round_attempts: u32,
+    pub(crate) is_expired: bool,
+    pub(crate) email: EmailAddress,
+    pub(crate) language: Language,
+    /// An error if the JSON does not fit this version. It fails this delivery only, not the whole batch.
+    pub(crate) content: Result<Content, Error>,
 }
 
-/// How an attempt ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The provider took it.
-    Delivered {
-        /// The provider's name for it.
-        provider_message_id: Option<String>,
-    },
-    /// It failed; again so much later.
-    Again {
-        /// Why.
-        error: String,
-        /// When.
-        after: Duration,
-    },
-    /// It failed for good.
-    Dead {
-        /// Why.
-        error: String,
-    },
+/// Returns up to `max` due deliveries, longest due first, and locks them until the transaction ends.
+pub(crate) async fn due(transaction: &Transaction, max: usize) -> Result<Vec<DueDelivery>, Error> {
+    let templates: Vec<&str> = Template::ALL.iter().map(|it| it.name()).collect();
+    transaction.query(DUE, &[&SqlCount(max), &templates]).await?.iter().map(due_delivery).collect()
 }
 
-/// Up to `count` deliveries that are due, locked until the transaction ends.
-pub async fn due(transaction: &Transaction, count: usize) -> Result<Vec<Due>, Error> {
-    let limit = i64::try_from(count).unwrap_or(i64::MAX);
-    let templates = Template::ALL.map(Template::name);
-    transaction.query(DUE, &[&limit, &templates.as_slice()]).await?.iter().map(due_of_row).collect()
-}
-
-/// Marks deliveries as being sent, for `lease`, and writes down their attempts: before anything leaves the house.
-pub async fn begin(
+/// Marks deliveries as SENDING for `lease` and records an attempt of each. Commit before anything is sent.
+pub(crate) async fn begin(
     transaction: &Transaction,
-    ids: &[Uuid],
+    delivery_ids: &[Uuid],
     lease: Duration,
     provider: &str,
 ) -> Result<(), Error> {
-    transaction.execute(BEGIN, &[&ids, &lease.as_secs_f64(), &provider]).await?;
+    transaction.execute(BEGIN, &[&delivery_ids, &lease.as_secs_f64(), &provider]).await?;
     Ok(())
 }
 
-/// Ends attempts that nobody ended: their workers died.
-pub async fn end_lost_attempts(transaction: &Transaction, ids: &[Uuid]) -> Result<(), Error> {
-    transaction.execute(END_LOST, &[&ids, &LOST]).await?;
+/// Ends the attempts whose workers crashed.
+pub(crate) async fn end_lost_attempts(transaction: &Transaction, delivery_ids: &[Uuid]) -> Result<(), Error> {
+    transaction.execute(END_LOST, &[&delivery_ids, &LOST]).await?;
     Ok(())
 }
 
-/// Ends deliveries without an attempt.
-pub async fn end(
+/// Ends deliveries in `state` without an attempt.
+pub(crate) async fn end(
     transaction: &Transaction,
-    ids: &[Uuid],
-    state: crate::domain::delivery::State,
+    delivery_ids: &[Uuid],
+    state: DeliveryState,
 ) -> Result<(), Error> {
-    transaction.execute(END, &[&ids, &state.name()]).await?;
+    transaction.execute(END, &[&delivery_ids, &state.name()]).await?;
     Ok(())
 }
 
-/// Writes down how the attempt `number` ended. Answers whether it still counted.
-pub async fn record(
+/// Records the outcome of attempt `number`. Returns false, and changes nothing, if the lease has ended and the delivery was
+/// leased again.
+pub(crate) async fn record(
     transaction: &Transaction,
     delivery_id: Uuid,
     number: u32,
-    outcome: &Outcome,
+    outcome: &AttemptOutcome,
 ) -> Result<bool, Error> {
-    let number = i32::try_from(number).map_err(|_| Error::Unreadable { column: "attempt_count" })?;
+    let number = SqlCount(number);
     let (moved, error, message_id) = match outcome {
-        Outcome::Delivered { provider_message_id } => {
+        AttemptOutcome::Delivered { provider_message_id } => {
             let moved = transaction.execute(DELIVERED, &[&delivery_id, &number]).await?;
             (moved, None, provider_message_id.as_deref())
         }
-        Outcome::Again { error, after } => {
-            let moved = transaction.execute(AGAIN, &[&delivery_id, &number, &after.as_secs_f64()]).await?;
+        AttemptOutcome::Retry { error, pause } => {
+            let moved = transaction.execute(RETRY, &[&delivery_id, &number, &pause.as_secs_f64()]).await?;
             (moved, Some(error.as_str()), None)
         }
-        Outcome::Dead { error } => {
+        AttemptOutcome::Dead { error } => {
             let moved = transaction.execute(DEAD, &[&delivery_id, &number]).await?;
             (moved, Some(error.as_str()), None)
         }
@@ -156,24 +135,36 @@ pub async fn record(
     Ok(moved > 0)
 }
 
-/// How many deliveries are dead and open, and how many orders wait for long.
-pub async fn counts(postgres: &Postgres) -> Result<(i64, i64, i64), Error> {
-    let row = postgres.query_one("count deliveries", COUNTS, &[]).await?;
-    Ok((column(&row, "dead")?, column(&row, "open")?, column(&row, "waiting")?))
+/// Counts for the gauges.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeliveryCounts {
+    pub(crate) dead: u64,
+    /// Deliveries that are QUEUED or SENDING.
+    pub(crate) open: u64,
+    /// Orders that have waited for more than 10 minutes.
+    pub(crate) waiting_orders: u64,
 }
 
-fn due_of_row(row: &Row) -> Result<Due, Error> {
-    let job_id: Uuid = column(row, "job_id")?;
-    let count = |name| Ok::<_, Error>(column::<i32>(row, name)?.unsigned_abs());
-    Ok(Due {
-        delivery_id: column(row, "delivery_id")?,
-        job_id: JobId::from_uuid(job_id),
-        template: named(row, "template", Template::of_name)?,
-        attempts: count("attempt_count")?,
-        round_attempts: count("round_attempt_count")?,
-        is_expired: column(row, "is_expired")?,
-        email: EmailAddress::from_store(column(row, "email")?),
-        language: named(row, "locale", |tag| Some(Language::of_tag(tag, Language::En)))?,
-        content: from_json("content", column(row, "content")?),
+pub(crate) async fn counts(postgres: &Postgres) -> Result<DeliveryCounts, Error> {
+    let row = postgres.query_one("count deliveries", COUNTS, &[]).await?;
+    Ok(DeliveryCounts {
+        dead: row.read_count("dead")?,
+        open: row.read_count("open")?,
+        waiting_orders: row.read_count("waiting")?,
+    })
+}
+
+fn due_delivery(row: &Row) -> Result<DueDelivery, Error> {
+    Ok(DueDelivery {
+        delivery_id: row.read("delivery_id")?,
+        job_id: row.read_id("job_id")?,
+        template: row.read_named("template")?,
+        attempts: row.read_count("attempt_count")?,
+        round_attempts: row.read_count("round_attempt_count")?,
+        is_expired: row.read("is_expired")?,
+        email: EmailAddress::from_store(row.read("email")?),
+        // A newer version may store further languages: an English mail is better than none.
+        language: Language::from_tag(row.read("locale")?, Language::En),
+        content: row.read_json("content"),
     })
 }

@@ -1,18 +1,18 @@
-//! Jobs. A job comes with its delivery, and one that is known already changes nothing.
+//! Jobs, each inserted together with its delivery. A job that is stored already stays unchanged.
 
-use std::time::SystemTime;
-
-use onsale_storage::postgres::{Transaction, column};
-use onsale_types::{ClaimId, Timestamp};
-use serde_json::Value;
+use onsale_storage::postgres::{
+    Error, Json, Transaction,
+    row::{RowExt as _, SqlTime},
+};
+use onsale_types::{ClaimId, Named as _, Timestamp};
+use serde::Deserialize;
 use uuid::Uuid;
 
-use super::{Error, from_json, required_time, to_json};
 use crate::domain::{
-    content::{Content, Template},
+    content::{Content, Template, Ticket},
     delivery::Channel,
     job::{Expiry, NewJob},
-    order::Told,
+    order::SentConfirmation,
 };
 
 const INSERT: &str = "WITH given AS (
@@ -32,17 +32,16 @@ const INSERT: &str = "WITH given AS (
     SELECT count(*) AS accepted, now() AS enqueued_at FROM queued";
 const CONFIRMATION: &str = "SELECT customer_id, content FROM job WHERE template = $1 AND subject_key = $2";
 
-/// What became of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inserted {
-    /// How many are new.
-    pub accepted: u32,
-    /// When.
-    pub time: Timestamp,
+pub(crate) struct InsertedJobs {
+    /// Number of jobs that were new.
+    pub(crate) accepted_count: u32,
+    /// Start of the transaction, by the database's clock.
+    pub(crate) enqueue_time: Timestamp,
 }
 
-/// Adds those of `jobs` that are new, each with its delivery by email.
-pub async fn insert(transaction: &Transaction, jobs: &[NewJob]) -> Result<Inserted, Error> {
+/// Inserts the jobs that are new, each with a delivery by email.
+pub(crate) async fn insert(transaction: &Transaction, jobs: &[NewJob]) -> Result<InsertedJobs, Error> {
     let ids: Vec<Uuid> = jobs.iter().map(|job| job.job_id.as_uuid()).collect();
     let delivery_ids: Vec<Uuid> = jobs.iter().map(|_| Uuid::now_v7()).collect();
     let templates: Vec<&str> = jobs.iter().map(|job| job.content.template().name()).collect();
@@ -52,10 +51,9 @@ pub async fn insert(transaction: &Transaction, jobs: &[NewJob]) -> Result<Insert
         jobs.iter().map(|job| job.recipient.customer_id.map(|id| id.as_uuid())).collect();
     let emails: Vec<&str> = jobs.iter().map(|job| job.recipient.email.as_str()).collect();
     let locales: Vec<&str> = jobs.iter().map(|job| job.recipient.language.tag()).collect();
-    let contents: Vec<Value> =
-        jobs.iter().map(|job| to_json("content", &job.content)).collect::<Result<_, _>>()?;
-    let expiries: Vec<Option<SystemTime>> = jobs.iter().map(|job| expire_time(job.expiry)).collect();
-    let lifetimes: Vec<Option<f64>> = jobs.iter().map(|job| lifetime(job.expiry)).collect();
+    let contents: Vec<Json<&Content>> = jobs.iter().map(|job| Json(&job.content)).collect();
+    let expiries: Vec<Option<SqlTime>> = jobs.iter().map(|job| expire_time(job.expiry)).collect();
+    let lifetimes: Vec<Option<f64>> = jobs.iter().map(|job| lifetime_seconds(job.expiry)).collect();
     let row = transaction
         .query_one(
             INSERT,
@@ -75,39 +73,39 @@ pub async fn insert(transaction: &Transaction, jobs: &[NewJob]) -> Result<Insert
             ],
         )
         .await?;
-    let accepted: i64 = column(&row, "accepted")?;
-    let accepted = u32::try_from(accepted).map_err(|_| Error::Unreadable { column: "accepted" })?;
-    Ok(Inserted { accepted, time: required_time(&row, "enqueued_at")? })
+    let accepted_count = row.read_count("accepted")?;
+    Ok(InsertedJobs { accepted_count, enqueue_time: row.read_time("enqueued_at")? })
 }
 
-fn expire_time(expiry: Expiry) -> Option<SystemTime> {
+fn expire_time(expiry: Expiry) -> Option<SqlTime> {
     match expiry {
-        Expiry::At(time) => time.to_system_time(),
+        Expiry::At(time) => Some(SqlTime(time)),
         Expiry::Never | Expiry::After(_) => None,
     }
 }
 
-fn lifetime(expiry: Expiry) -> Option<f64> {
+fn lifetime_seconds(expiry: Expiry) -> Option<f64> {
     match expiry {
         Expiry::After(span) => Some(span.as_secs_f64()),
         Expiry::Never | Expiry::At(_) => None,
     }
 }
 
-/// What the confirmation of an order said, if there is one.
-pub async fn told(transaction: &Transaction, claim_id: ClaimId) -> Result<Option<Told>, Error> {
+/// Part of the stored content of a confirmation. Any other content is refused.
+#[derive(Deserialize)]
+#[serde(tag = "template", rename_all = "SCREAMING_SNAKE_CASE")]
+enum ConfirmationContent {
+    OrderConfirmation { tickets: Vec<Ticket> },
+}
+
+/// Returns the order's confirmation mail, or `None` if no job for it exists.
+pub(crate) async fn sent_confirmation(
+    transaction: &Transaction,
+    claim_id: ClaimId,
+) -> Result<Option<SentConfirmation>, Error> {
     let template = Template::OrderConfirmation.name();
     let row = transaction.query_opt(CONFIRMATION, &[&template, &claim_id.to_string()]).await?;
     let Some(row) = row else { return Ok(None) };
-    let customer_id: Option<Uuid> = column(&row, "customer_id")?;
-    let tickets = match from_json("content", column(&row, "content")?)? {
-        Content::OrderConfirmation { tickets, .. } => tickets,
-        Content::TicketDelivery { .. }
-        | Content::QuotaInvitation { .. }
-        | Content::QueueUpdate { .. }
-        | Content::QueueYourTurn { .. }
-        | Content::Reminder { .. }
-        | Content::Refund { .. } => return Err(Error::Unreadable { column: "content" }),
-    };
-    Ok(Some(Told { customer_id: customer_id.map(onsale_types::CustomerId::from_uuid), tickets }))
+    let ConfirmationContent::OrderConfirmation { tickets } = row.read_json("content")?;
+    Ok(Some(SentConfirmation { customer_id: row.read_optional_id("customer_id")?, tickets }))
 }

@@ -1,68 +1,76 @@
-//! The delivery worker: takes what is due, as much as it can send at once, and sends it.
+//! Delivery worker: a round leases as many due deliveries as there are free slots, and sends each in a task of its own. An attempt
+//! that ends frees its slot and hints the worker. At shutdown no more are leased, and those being sent finish.
 
-use std::{sync::Arc, time::Duration};
+use std::{iter, sync::Arc, time::Duration};
 
 use onsale_kit::{
-    backoff::{Backoff, BackoffConfig},
-    error::Chain,
+    backoff::BackoffConfig,
+    tasks::Tasks,
+    worker::{Round, Worker},
 };
-use tokio::{task::JoinSet, time::sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::app::App;
+use crate::{app::App, config::DeliveryConfig, error::Error};
 
-/// Between tries to take something while the store is away.
-const FAILURE_PAUSE: BackoffConfig = BackoffConfig {
+/// Waits after rounds that failed to lease deliveries.
+const FAILURES: BackoffConfig = BackoffConfig {
     initial: Duration::from_millis(100),
     max: Duration::from_secs(5),
     multiplier: 2,
     attempts_max: u32::MAX,
 };
 
-/// Delivers until `shutdown`; then what is being sent is finished. Nothing is taken that is not sent at once, so nothing
-/// is left behind.
-pub(crate) async fn run(app: Arc<App>, shutdown: CancellationToken) {
-    let config = app.delivery_config();
-    let mut running = JoinSet::new();
-    let mut failures = Backoff::new(FAILURE_PAUSE);
-    while !shutdown.is_cancelled() {
-        let room = config.concurrency.saturating_sub(running.len());
-        let taken = if room > 0 { app.take_due(room).await.map(Some) } else { Ok(None) };
-        let pause = match taken {
-            // There may be more as soon as there is room again.
-            Ok(None) => None,
-            Ok(Some(taken)) => {
-                failures.reset();
-                for attempt in taken.attempts {
-                    let app = Arc::clone(&app);
-                    running.spawn(async move { app.attempt(attempt).await });
-                }
-                // There may be more at once: what is skipped needs no room, and must not make the rest wait.
-                if taken.is_full {
-                    continue;
-                }
-                Some(config.poll_every)
-            }
-            Err(error) => {
-                tracing::warn!(error = %Chain(&error), "failed to take deliveries, trying again");
-                Some(failures.next_delay().unwrap_or(FAILURE_PAUSE.max))
-            }
-        };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            Some(ended) = running.join_next(), if !running.is_empty() => note(ended),
-            () = app.hinted(), if pause.is_some() => {}
-            () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+pub(super) fn start(app: &Arc<App>, config: &DeliveryConfig, tasks: &Tasks) {
+    let sender = Sender {
+        app: Arc::clone(app),
+        tasks: tasks.clone(),
+        slots: Arc::new(Semaphore::new(config.concurrency)),
+    };
+    Worker::every("deliver", config.poll_every)
+        .backoff(FAILURES)
+        .notified_by(app.delivery_hints())
+        .start(tasks, move || sender.clone().lease_and_send());
+}
+
+#[derive(Clone)]
+struct Sender {
+    app: Arc<App>,
+    tasks: Tasks,
+    /// One permit for each mail that may be sent at the same time.
+    slots: Arc<Semaphore>,
+}
+
+impl Sender {
+    async fn lease_and_send(self) -> Result<Round, Error> {
+        let free = iter::from_fn(|| Arc::clone(&self.slots).try_acquire_owned().ok());
+        let permits: Vec<OwnedSemaphorePermit> = free.collect();
+        if permits.is_empty() {
+            return Ok(Round::Idle);
         }
-    }
-    while let Some(ended) = running.join_next().await {
-        note(ended);
+        let leased = self.app.lease_deliveries(permits.len()).await?;
+        for (delivery, permit) in leased.deliveries.into_iter().zip(permits) {
+            let app = Arc::clone(&self.app);
+            let slot = Slot { permit: Some(permit), worker: app.delivery_hints() };
+            // If the attempt panics, the delivery is due again after its lease.
+            self.tasks.spawn("send delivery", async move {
+                app.send_delivery(delivery).await;
+                drop(slot);
+            });
+        }
+        // Skipped deliveries need no slot, so that more may be due while slots are free.
+        Ok(if leased.is_full { Round::More } else { Round::Idle })
     }
 }
 
-/// An attempt that panicked leaves a delivery that is taken over when its lease ends.
-fn note(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "an attempt to deliver ended without a word");
+/// Slot of one attempt. Dropping it, also after a panic, frees the slot and then hints the worker.
+struct Slot {
+    permit: Option<OwnedSemaphorePermit>,
+    worker: Arc<Notify>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        drop(self.permit.take());
+        self.worker.notify_one();
     }
 }

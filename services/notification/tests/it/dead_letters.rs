@@ -1,4 +1,4 @@
-//! What could not be sent: organizers see it for their own events, and try again.
+//! Dead letters: organizers list, read and retry those of their own events.
 
 use onsale_proto::notification::v1::{
     Channel, DeadLetter, Delivery, DeliveryState, GetDeliveryRequest, ListDeadLettersRequest,
@@ -8,7 +8,7 @@ use onsale_sandbox::mail::Behaviour;
 use tonic::Code;
 
 use crate::{
-    enqueue,
+    enqueue_notifications as enqueue,
     support::{BUYER, World, id, reason},
 };
 
@@ -19,7 +19,7 @@ fn list(event_id: &str) -> ListDeadLettersRequest {
     ListDeadLettersRequest { event_id: event_id.to_owned(), ..ListDeadLettersRequest::default() }
 }
 
-/// A world in which so many mails about one event of the owner are dead; the event's id.
+/// Returns a world with `count` dead letters about one event of the owner, and the event's id.
 async fn with_dead(count: usize) -> (World, String) {
     let world = World::new().await;
     world.catcher.behave(Behaviour { reject_next: u32::MAX, ..Behaviour::default() });
@@ -33,7 +33,7 @@ async fn with_dead(count: usize) -> (World, String) {
     }
     let request = world.as_service(enqueue::request(jobs));
     world.internal().await.enqueue_notifications(request).await.unwrap();
-    world.own(OWNER, &event).await;
+    world.publish_owner(OWNER, &event).await;
     world.wait_until_idle().await;
     world.catcher.behave(Behaviour::default());
     (world, event.event_id)
@@ -52,7 +52,7 @@ async fn get(world: &World, delivery_id: &str) -> Delivery {
 }
 
 #[tokio::test]
-async fn a_dead_letter_of_a_newer_version_does_not_hide_the_others() {
+async fn dead_letter_of_a_newer_version_does_not_hide_the_others() {
     let (world, event_id) = with_dead(2).await;
     for (step, sql) in [
         ("newer version", "ALTER TABLE job DROP CONSTRAINT job_template_check"),
@@ -70,7 +70,7 @@ async fn a_dead_letter_of_a_newer_version_does_not_hide_the_others() {
 }
 
 #[tokio::test]
-async fn a_mail_that_is_refused_too_often_is_dead_and_a_retry_delivers_it() {
+async fn refused_mail_is_dead_until_a_retry_delivers_it() {
     let (world, event_id) = with_dead(1).await;
     let (letters, next) = letters(&world, list(&event_id)).await;
     let [letter] = letters.try_into().unwrap();
@@ -81,7 +81,7 @@ async fn a_mail_that_is_refused_too_often_is_dead_and_a_retry_delivers_it() {
     assert_eq!(dead.state(), DeliveryState::Dead);
     assert_eq!((dead.template(), dead.channel()), (Template::Refund, Channel::Email));
     assert_eq!(dead.masked_recipient, "a***@example.com");
-    assert_eq!(dead.attempts.len(), 3, "now, and after each of two pauses");
+    assert_eq!(dead.attempts.len(), 3, "one attempt, and one after each of two pauses");
     assert!(dead.attempts.iter().all(|attempt| attempt.provider == "smtp" && !attempt.error.is_empty()));
     assert_eq!((dead.event_id.as_str(), &dead.next_attempt_time), (event_id.as_str(), &None));
 
@@ -95,7 +95,7 @@ async fn a_mail_that_is_refused_too_often_is_dead_and_a_retry_delivers_it() {
     world.only_mail(BUYER).await;
 
     let again = client.retry_dead_letter(world.as_organizer(OWNER, retry)).await.unwrap().into_inner();
-    assert_eq!(again, answer, "the same request has the same answer");
+    assert_eq!(again, answer, "a repeat has the same response");
     let another = RetryDeadLetterRequest { request_id: id(), delivery_id: dead.delivery_id.clone() };
     let refused = client.retry_dead_letter(world.as_organizer(OWNER, another)).await.unwrap_err();
     assert_eq!((refused.code(), reason(&refused).as_str()), (Code::FailedPrecondition, "DELIVERY_NOT_DEAD"));
@@ -107,7 +107,7 @@ async fn a_mail_that_is_refused_too_often_is_dead_and_a_retry_delivers_it() {
 }
 
 #[tokio::test]
-async fn dead_letters_come_in_pages_newest_first_and_by_filter() {
+async fn dead_letters_are_paged_newest_first() {
     let (world, event_id) = with_dead(5).await;
     let mut seen = Vec::new();
     let mut page_token = String::new();
@@ -128,11 +128,20 @@ async fn dead_letters_come_in_pages_newest_first_and_by_filter() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 5);
+}
 
+#[tokio::test]
+async fn dead_letters_are_filtered_by_template_and_channel() {
+    let (world, event_id) = with_dead(5).await;
     let refunds = ListDeadLettersRequest { templates: vec![Template::Refund.into()], ..list(&event_id) };
     assert_eq!(letters(&world, refunds).await.0.len(), 5);
     let pushes = ListDeadLettersRequest { channels: vec![Channel::Push.into()], ..list(&event_id) };
     assert_eq!(letters(&world, pushes).await.0.len(), 0);
+}
+
+#[tokio::test]
+async fn page_token_of_another_list_is_refused() {
+    let (world, event_id) = with_dead(2).await;
     let (_, token) = letters(&world, ListDeadLettersRequest { page_size: 1, ..list(&event_id) }).await;
     let other_list = ListDeadLettersRequest {
         page_token: token,
@@ -145,7 +154,7 @@ async fn dead_letters_come_in_pages_newest_first_and_by_filter() {
 }
 
 #[tokio::test]
-async fn another_organizers_messages_are_out_of_reach() {
+async fn dead_letters_of_another_organizer_are_refused() {
     let (world, event_id) = with_dead(1).await;
     let delivery_id = letters(&world, list(&event_id)).await.0[0].delivery.clone().unwrap().delivery_id;
     let mut client = world.admin().await;
@@ -161,17 +170,23 @@ async fn another_organizers_messages_are_out_of_reach() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_not_found() {
+async fn unknown_event_and_foreign_draft_are_not_found() {
     let world = World::new().await;
     let mut client = world.admin().await;
     let status = client.list_dead_letters(world.as_organizer(OWNER, list(&id()))).await.unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::NotFound, "EVENT_NOT_FOUND"));
-    // An event about which nothing was ever said may be another's draft.
+    // Without a job, another organizer's event may still be a draft.
     let draft = crate::support::event("Draft");
-    world.own(OTHER, &draft).await;
+    world.publish_owner(OTHER, &draft).await;
     let status =
         client.list_dead_letters(world.as_organizer(OWNER, list(&draft.event_id))).await.unwrap_err();
     assert_eq!(reason(&status), "EVENT_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn unknown_delivery_is_not_found_and_malformed_id_is_invalid() {
+    let world = World::new().await;
+    let mut client = world.admin().await;
     let status = client
         .get_delivery(world.as_organizer(OWNER, GetDeliveryRequest { delivery_id: id() }))
         .await

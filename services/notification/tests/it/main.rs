@@ -1,11 +1,11 @@
-//! Notification through gRPC and events, on a real Postgres, a real Redis Cluster and a real mail server.
+//! Tests of Notification through gRPC and events, on real Postgres and Redis Cluster, with a sandbox mail server.
 
 #![cfg(test)]
 
 mod dead_letters;
-mod enqueue;
+mod enqueue_notifications;
+mod events;
 mod failures;
 mod orders;
-mod others;
 mod starts;
 mod support;

@@ -1,15 +1,15 @@
-//! One mail per order, with what was bought and the tickets, whatever comes first and however often.
+//! One confirmation mail per order, with items and tickets, in any order of the events and with repeats.
 
 use onsale_testkit::wait_until;
 
-use crate::support::{BUYER, SOON, World, id, order, seconds};
+use crate::support::{BUYER, WAIT_MAX, World, id, order, seconds};
 
 #[tokio::test]
-async fn an_order_and_its_tickets_make_one_mail_with_everything_in_it() {
+async fn confirmation_contains_the_order_and_its_tickets() {
     let world = World::new().await;
     let (order, tickets) = order("Ljetni koncert");
-    world.tell(&order).await;
-    world.tell(&tickets).await;
+    world.publish(&order).await;
+    world.publish(&tickets).await;
     let mail = world.only_mail(BUYER).await;
     assert_eq!(mail.subject, "Your tickets for Ljetni koncert");
     assert_eq!(mail.from, "tickets@onsale.localhost");
@@ -29,7 +29,7 @@ async fn an_order_and_its_tickets_make_one_mail_with_everything_in_it() {
         assert!(html.contains(part), "{part} in\n{html}");
     }
     assert!(text.contains("Total: €99.80"));
-    assert_eq!(mail.pictures.len(), 2, "every ticket can be scanned from the mail");
+    assert_eq!(mail.pictures.len(), 2, "one picture per ticket");
     for picture in &mail.pictures {
         assert_eq!(picture.media_type, "image/png");
         assert!(picture.content.starts_with("iVBORw0KGgo"), "a whole PNG");
@@ -39,41 +39,42 @@ async fn an_order_and_its_tickets_make_one_mail_with_everything_in_it() {
 }
 
 #[tokio::test]
-async fn tickets_before_the_order_and_every_repeat_still_make_one_mail() {
+async fn tickets_before_the_order_and_repeats_make_one_mail() {
     let world = World::new().await;
     let (mut order, tickets) = order("Koncert");
     order.buyer_locale = "hr".to_owned();
-    world.tell(&tickets).await;
-    world.tell(&tickets).await;
-    wait_until("the tickets wait", SOON, async || {
+    world.publish(&tickets).await;
+    world.publish(&tickets).await;
+    wait_until("the tickets wait", WAIT_MAX, async || {
         world.count("SELECT count(*) FROM waiting_order WHERE jsonb_array_length(tickets) = 1").await == 1
     })
     .await;
-    world.tell(&order).await;
+    world.publish(&order).await;
     let mail = world.only_mail(BUYER).await;
     assert_eq!(mail.subject, "Vaše ulaznice: Koncert");
     assert!(mail.text.unwrap().contains("Ukupno: 99,80\u{a0}€"));
-    world.tell(&order).await;
-    world.tell(&tickets).await;
+    world.publish(&order).await;
+    world.publish(&tickets).await;
     world.only_mail(BUYER).await;
     assert_eq!(world.count("SELECT count(*) FROM job").await, 1);
     assert_eq!(world.count("SELECT count(*) FROM waiting_order").await, 0);
 }
 
 #[tokio::test]
-async fn many_orders_at_once_make_one_mail_each() {
+async fn concurrent_orders_get_one_mail_each() {
     let world = World::new().await;
     let orders: Vec<_> = (0..20).map(|number| order(&format!("Event {number}"))).collect();
     for (index, (order, tickets)) in orders.iter().enumerate() {
         if index % 2 == 0 {
-            world.tell(order).await;
-            world.tell(tickets).await;
+            world.publish(order).await;
+            world.publish(tickets).await;
         } else {
-            world.tell(tickets).await;
-            world.tell(order).await;
+            world.publish(tickets).await;
+            world.publish(order).await;
         }
     }
-    wait_until("all are mailed", SOON, async || world.mails(BUYER).await.len() >= orders.len()).await;
+    wait_until("every order is confirmed", WAIT_MAX, async || world.mails(BUYER).await.len() >= orders.len())
+        .await;
     world.wait_until_idle().await;
     let mut subjects: Vec<_> = world.mails(BUYER).await.into_iter().map(|mail| mail.subject).collect();
     subjects.sort();
@@ -83,19 +84,19 @@ async fn many_orders_at_once_make_one_mail_each() {
 }
 
 #[tokio::test]
-async fn a_ticket_that_was_passed_on_goes_to_its_new_holder() {
+async fn passed_on_ticket_is_mailed_to_its_new_holder() {
     let world = World::new().await;
     let (order, tickets) = order("Koncert");
-    world.tell(&order).await;
-    world.tell(&tickets).await;
+    world.publish(&order).await;
+    world.publish(&tickets).await;
     let mut passed_on = tickets.clone();
     passed_on.tickets.truncate(1);
     passed_on.customer_id = String::new();
     passed_on.recipient_email = "iva@example.com".to_owned();
     passed_on.recipient_locale = "hr".to_owned();
     passed_on.issue_time = Some(seconds(3));
-    world.tell(&passed_on).await;
-    world.tell(&passed_on).await;
+    world.publish(&passed_on).await;
+    world.publish(&passed_on).await;
     let mail = world.only_mail("iva@example.com").await;
     assert_eq!(mail.subject, "Vaša ulaznica: Koncert");
     let text = mail.text.unwrap();
@@ -104,20 +105,21 @@ async fn a_ticket_that_was_passed_on_goes_to_its_new_holder() {
 }
 
 #[tokio::test]
-async fn an_event_that_makes_no_sense_goes_to_the_dead_letters_and_no_mail_is_sent() {
+async fn invalid_event_goes_to_the_dead_letters_without_a_mail() {
     let world = World::new().await;
     let (mut order, tickets) = order("Koncert");
     order.buyer_email = "ana@example.com\r\nBcc: iva@example.com".to_owned();
-    world.tell(&order).await;
-    world.tell(&tickets).await;
-    wait_until("it is given up", SOON, async || !world.unheard().await.is_empty()).await;
+    world.publish(&order).await;
+    world.publish(&tickets).await;
+    wait_until("the event is a dead letter", WAIT_MAX, async || !world.dead_event_errors().await.is_empty())
+        .await;
     world.wait_until_idle().await;
-    assert!(world.unheard().await[0].contains("buyer_email"));
+    assert!(world.dead_event_errors().await[0].contains("buyer_email"));
     assert_eq!(world.count("SELECT count(*) FROM job").await, 0);
 }
 
 #[tokio::test]
-async fn hostile_names_are_text_and_add_no_header() {
+async fn hostile_names_add_no_markup_and_no_header() {
     let world = World::new().await;
     let name = "Evil\r\nBcc: iva@example.com\r\n\r\n<script>alert(1)</script> Žešće";
     let (mut order, mut tickets) = order(name);
@@ -125,8 +127,8 @@ async fn hostile_names_are_text_and_add_no_header() {
     tickets.tickets[0].sector_name = "\"><b>".to_owned();
     let id = id();
     tickets.tickets[0].code = format!("<i>{id}</i>");
-    world.tell(&order).await;
-    world.tell(&tickets).await;
+    world.publish(&order).await;
+    world.publish(&tickets).await;
     let mail = world.only_mail(BUYER).await;
     assert_eq!(mail.to, [BUYER]);
     assert!(world.mails("iva@example.com").await.is_empty());

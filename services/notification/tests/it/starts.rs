@@ -1,9 +1,9 @@
-//! The service stands: it opens its stores, says that it is ready, and stops when asked to.
+//! Start and shutdown of the service, and refused settings.
 
 use onsale_testkit::service::{self, TestService};
 
 #[tokio::test]
-async fn it_is_ready_on_real_stores_and_drains_cleanly() {
+async fn service_becomes_ready_and_drains_cleanly() {
     service::assert_starts_and_drains(
         onsale_notification::SERVICE,
         onsale_notification::DEFAULTS,
@@ -13,7 +13,7 @@ async fn it_is_ready_on_real_stores_and_drains_cleanly() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_are_named_and_no_password_is_shown() {
+async fn invalid_settings_are_named_without_the_password() {
     let settings = [
         ("MAIL__SMTP_URL", "http://user:hunter2@mail.example.com"),
         ("MAIL__FROM", "nobody"),
@@ -29,7 +29,7 @@ async fn settings_that_cannot_work_are_named_and_no_password_is_shown() {
         onsale_notification::build,
     )
     .await;
-    let message = refused.err().expect("it does not start").to_string();
+    let message = refused.err().expect("invalid settings stop the service").to_string();
     for key in
         ["mail.smtp_url", "mail.from", "mail.reply_to", "web.url", "delivery.concurrency", "delivery.lease"]
     {

@@ -1,5 +1,5 @@
-//! A running Notification with what surrounds it: a mail server, the services whose events it hears, people with tokens,
-//! and a look into its tables.
+//! A running Notification with a sandbox mail server, outboxes of the services whose events it consumes, tokens for callers,
+//! and access to its tables.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -31,15 +31,14 @@ use tonic::{Request, Status, transport::Channel};
 use tonic_types::StatusExt;
 use uuid::Uuid;
 
-/// How long anything may take.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 pub(crate) const BUYER: &str = "ana@example.com";
 
-/// The services whose events it hears.
+/// Services whose events Notification consumes.
 const SOURCES: [&str; 5] = ["inventory", "queue", "claim", "payment", "ticketing"];
 
-/// Settings that make everything quick.
-const QUICK: [(&str, &str); 6] = [
+/// Settings with short timeouts, intervals and pauses.
+const FAST_SETTINGS: [(&str, &str); 6] = [
     ("MAIL__COMMAND_TIMEOUT", "1s"),
     ("MAIL__SEND_TIMEOUT", "1s"),
     ("DELIVERY__LEASE", "2s"),
@@ -51,12 +50,12 @@ const QUICK: [(&str, &str); 6] = [
 pub(crate) struct World {
     pub(crate) service: TestService,
     pub(crate) catcher: Catcher,
-    /// The service's own schema.
+    /// Connected to the service's schema.
     pub(crate) store: Postgres,
-    /// Where the mail server keeps its mails.
+    /// Folder in which the mail server stores its mails.
     _folder: TempDir,
     redis: Redis,
-    /// Everything started here ends with the world.
+    /// Relays of the outboxes; aborted when the world is dropped.
     tasks: JoinSet<()>,
 }
 
@@ -68,10 +67,10 @@ pub(crate) async fn catcher(folder: &Path) -> Catcher {
     Catcher::start(Config::new(folder)).await.unwrap()
 }
 
-/// The service alone, sending to `smtp_url`.
+/// Starts the service only, with `smtp_url` as its mail server.
 pub(crate) async fn start(stores: TestStores, smtp_url: &str, settings: &[(&str, &str)]) -> TestService {
     let settings: Vec<_> =
-        QUICK.iter().chain(&[("MAIL__SMTP_URL", smtp_url)]).chain(settings).copied().collect();
+        FAST_SETTINGS.iter().chain(&[("MAIL__SMTP_URL", smtp_url)]).chain(settings).copied().collect();
     TestService::start_on(
         onsale_notification::SERVICE,
         onsale_notification::DEFAULTS,
@@ -88,12 +87,12 @@ impl World {
         Self::with(&[]).await
     }
 
-    /// The same, with settings of the test's own.
+    /// Like [`World::new`], with settings that override the fast ones.
     pub(crate) async fn with(settings: &[(&str, &str)]) -> Self {
         Self::on(stores().await, settings).await
     }
 
-    /// The same, on stores that another left behind.
+    /// Like [`World::with`], on the stores of a service that has stopped.
     pub(crate) async fn on(stores: TestStores, settings: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let catcher = catcher(folder.path()).await;
@@ -116,12 +115,12 @@ impl World {
         (postgres, Outbox::new(source, Arc::new(SystemClock)))
     }
 
-    /// Says something as the service that says such things.
-    pub(crate) async fn tell<P: EventPayload>(&self, payload: &P) {
+    /// Publishes an event through the outbox of the service that owns its topic.
+    pub(crate) async fn publish<P: EventPayload>(&self, payload: &P) {
         let (postgres, outbox) = self.sender(P::SOURCE);
         let outbox = &outbox;
         postgres
-            .transaction("tell", |transaction| async move {
+            .transaction("publish", |transaction| async move {
                 outbox.append(&transaction, &[NewEvent::new("key", payload)]).await?;
                 Ok::<_, Error>(())
             })
@@ -134,27 +133,28 @@ impl World {
         self.catcher.mails(&query).await.unwrap()
     }
 
-    /// The one mail to `to`, when everything is done.
+    /// Waits until all work is done, and returns the mail to `to`. Fails unless there is exactly one.
     pub(crate) async fn only_mail(&self, to: &str) -> Mail {
-        wait_until("a mail arrives", SOON, async || !self.mails(to).await.is_empty()).await;
+        wait_until("a mail arrives", WAIT_MAX, async || !self.mails(to).await.is_empty()).await;
         self.wait_until_idle().await;
         let [mail] = self.mails(to).await.try_into().expect("one mail");
         mail
     }
 
-    /// Waits until every event was heard and nothing is on its way.
+    /// Waits until every published event is acknowledged and no delivery is QUEUED or SENDING.
     pub(crate) async fn wait_until_idle(&self) {
         for source in SOURCES {
             let sql = "SELECT count(*) AS count FROM outbox LEFT JOIN outbox_group
                 ON outbox_group.topic = outbox.topic AND consumer_group = 'notification'
                 WHERE position IS NULL OR position > coalesce(acknowledged_position, 0)";
             let (postgres, _) = self.sender(source);
-            wait_until("every event is heard", SOON, async || {
-                column::<i64>(&postgres.query_one("unheard", sql, &[]).await.unwrap(), "count").unwrap() == 0
+            wait_until("every event is acknowledged", WAIT_MAX, async || {
+                column::<i64>(&postgres.query_one("count events", sql, &[]).await.unwrap(), "count").unwrap()
+                    == 0
             })
             .await;
         }
-        wait_until("nothing is on its way", SOON, async || {
+        wait_until("no delivery is open", WAIT_MAX, async || {
             self.count("SELECT count(*) AS count FROM delivery WHERE state IN ('QUEUED', 'SENDING')").await
                 == 0
         })
@@ -165,8 +165,8 @@ impl World {
         column(&self.store.query_one("count", sql, &[]).await.unwrap(), "count").unwrap()
     }
 
-    /// The errors of events that could not be heard.
-    pub(crate) async fn unheard(&self) -> Vec<String> {
+    /// Returns the errors of the events in the dead letters of the consumers.
+    pub(crate) async fn dead_event_errors(&self) -> Vec<String> {
         let letters = DeadLetters::new(self.store.clone(), "notification").list(None, 100).await.unwrap();
         letters.letters.into_iter().map(|letter| letter.error).collect()
     }
@@ -183,19 +183,19 @@ impl World {
         NotificationInternalServiceClient::new(self.channel().await)
     }
 
-    /// A request of the organizer `subject`.
+    /// Adds a token of the organizer `subject`.
     pub(crate) fn as_organizer<T>(&self, subject: &str, message: T) -> Request<T> {
         with_token(&self.service.issuer.token_for(subject, &[Role::Organizer]), message)
     }
 
-    /// A request of a service.
+    /// Adds a token of a service.
     pub(crate) fn as_service<T>(&self, message: T) -> Request<T> {
         with_token(&self.service.issuer.token_for("claim", &[Role::Service]), message)
     }
 
-    /// Says that `event` belongs to the organizer `subject`, and waits until that is known.
-    pub(crate) async fn own(&self, subject: &str, event: &EventSummary) {
-        self.tell(&GenerationCompleted {
+    /// Publishes that `event` belongs to the organizer `subject`, and waits until Notification has recorded it.
+    pub(crate) async fn publish_owner(&self, subject: &str, event: &EventSummary) {
+        self.publish(&GenerationCompleted {
             generation_id: id(),
             event: Some(event.clone()),
             organizer_id: organizer_id(subject).to_string(),
@@ -205,7 +205,7 @@ impl World {
         })
         .await;
         let event_id = Uuid::parse_str(&event.event_id).unwrap();
-        wait_until("the owner is known", SOON, async || {
+        wait_until("the owner is recorded", WAIT_MAX, async || {
             let sql = "SELECT 1 FROM event_owner WHERE event_id = $1";
             self.store.query_opt("owner", sql, &[&event_id]).await.unwrap().is_some()
         })
@@ -223,7 +223,7 @@ pub(crate) fn organizer_id(subject: &str) -> OrganizerId {
     tokens::identity(subject).organizer_id()
 }
 
-/// The reason of a refusal.
+/// Returns the reason in the error details.
 pub(crate) fn reason(status: &Status) -> String {
     status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
 }
@@ -258,7 +258,7 @@ fn units() -> [Unit; 2] {
     })
 }
 
-/// An order of two seats, and its tickets.
+/// Returns the events of an order of two seats.
 pub(crate) fn order(name: &str) -> (OrderCompleted, TicketGenerated) {
     let (claim_id, customer_id, event) = (id(), id(), event(name));
     let order = OrderCompleted {

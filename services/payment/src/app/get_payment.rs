@@ -1,43 +1,37 @@
-//! GetPayment, and who may see a payment: its customer, the organizer of its event, other services.
-
-use onsale_types::{CustomerId, OrganizerId};
+//! `GetPayment`: grpc → app → store::payments, and for organizers → clients::inventory.
 
 use super::App;
-use crate::{convert::Lookup, domain::Payment, error::Error, store::payments};
-
-/// Who looks. Somebody may be a customer and an organizer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Viewer {
-    /// Whether it is a service of the mesh.
-    pub is_service: bool,
-    /// Who they are as a customer.
-    pub customer: Option<CustomerId>,
-    /// Who they are as an organizer.
-    pub organizer: Option<OrganizerId>,
-}
+use crate::{
+    domain::{Payment, PaymentLookup, Viewer},
+    error::Error,
+    store::payments,
+};
 
 impl App {
-    /// One payment, if `viewer` may see it.
-    pub async fn get_payment(&self, viewer: Viewer, lookup: Lookup) -> Result<Payment, Error> {
+    /// Returns a payment. One that `viewer` may not see is reported as not found.
+    pub(crate) async fn get_payment(&self, viewer: Viewer, lookup: PaymentLookup) -> Result<Payment, Error> {
         let postgres = &self.stores.postgres;
-        let (found, missing) = match lookup {
-            Lookup::Payment(id) => {
-                (payments::get(postgres, id).await?, Error::PaymentNotFound { payment_id: id })
+        let (found, not_found) = match lookup {
+            PaymentLookup::Payment(payment_id) => {
+                (payments::get(postgres, payment_id).await?, Error::PaymentNotFound { payment_id })
             }
-            Lookup::Claim(id) => {
-                (payments::newest(postgres, id).await?, Error::ClaimHasNoPayment { claim_id: id })
+            PaymentLookup::Claim(claim_id) => {
+                (payments::newest_of_claim(postgres, claim_id).await?, Error::ClaimHasNoPayment { claim_id })
             }
         };
-        let Some(payment) = found else { return Err(missing) };
-        if self.may_see(viewer, &payment).await? { Ok(payment) } else { Err(missing) }
+        let Some(payment) = found else { return Err(not_found) };
+        if self.may_see(viewer, &payment).await? { Ok(payment) } else { Err(not_found) }
     }
 
+    /// Returns true for a service, for the payment's customer and for the organizer of its event.
     async fn may_see(&self, viewer: Viewer, payment: &Payment) -> Result<bool, Error> {
-        if viewer.is_service || viewer.customer == Some(payment.customer_id) {
+        if viewer.is_service || viewer.customer_id == Some(payment.customer_id) {
             return Ok(true);
         }
-        match viewer.organizer {
-            Some(organizer) => Ok(self.events.organizer(payment.event_id).await? == Some(organizer)),
+        match viewer.organizer_id {
+            Some(organizer_id) => {
+                Ok(self.inventory.organizer_of(payment.event_id).await? == Some(organizer_id))
+            }
             None => Ok(false),
         }
     }

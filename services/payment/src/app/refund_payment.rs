@@ -1,60 +1,63 @@
-//! RefundPayment: the refund is stored, the tickets become void, then a worker has the provider give the money back. Stored
-//! first, so that whoever dies in between leaves nobody without both: a worker goes on from there.
+//! `RefundPayment`: grpc → app → store::payments → app::settle_payment → engine → clients::ticketing; then the step REFUND.
+//!
+//! The refund is stored before the tickets are voided. If the call ends in between, a worker continues, so no customer is left with
+//! neither tickets nor money.
 
 use std::time::Duration;
 
 use onsale_storage::{idempotency, postgres::Transaction};
-use onsale_types::{PaymentId, RequestId};
+use onsale_types::PaymentId;
 
-use super::{App, Viewer, record::Recorded};
+use super::{App, refund_id};
 use crate::{
-    convert::{Lookup, RefundPayment},
-    domain::{Payment, Step},
+    domain::{Payment, PaymentLookup, PaymentStep, RefundPayment, Viewer},
+    engine::RecordedChange,
     error::Error,
-    store::payments,
+    store::payments::{self, LockedPayment},
 };
 
 impl App {
-    /// Has the money of a payment go back, once per `request` and once per payment.
-    pub async fn refund_payment(
+    /// Starts the refund of a payment, once per `request` and once per payment. A worker sends it to the provider.
+    pub(crate) async fn refund_payment(
         &self,
         viewer: Viewer,
         command: RefundPayment,
-        request: &idempotency::Request<'_>,
+        request: &idempotency::Request<'_, PaymentId>,
     ) -> Result<Payment, Error> {
-        let payment = self.get_payment(viewer, Lookup::Payment(command.payment_id)).await?;
-        // Only Claim knows whether it was this payment that the tickets are of. Where it was not, the money goes back by that.
-        if payment.next_step() == Some(Step::Settle) {
-            self.settle(&payment).await?;
+        let payment_id = command.payment_id;
+        let payment = self.get_payment(viewer, PaymentLookup::Payment(payment_id)).await?;
+        // Only Claim knows whether this payment paid for the claim's tickets. If another did, settling refunds this one.
+        if payment.next_step() == Some(PaymentStep::Settle) {
+            self.settle_payment(&payment).await?;
         }
         let work = |transaction: Transaction| async move {
-            let id = async { Ok(command.payment_id.to_string()) };
-            idempotency::once::<String, Error>(&transaction, request, id).await?;
-            // Also when the request came before: its refund may have been withdrawn.
-            self.begin_refund(&transaction, command).await
+            request.once(&transaction, async { Ok::<_, Error>(payment_id) }).await?;
+            // Also for a repeated request: its refund may have been withdrawn since.
+            self.store_refund(&transaction, command).await
         };
         let recorded = self.stores.postgres.transaction("ask for refund", work).await?;
         if recorded.before.is_some() {
             self.void_tickets(&recorded.payment).await?;
-            payments::hurry(&self.stores.postgres, command.payment_id, Step::Refund, Duration::ZERO).await?;
+            let (step, wait) = (PaymentStep::Refund, Duration::ZERO);
+            payments::make_due(&self.stores.postgres, payment_id, step, wait).await?;
         }
-        Ok(self.announce(recorded).await)
+        Ok(self.changes.publish(recorded).await)
     }
 
-    async fn begin_refund(
+    /// Adds a pending refund. A payment that already has a refund is returned unchanged.
+    async fn store_refund(
         &self,
         transaction: &Transaction,
         command: RefundPayment,
-    ) -> Result<Recorded, Error> {
-        let id: PaymentId = command.payment_id;
-        let refund_id = RequestId::derive(id.as_uuid(), "refund").as_uuid();
-        let decide =
-            |locked: &payments::Locked| locked.payment.with_refund(command.reason, refund_id, locked.now);
-        let recorded = self.change(transaction, id, decide, |_payment, _now| None).await?;
-        // A payment with a refund is answered as it is.
+    ) -> Result<RecordedChange, Error> {
+        let RefundPayment { payment_id, reason, .. } = command;
+        let refund_id = refund_id(payment_id);
+        let with_refund = |locked: &LockedPayment| locked.payment.with_refund(reason, refund_id, locked.now);
+        let recorded =
+            self.changes.change(transaction, payment_id, with_refund, |_payment, _now| None).await?;
         match recorded.payment.refund {
             Some(_) => Ok(recorded),
-            None => Err(Error::NotRefundable { payment_id: id, state: recorded.payment.state }),
+            None => Err(Error::NotRefundable { payment_id, state: recorded.payment.state }),
         }
     }
 }

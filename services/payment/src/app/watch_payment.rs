@@ -1,59 +1,62 @@
-//! WatchPayment: the payment as it is, then every change, until there is none to come.
+//! `WatchPayment`: grpc → app → engine (hints) → store::payments.
 
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
-use onsale_storage::redis::{self, Subscription};
+use onsale_storage::redis::Subscription;
 use onsale_types::{CustomerId, PaymentId};
 
-use super::{App, Viewer};
-use crate::{convert::Lookup, domain::Payment, error::Error, store::keys};
+use super::App;
+use crate::{
+    domain::{Payment, PaymentLookup, Viewer},
+    error::Error,
+};
 
-/// One watcher.
-struct Watch {
+/// State of one open stream.
+struct Watcher {
     app: Arc<App>,
     viewer: Viewer,
-    id: PaymentId,
+    payment_id: PaymentId,
     hints: Subscription,
-    /// What the watcher saw last.
-    seen: Option<Payment>,
+    last_sent: Payment,
 }
 
 impl App {
-    /// The payment of `customer`, as it is and as it changes. Ends after a state that is final for a customer.
-    pub async fn watch_payment(
+    /// Streams a payment of the customer: first its current version, then each change. The stream ends after CONFIRMED, FAILED
+    /// or REFUNDED.
+    pub(crate) async fn watch_payment(
         self: Arc<Self>,
-        customer: CustomerId,
-        id: PaymentId,
+        customer_id: CustomerId,
+        payment_id: PaymentId,
     ) -> Result<impl Stream<Item = Result<Payment, Error>> + Send + 'static, Error> {
-        let viewer = Viewer { customer: Some(customer), ..Viewer::default() };
-        // Listening before looking: what changes in between is hinted at.
-        let channel = keys::changes(&self.keys, id).map_err(redis::Error::from)?;
-        let hints = self.hints.subscribe(&channel);
-        let first = self.get_payment(viewer, Lookup::Payment(id)).await?;
-        let watch = Watch { app: self, viewer, id, hints, seen: Some(first.clone()) };
+        let viewer = Viewer { customer_id: Some(customer_id), ..Viewer::default() };
+        // Subscribe before the first read: a change in between then sends a hint.
+        let hints = self.changes.subscribe(payment_id)?;
+        let first = self.get_payment(viewer, PaymentLookup::Payment(payment_id)).await?;
         let is_final = first.state.is_final();
-        let changes = stream::unfold((watch, is_final), |(mut watch, is_over)| async move {
+        let watcher = Watcher { app: self, viewer, payment_id, hints, last_sent: first.clone() };
+        let changes = stream::unfold((watcher, is_final), |(mut watcher, is_over)| async move {
             if is_over {
                 return None;
             }
-            let change = watch.next().await;
+            let change = watcher.next_change().await;
             let is_over = change.as_ref().map_or(true, |payment| payment.state.is_final());
-            Some((change, (watch, is_over)))
+            Some((change, (watcher, is_over)))
         });
         Ok(stream::iter([Ok(first)]).chain(changes))
     }
 }
 
-impl Watch {
-    /// Waits until the payment is another than the watcher saw.
-    async fn next(&mut self) -> Result<Payment, Error> {
+impl Watcher {
+    /// Waits until the payment differs from the version that was sent last.
+    async fn next_change(&mut self) -> Result<Payment, Error> {
         loop {
-            // Hints get lost: the timer sees to what they miss.
+            // Hints can be lost, so the payment is also read every `watch_every`.
             let _ = tokio::time::timeout(self.app.payments.watch_every, self.hints.next()).await;
-            let payment = self.app.get_payment(self.viewer, Lookup::Payment(self.id)).await?;
-            if self.seen.as_ref() != Some(&payment) {
-                self.seen = Some(payment.clone());
+            let lookup = PaymentLookup::Payment(self.payment_id);
+            let payment = self.app.get_payment(self.viewer, lookup).await?;
+            if self.last_sent != payment {
+                self.last_sent = payment.clone();
                 return Ok(payment);
             }
         }

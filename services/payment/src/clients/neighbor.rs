@@ -1,28 +1,24 @@
-//! What a neighbor answered instead of what was asked for.
+//! Failed calls to a neighbor, and their meaning for our caller.
 
 use onsale_kit::error::{DOMAIN, InvalidFields, Kind, Reason, ServiceError};
 use onsale_proto::r#type::v1::ErrorReason;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// A neighbor could not be asked, or made no sense.
+/// `attempt` completes "failed to …".
 #[derive(Debug, thiserror::Error)]
-pub enum NeighborError {
-    /// It refused, or could not be reached.
+pub(crate) enum NeighborError {
+    /// The neighbor refused the call or could not be reached.
     #[error("failed to {attempt}")]
     Status {
-        /// What was asked.
         attempt: &'static str,
-        /// What it said.
         #[source]
         source: Box<Status>,
     },
-    /// Its answer is not what its contract says.
-    #[error("the answer to {attempt} makes no sense")]
-    Answer {
-        /// What was asked.
+    /// The response breaks the neighbor's contract.
+    #[error("failed to {attempt}: invalid response")]
+    Response {
         attempt: &'static str,
-        /// Why not.
         #[source]
         source: InvalidFields,
     },
@@ -33,8 +29,8 @@ impl NeighborError {
         move |source| Self::Status { attempt, source: Box::new(source) }
     }
 
-    pub(super) fn answer(attempt: &'static str) -> impl Fn(InvalidFields) -> Self {
-        move |source| Self::Answer { attempt, source }
+    pub(super) fn response(attempt: &'static str) -> impl Fn(InvalidFields) -> Self {
+        move |source| Self::Response { attempt, source }
     }
 }
 
@@ -48,7 +44,7 @@ impl ServiceError for NeighborError {
                 Code::Aborted => Kind::Contended,
                 _ => Kind::Internal,
             },
-            Self::Answer { .. } => Kind::Internal,
+            Self::Response { .. } => Kind::Internal,
         }
     }
 
@@ -64,7 +60,7 @@ impl ServiceError for NeighborError {
     }
 }
 
-/// Whether `status` gives this reason of ours.
+/// Returns true if `status` carries this reason of the contract.
 pub(super) fn has_reason(status: &Status, name: &'static str) -> bool {
     let reason = Reason::from_proto(name);
     status

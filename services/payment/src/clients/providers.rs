@@ -1,74 +1,52 @@
-//! Payment providers behind one small trait, and which of them are offered here.
+//! Payment providers behind one trait, and the set that this deployment offers.
 
 mod stripe;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use onsale_types::Timestamp;
+use onsale_types::{PaymentId, Timestamp};
 
-pub use self::stripe::{Stripe, StripeSettings};
-use crate::domain::{Claim, Fact, Payment, Provider};
+pub(crate) use self::stripe::{Stripe, StripeSettings};
+use crate::domain::{Claim, Payment, Provider, ProviderUpdate};
 
-/// Somebody who takes money for us. Every call may be made again with the same effect.
+/// A payment provider. Every call is idempotent.
 #[tonic::async_trait]
-pub trait PaymentProvider: Send + Sync {
-    /// Asks for a page to pay `payment` on: [`Fact::Opened`].
-    async fn open(&self, payment: &Payment, claim: &Claim) -> Result<Fact, ProviderError>;
+pub(crate) trait PaymentProvider: Send + Sync {
+    /// Opens a session on whose page the customer pays; returns [`ProviderUpdate::Opened`].
+    async fn open_session(&self, payment: &Payment, claim: &Claim) -> Result<ProviderUpdate, ProviderError>;
 
-    /// What became of the payment it calls `reference`; `None` while the customer may still pay.
-    async fn look(&self, reference: &str) -> Result<Option<Fact>, ProviderError>;
+    /// Returns the outcome of a session, or `None` while the customer can still pay.
+    async fn poll_session(&self, reference: &str) -> Result<Option<ProviderUpdate>, ProviderError>;
 
-    /// Has the page of `reference` take no more money; answers what became of the payment.
-    async fn close(&self, reference: &str) -> Result<Option<Fact>, ProviderError>;
+    /// Ends a session, so that it takes no more money; returns its outcome.
+    async fn expire_session(&self, reference: &str) -> Result<Option<ProviderUpdate>, ProviderError>;
 
-    /// Gives the money of `payment` back, for the refund it has.
-    async fn refund(&self, payment: &Payment) -> Result<(), ProviderError>;
+    /// Refunds the money of a payment that has a refund.
+    async fn refund_payment(&self, payment: &Payment) -> Result<(), ProviderError>;
 
-    /// Reads a webhook that came by `now`; nothing in it is believed before its signature is.
+    /// Reads a webhook that arrived by `now`. Parses nothing before the signature is verified.
     fn read_webhook(&self, webhook: &RawWebhook<'_>, now: Timestamp) -> Result<Webhook, WebhookError>;
 }
 
-/// A provider did not do what it was asked.
+/// A failed call to a provider. `attempt` completes "failed to …" and is the metric label of the call.
 #[derive(Debug, thiserror::Error)]
-pub enum ProviderError {
-    /// It said no; asking again would not help. Nothing was done.
-    #[error("the provider refused to {attempt}: {message}")]
-    Refused {
-        /// What was asked.
-        attempt: &'static str,
-        /// Its code for the refusal, where it has one.
-        code: Option<String>,
-        /// Its words.
-        message: String,
-    },
-    /// It knows nothing of what was named.
-    #[error("the provider does not know what to {attempt}")]
-    Missing {
-        /// What was asked.
-        attempt: &'static str,
-    },
-    /// It cannot do it now. Nothing was done.
-    #[error("the provider is unavailable to {attempt}: {message}")]
-    Unavailable {
-        /// What was asked.
-        attempt: &'static str,
-        /// Why.
-        message: String,
-    },
-    /// No answer, or none that makes sense: it may have been done.
-    #[error("the provider's answer to {attempt} is unknown: {message}")]
-    Unknown {
-        /// What was asked.
-        attempt: &'static str,
-        /// Why.
-        message: String,
-    },
+pub(crate) enum ProviderError {
+    /// The provider did nothing, and a repeated call would be refused too. `code` is its code for the refusal, if it gave one.
+    #[error("failed to {attempt}: the provider refused: {message}")]
+    Refused { attempt: &'static str, code: Option<String>, message: String },
+    #[error("failed to {attempt}: the provider does not know the object")]
+    Missing { attempt: &'static str },
+    /// The provider did nothing; a repeated call may succeed.
+    #[error("failed to {attempt}: the provider is unavailable: {message}")]
+    Unavailable { attempt: &'static str, message: String },
+    /// No answer, or an unreadable one: the provider may have carried out the call.
+    #[error("failed to {attempt}: the outcome at the provider is unknown: {message}")]
+    Unknown { attempt: &'static str, message: String },
 }
 
 impl ProviderError {
-    /// A word for metrics.
-    #[must_use]
-    pub const fn outcome(&self) -> &'static str {
+    /// Returns the metric label.
+    pub(crate) const fn outcome(&self) -> &'static str {
         match self {
             Self::Refused { .. } => "refused",
             Self::Missing { .. } => "missing",
@@ -78,70 +56,62 @@ impl ProviderError {
     }
 }
 
-/// A webhook as it arrived.
+/// A webhook before its signature is verified.
 #[derive(Clone, Copy, Debug)]
-pub struct RawWebhook<'a> {
-    /// Its headers; names in lower case.
-    pub headers: &'a [(String, Vec<u8>)],
-    /// Its body, byte for byte.
-    pub body: &'a [u8],
+pub(crate) struct RawWebhook<'a> {
+    /// HTTP headers; names in lower case.
+    pub(crate) headers: &'a [(String, Vec<u8>)],
+    /// Raw body, byte for byte, because the signature covers it.
+    pub(crate) body: &'a [u8],
 }
 
 impl RawWebhook<'_> {
-    /// The first header of this name.
-    #[must_use]
-    pub fn header(&self, name: &str) -> Option<&[u8]> {
+    /// Returns the first header of this name.
+    pub(crate) fn header(&self, name: &str) -> Option<&[u8]> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
     }
 }
 
-/// What a webhook says.
+/// A webhook whose signature and age were verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Webhook {
+pub(crate) struct Webhook {
     /// The provider's id of the event.
-    pub event_id: String,
-    /// The provider's name for what happened.
-    pub event_type: String,
-    /// What it means for a payment of ours. `None`: we have no use for it.
-    pub news: Option<News>,
+    pub(crate) event_id: String,
+    pub(crate) event_type: String,
+    /// `None` if the event changes no payment of ours.
+    pub(crate) update: Option<WebhookUpdate>,
 }
 
-/// What a provider has to say about a payment of ours.
+/// The update of one payment that a webhook carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
-    /// Our name for the payment, as we gave it to the provider.
-    pub payment_id: onsale_types::PaymentId,
-    /// What is said.
-    pub fact: Fact,
+pub(crate) struct WebhookUpdate {
+    /// Our id of the payment, which the provider stores with its session.
+    pub(crate) payment_id: PaymentId,
+    pub(crate) update: ProviderUpdate,
 }
 
-/// Why a webhook is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WebhookError {
-    /// It is not signed by the provider.
-    #[error("the webhook is not signed by the provider")]
+pub(crate) enum WebhookError {
+    #[error("the webhook has no valid signature of the provider")]
     Signature,
-    /// It is signed, and its time is outside the tolerance.
-    #[error("the webhook's time is outside the tolerance")]
+    /// The signed time differs from ours by more than the tolerance, in either direction.
+    #[error("the signed time of the webhook is outside the tolerance")]
     TooOld,
-    /// It is signed, and not what the provider documents.
+    /// The signature is valid, but the content is not as the provider documents it.
     #[error("the webhook is malformed: {0}")]
     Malformed(&'static str),
 }
 
-/// The providers that are offered here.
+/// The providers that this deployment offers; `None`: not configured.
 #[derive(Clone, Default)]
-pub struct Providers {
-    /// Stripe.
-    pub stripe: Option<Arc<dyn PaymentProvider>>,
-    /// The local one of development and tests.
-    pub sandbox: Option<Arc<dyn PaymentProvider>>,
+pub(crate) struct Providers {
+    pub(crate) stripe: Option<Arc<dyn PaymentProvider>>,
+    /// The local provider of development and tests.
+    pub(crate) sandbox: Option<Arc<dyn PaymentProvider>>,
 }
 
 impl Providers {
-    /// The provider, if it is offered.
-    #[must_use]
-    pub fn get(&self, provider: Provider) -> Option<&Arc<dyn PaymentProvider>> {
+    pub(crate) fn get(&self, provider: Provider) -> Option<&Arc<dyn PaymentProvider>> {
         match provider {
             Provider::Stripe => self.stripe.as_ref(),
             Provider::Sandbox => self.sandbox.as_ref(),
@@ -150,8 +120,8 @@ impl Providers {
     }
 }
 
-impl std::fmt::Debug for Providers {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Providers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (stripe, sandbox) = (self.stripe.is_some(), self.sandbox.is_some());
         formatter.debug_struct("Providers").field("stripe", &stripe).field("sandbox", &sandbox).finish()
     }

@@ -1,4 +1,4 @@
-//! What Payment knows of a claim: whether it may be paid, and what became of it once it was.
+//! Payment's view of a claim: whether it can be paid, and what becomes of money that was taken for it.
 
 use std::time::Duration;
 
@@ -6,81 +6,81 @@ use onsale_types::{ClaimId, CustomerId, EventId, Money, PaymentId, Timestamp};
 
 use super::RefundReason;
 
-/// A claim as Claim tells it.
+/// A claim as Claim reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// Its id.
-    pub id: ClaimId,
-    /// Whose it is.
-    pub customer_id: CustomerId,
-    /// The event, as it was when the claim was made.
-    pub event: EventSummary,
-    /// Where it is in its life.
-    pub state: ClaimState,
-    /// What is to be paid.
-    pub total: Money,
-    /// When it is released unless it is paid before.
-    pub expire_time: Option<Timestamp>,
-    /// The payment that paid it.
-    pub payment_id: Option<PaymentId>,
+pub(crate) struct Claim {
+    pub(crate) id: ClaimId,
+    pub(crate) customer_id: CustomerId,
+    /// The event as it was when the claim was made.
+    pub(crate) event: EventSummary,
+    pub(crate) state: ClaimState,
+    /// Amount to be paid.
+    pub(crate) total: Money,
+    /// Time at which an unpaid claim is released. `None` once it is confirmed or released.
+    pub(crate) expire_time: Option<Timestamp>,
+    /// The payment that paid for the claim. `None` until it is confirmed.
+    pub(crate) payment_id: Option<PaymentId>,
     /// Verified address of the buyer.
-    pub buyer_email: String,
-    /// Language of the buyer; empty when not known.
-    pub buyer_locale: String,
+    pub(crate) buyer_email: String,
+    /// BCP 47 language tag of the buyer. Empty if unknown.
+    pub(crate) buyer_locale: String,
 }
 
-/// What mails and provider pages say about an event.
+/// Description of an event for mails and provider pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventSummary {
-    /// The event.
-    pub id: EventId,
-    /// Its name.
-    pub name: String,
-    /// Where it is.
-    pub venue_name: String,
-    /// Its street address; empty when not given.
-    pub venue_address: String,
+pub(crate) struct EventSummary {
+    pub(crate) id: EventId,
+    pub(crate) name: String,
+    pub(crate) venue_name: String,
+    /// Street address. Empty if not given.
+    pub(crate) venue_address: String,
     /// IANA name of the venue's time zone.
-    pub time_zone: String,
-    /// When it starts.
-    pub start_time: Option<Timestamp>,
+    pub(crate) time_zone: String,
+    pub(crate) start_time: Option<Timestamp>,
 }
 
-onsale_types::named! {
-    /// Life of a claim.
-    ClaimState {
-        /// Units are held, to be paid.
-        Claimed = "CLAIMED",
-        /// Paid.
-        Confirmed = "CONFIRMED",
-        /// Given up.
-        Released = "RELEASED",
-    }
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum ClaimState {
+    /// Units are held and wait to be paid.
+    Claimed,
+    /// Paid.
+    Confirmed,
+    /// Expired, canceled or rejected; its units are free again.
+    Released,
 }
 
-/// What is to become of the money, by what Claim said to a confirmed payment.
+/// Claim's decision about a confirmed payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The claim is the customer's.
+pub(crate) enum Verdict {
+    /// The claim is confirmed with this payment.
     Served,
-    /// It goes back.
+    /// The money must be refunded.
     Refund(RefundReason),
 }
 
 impl Claim {
-    /// Whether `customer` may start paying it at `now`, with `margin` left before it expires.
-    #[must_use]
-    pub fn is_payable(&self, now: Timestamp, margin: Duration) -> bool {
+    /// Returns true if its customer may start paying it: it is CLAIMED and lasts longer than `margin` from `now`.
+    pub(crate) fn is_payable(&self, now: Timestamp, margin: Duration) -> bool {
         let lasts = |expiry: Timestamp| expiry.saturating_since(now) > margin;
         self.state == ClaimState::Claimed && self.expire_time.is_none_or(lasts)
     }
 
-    /// What is to become of the money of `payment`, after the claim was to be confirmed with it. None: nothing is decided,
-    /// and giving the money back now might give both.
-    #[must_use]
-    pub fn verdict(&self, payment: PaymentId) -> Option<Verdict> {
+    /// Returns the verdict on `payment_id` after Claim was asked to confirm the claim with it. `None`: nothing is decided, and a
+    /// refund now might give the customer both the tickets and the money.
+    pub(crate) fn verdict(&self, payment_id: PaymentId) -> Option<Verdict> {
         match (self.state, self.payment_id) {
-            (ClaimState::Confirmed, Some(paid_by)) if paid_by == payment => Some(Verdict::Served),
+            (ClaimState::Confirmed, Some(paid_by)) if paid_by == payment_id => Some(Verdict::Served),
             (ClaimState::Confirmed, Some(_)) => Some(Verdict::Refund(RefundReason::Duplicate)),
             (ClaimState::Released, _) => Some(Verdict::Refund(RefundReason::ClaimRejected)),
             (ClaimState::Claimed, _) | (ClaimState::Confirmed, None) => None,
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_payable_until_its_margin_before_the_end() {
+    fn claim_is_payable_until_the_margin_before_its_expiry() {
         let margin = Duration::from_secs(10);
         let claimed = claim(ClaimState::Claimed, None);
         assert!(claimed.is_payable(Timestamp::from_secs(89), margin));
@@ -127,15 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn money_goes_back_unless_the_claim_was_confirmed_with_it() {
-        let (ours, theirs) = (PaymentId::generate(), PaymentId::generate());
-        assert_eq!(claim(ClaimState::Confirmed, Some(ours)).verdict(ours), Some(Verdict::Served));
+    fn verdict_is_a_refund_unless_this_payment_confirmed_the_claim() {
+        let (this, other) = (PaymentId::generate(), PaymentId::generate());
+        assert_eq!(claim(ClaimState::Confirmed, Some(this)).verdict(this), Some(Verdict::Served));
         let duplicate = Some(Verdict::Refund(RefundReason::Duplicate));
-        assert_eq!(claim(ClaimState::Confirmed, Some(theirs)).verdict(ours), duplicate);
+        assert_eq!(claim(ClaimState::Confirmed, Some(other)).verdict(this), duplicate);
         let rejected = Some(Verdict::Refund(RefundReason::ClaimRejected));
-        assert_eq!(claim(ClaimState::Released, None).verdict(ours), rejected);
-        assert_eq!(claim(ClaimState::Claimed, None).verdict(ours), None, "it may still be served");
-        assert_eq!(claim(ClaimState::Claimed, Some(ours)).verdict(ours), None);
-        assert_eq!(claim(ClaimState::Confirmed, None).verdict(ours), None, "by whom, it does not say");
+        assert_eq!(claim(ClaimState::Released, None).verdict(this), rejected);
+        assert_eq!(claim(ClaimState::Claimed, None).verdict(this), None, "it can still be confirmed");
+        assert_eq!(claim(ClaimState::Claimed, Some(this)).verdict(this), None);
+        assert_eq!(claim(ClaimState::Confirmed, None).verdict(this), None, "the paying payment is unknown");
     }
 }

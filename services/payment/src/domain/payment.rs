@@ -1,107 +1,109 @@
-//! The life of a payment: INITIALIZING, PENDING, then CONFIRMED or FAILED; CONFIRMED may become REFUNDED.
+//! Life cycle of a payment: INITIALIZING, PENDING, then CONFIRMED or FAILED; a CONFIRMED payment can become REFUNDED.
 //!
-//! What a provider says ([`Fact`]) may come late, twice or out of order. That money was taken outweighs everything said
-//! before: a payment that had FAILED is CONFIRMED then, and never the other way round.
+//! Updates from a provider ([`ProviderUpdate`]) may arrive late, twice or out of order. A report that money was taken outranks
+//! every earlier report: it turns a FAILED payment into a CONFIRMED one, and no later report reverts that.
+
+use std::time::Duration;
 
 use onsale_types::{ClaimId, CustomerId, EventId, Money, PaymentId, Timestamp};
 use uuid::Uuid;
 
-use super::{Refund, RefundReason, RefundState, Verdict};
+use super::{Claim, ClaimState, Refund, RefundReason, RefundState, Verdict};
 
 /// An attempt to pay a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Payment {
-    /// Its id.
-    pub id: PaymentId,
-    /// The claim it pays.
-    pub claim_id: ClaimId,
-    /// The event.
-    pub event_id: EventId,
-    /// The customer.
-    pub customer_id: CustomerId,
-    /// What is paid.
-    pub amount: Money,
-    /// Who takes the money.
-    pub provider: Provider,
-    /// Where it is in its life.
-    pub state: State,
-    /// Where the provider sends the customer afterwards.
-    pub return_url: String,
-    /// Where it sends a customer who turns back.
-    pub cancel_url: String,
-    /// When it was created.
-    pub create_time: Timestamp,
-    /// When the provider's page is to stop taking money.
-    pub expire_time: Timestamp,
-    /// The provider's name for it.
-    pub reference: Option<String>,
-    /// The page to pay on.
-    pub checkout_url: Option<String>,
-    /// The provider's name for the money it took.
-    pub charge: Option<String>,
-    /// Why it failed.
-    pub failure_reason: Option<FailureReason>,
-    /// When the provider confirmed it.
-    pub confirm_time: Option<Timestamp>,
-    /// When Claim served it.
-    pub settle_time: Option<Timestamp>,
-    /// The refund.
-    pub refund: Option<Refund>,
+pub(crate) struct Payment {
+    pub(crate) id: PaymentId,
+    pub(crate) claim_id: ClaimId,
+    pub(crate) event_id: EventId,
+    pub(crate) customer_id: CustomerId,
+    /// The claim's total; once money was taken, the amount that the provider reported.
+    pub(crate) amount: Money,
+    pub(crate) provider: Provider,
+    pub(crate) state: PaymentState,
+    /// Page to which the provider sends the customer after paying.
+    pub(crate) return_url: String,
+    /// Page to which the provider sends a customer who cancels.
+    pub(crate) cancel_url: String,
+    pub(crate) create_time: Timestamp,
+    /// Time at which the provider's page stops taking money.
+    pub(crate) expire_time: Timestamp,
+    /// The provider's id of its session. `None` until the provider has reported one.
+    pub(crate) reference: Option<String>,
+    /// The provider's page. `None` before a session is open; stored only while the payment is PENDING.
+    pub(crate) checkout_url: Option<String>,
+    /// The provider's id of the money that it took. `None` until it has taken any.
+    pub(crate) charge: Option<String>,
+    /// `None` unless the payment is FAILED.
+    pub(crate) failure_reason: Option<FailureReason>,
+    /// Time at which the report that money was taken was recorded.
+    pub(crate) confirm_time: Option<Timestamp>,
+    /// Time at which Claim confirmed the claim with this payment.
+    pub(crate) settle_time: Option<Timestamp>,
+    pub(crate) refund: Option<Refund>,
 }
 
 /// A payment to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewPayment {
-    /// Its id.
-    pub id: PaymentId,
-    /// The claim it pays.
-    pub claim_id: ClaimId,
-    /// The event.
-    pub event_id: EventId,
-    /// The customer.
-    pub customer_id: CustomerId,
-    /// What is paid.
-    pub amount: Money,
-    /// Who takes the money.
-    pub provider: Provider,
-    /// Where the provider sends the customer afterwards.
-    pub return_url: String,
-    /// Where it sends a customer who turns back.
-    pub cancel_url: String,
+pub(crate) struct NewPayment {
+    pub(crate) id: PaymentId,
+    pub(crate) claim_id: ClaimId,
+    pub(crate) event_id: EventId,
+    pub(crate) customer_id: CustomerId,
+    /// The claim's total.
+    pub(crate) amount: Money,
+    pub(crate) provider: Provider,
+    pub(crate) return_url: String,
+    pub(crate) cancel_url: String,
 }
 
-onsale_types::named! {
-    /// Who takes the money.
-    Provider {
-        /// Stripe.
-        Stripe = "STRIPE",
-        /// Paystack.
-        Paystack = "PAYSTACK",
-        /// The local provider of development and tests.
-        Sandbox = "SANDBOX",
-    }
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum Provider {
+    Stripe,
+    Paystack,
+    /// The local provider of development and tests.
+    Sandbox,
 }
 
-onsale_types::named! {
-    /// Life of a payment.
-    State {
-        /// Stored; the provider has not answered yet.
-        Initializing = "INITIALIZING",
-        /// The customer may pay.
-        Pending = "PENDING",
-        /// The provider has the money.
-        Confirmed = "CONFIRMED",
-        /// No money was taken.
-        Failed = "FAILED",
-        /// The money went back. Final.
-        Refunded = "REFUNDED",
-    }
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum PaymentState {
+    /// Stored; no provider session is known yet.
+    Initializing,
+    /// The customer can pay at `checkout_url`.
+    Pending,
+    /// The provider has taken the money.
+    Confirmed,
+    /// The provider took no money. A late report of money still confirms the payment.
+    Failed,
+    /// The provider accepted the refund. Final.
+    Refunded,
 }
 
-impl State {
-    /// Whether there is nothing more to watch for a customer.
-    #[must_use]
-    pub const fn is_final(self) -> bool {
+impl PaymentState {
+    /// Returns true if a watching customer needs no further change.
+    pub(crate) const fn is_final(self) -> bool {
         match self {
             Self::Initializing | Self::Pending => false,
             Self::Confirmed | Self::Failed | Self::Refunded => true,
@@ -109,79 +111,86 @@ impl State {
     }
 }
 
-onsale_types::named! {
-    /// Why a payment failed.
-    FailureReason {
-        /// The customer's bank or card refused.
-        Declined = "DECLINED",
-        /// The customer turned back.
-        Canceled = "CANCELED",
-        /// The customer did not pay in time.
-        Expired = "EXPIRED",
-        /// The provider could not be reached or refused the payment as such.
-        Provider = "PROVIDER",
-    }
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum FailureReason {
+    /// The customer's bank or card declined the payment.
+    Declined,
+    /// The customer canceled on the provider's page.
+    Canceled,
+    /// The customer did not pay in time.
+    Expired,
+    /// The provider could not be reached, or refused to open a session.
+    Provider,
 }
 
-onsale_types::named! {
-    /// What is to be done next for a payment, by a worker if nobody else does.
-    Step {
-        /// Ask the provider for a page to pay on.
-        Initialize = "INITIALIZE",
-        /// Ask the provider what became of it.
-        Ask = "ASK",
-        /// Have the claim confirmed.
-        Settle = "SETTLE",
-        /// Have the provider give the money back.
-        Refund = "REFUND",
-    }
+/// The next step of a payment. A worker runs it unless the call that caused it finishes it first.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum PaymentStep {
+    /// Open a session at the provider.
+    Initialize,
+    /// Ask the provider for the outcome of its session.
+    #[strum(serialize = "ASK")]
+    PollProvider,
+    /// Ask Claim to confirm the claim.
+    Settle,
+    /// Ask the provider to refund the money.
+    Refund,
 }
 
-/// What a provider said about a payment.
+/// A provider's report about a payment, from an answer or a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
-    /// There is a page to pay on.
-    Opened {
-        /// The provider's name for the payment.
-        reference: String,
-        /// The page.
-        checkout_url: String,
-    },
+pub(crate) enum ProviderUpdate {
+    /// The provider opened a session on whose page the customer can pay.
+    Opened { reference: String, checkout_url: String },
     /// The money was taken.
     Paid {
-        /// The provider's name for the payment; it may be the first we hear of it.
+        /// May be the first reference we learn: a webhook can overtake the answer that opened the session.
         reference: String,
-        /// The provider's name for the money.
         charge: String,
-        /// How much it was.
         amount: Money,
     },
     /// No money was taken, and none will be.
-    Ended {
-        /// Why.
-        reason: FailureReason,
-    },
+    Ended { reason: FailureReason },
 }
 
 impl Payment {
-    /// The payment after `fact` was heard at `now`; `None` when that changes nothing.
-    #[must_use]
-    pub fn after(&self, fact: &Fact, now: Timestamp) -> Option<Self> {
-        match (self.state, fact) {
-            (State::Initializing, Fact::Opened { reference, checkout_url }) => Some(Self {
-                state: State::Pending,
+    /// Returns the payment after `update`, or `None` if the update changes nothing.
+    pub(crate) fn after_update(&self, update: &ProviderUpdate, now: Timestamp) -> Option<Self> {
+        use PaymentState::{Confirmed, Failed, Initializing, Pending, Refunded};
+        match (self.state, update) {
+            (Initializing, ProviderUpdate::Opened { reference, checkout_url }) => Some(Self {
+                state: Pending,
                 reference: Some(reference.clone()),
                 checkout_url: Some(checkout_url.clone()),
                 ..self.clone()
             }),
-            // Also after a failure: the money is there, whatever we believed.
-            (
-                State::Initializing | State::Pending | State::Failed,
-                Fact::Paid { reference, charge, amount },
-            ) => {
+            // Also after a failure: the provider has the money, so the payment cannot stay failed.
+            (Initializing | Pending | Failed, ProviderUpdate::Paid { reference, charge, amount }) => {
                 Some(Self {
-                    state: State::Confirmed,
-                    // What was paid counts; Claim compares it with its total, and it goes back if it differs.
+                    state: Confirmed,
+                    // Claim compares the paid amount with the claim's total; if they differ, the money is refunded.
                     amount: *amount,
                     reference: self.reference.clone().or_else(|| Some(reference.clone())),
                     charge: Some(charge.clone()),
@@ -190,19 +199,36 @@ impl Payment {
                     ..self.clone()
                 })
             }
-            (State::Initializing | State::Pending, Fact::Ended { reason }) => {
-                Some(Self { state: State::Failed, failure_reason: Some(*reason), ..self.clone() })
+            (Initializing | Pending, ProviderUpdate::Ended { reason }) => {
+                Some(Self { state: Failed, failure_reason: Some(*reason), ..self.clone() })
             }
-            (State::Pending | State::Confirmed | State::Failed | State::Refunded, Fact::Opened { .. })
-            | (State::Confirmed | State::Refunded, Fact::Paid { .. })
-            | (State::Confirmed | State::Failed | State::Refunded, Fact::Ended { .. }) => None,
+            (Pending | Confirmed | Failed | Refunded, ProviderUpdate::Opened { .. })
+            | (Confirmed | Refunded, ProviderUpdate::Paid { .. })
+            | (Confirmed | Failed | Refunded, ProviderUpdate::Ended { .. }) => None,
         }
     }
 
-    /// The payment after Claim's verdict; `None` when that changes nothing. A refund gets `refund_id`.
-    #[must_use]
-    pub fn settled(&self, verdict: Verdict, refund_id: Uuid, now: Timestamp) -> Option<Self> {
-        if self.next_step() != Some(Step::Settle) {
+    /// Decides whether to try again to open a session: returns the claim to pay for, or the reason to fail the payment. `claim`
+    /// is `None` if Claim does not know it; `initializing_max` is the age at which a payment without a session is given up.
+    pub(crate) fn retry_initialize(
+        &self,
+        claim: Option<Claim>,
+        now: Timestamp,
+        initializing_max: Duration,
+    ) -> Result<Claim, FailureReason> {
+        let is_late = now.saturating_since(self.create_time) > initializing_max;
+        match claim {
+            None => Err(FailureReason::Provider),
+            Some(claim) if claim.state != ClaimState::Claimed => Err(FailureReason::Expired),
+            Some(_) if is_late => Err(FailureReason::Provider),
+            Some(claim) => Ok(claim),
+        }
+    }
+
+    /// Returns the payment after Claim's verdict, or `None` if it does not wait for one. `refund_id` is used if the verdict is
+    /// a refund.
+    pub(crate) fn settled(&self, verdict: Verdict, refund_id: Uuid, now: Timestamp) -> Option<Self> {
+        if self.next_step() != Some(PaymentStep::Settle) {
             return None;
         }
         match verdict {
@@ -211,10 +237,9 @@ impl Payment {
         }
     }
 
-    /// The payment with a refund asked for; `None` when there is nothing to give back, or it is on its way already.
-    #[must_use]
-    pub fn with_refund(&self, reason: RefundReason, refund_id: Uuid, now: Timestamp) -> Option<Self> {
-        if self.state != State::Confirmed || self.refund.is_some() {
+    /// Returns the payment with a pending refund, or `None` if it is not CONFIRMED or has a refund already.
+    pub(crate) fn with_refund(&self, reason: RefundReason, refund_id: Uuid, now: Timestamp) -> Option<Self> {
+        if self.state != PaymentState::Confirmed || self.refund.is_some() {
             return None;
         }
         let refund = Refund {
@@ -227,38 +252,35 @@ impl Payment {
         Some(Self { refund: Some(refund), ..self.clone() })
     }
 
-    /// The payment after the provider accepted the refund; `None` when none was asked for, or it is known already.
-    #[must_use]
-    pub fn refunded(&self, now: Timestamp) -> Option<Self> {
+    /// Returns the payment after the provider accepted its refund, or `None` if no refund is pending.
+    pub(crate) fn refunded(&self, now: Timestamp) -> Option<Self> {
         let refund = self.refund.as_ref().filter(|refund| refund.state == RefundState::Pending)?;
         let refund = Refund { state: RefundState::Completed, complete_time: Some(now), ..refund.clone() };
-        Some(Self { state: State::Refunded, refund: Some(refund), ..self.clone() })
+        Some(Self { state: PaymentState::Refunded, refund: Some(refund), ..self.clone() })
     }
 
-    /// The payment without its refund, which cannot be made; `None` when none is on its way.
-    #[must_use]
-    pub fn without_refund(&self) -> Option<Self> {
+    /// Returns the payment without its pending refund, or `None` if it has none or bought no tickets.
+    pub(crate) fn without_refund(&self) -> Option<Self> {
         let is_pending = |refund: &Refund| refund.state == RefundState::Pending;
-        // What was never served has nothing else to end in.
+        // Without tickets, a refund is the only end that the money can have.
         let is_withdrawable = self.has_tickets() && self.refund.as_ref().is_some_and(is_pending);
         is_withdrawable.then(|| Self { refund: None, ..self.clone() })
     }
 
-    /// Whether it was served: the tickets of its claim are what it paid for.
-    #[must_use]
-    pub const fn has_tickets(&self) -> bool {
+    /// Returns true if Claim confirmed the claim with this payment, so that it paid for the claim's tickets.
+    pub(crate) const fn has_tickets(&self) -> bool {
         self.settle_time.is_some()
     }
 
-    /// What is to be done next; `None` when nothing is.
-    #[must_use]
-    pub fn next_step(&self) -> Option<Step> {
+    /// Returns the next step, or `None` if nothing is left to do.
+    pub(crate) fn next_step(&self) -> Option<PaymentStep> {
         match (self.state, &self.refund, self.settle_time) {
-            (State::Initializing, _, _) => Some(Step::Initialize),
-            (State::Pending, _, _) => Some(Step::Ask),
-            (State::Confirmed, Some(_), _) => Some(Step::Refund),
-            (State::Confirmed, None, None) => Some(Step::Settle),
-            (State::Confirmed, None, Some(_)) | (State::Failed | State::Refunded, _, _) => None,
+            (PaymentState::Initializing, _, _) => Some(PaymentStep::Initialize),
+            (PaymentState::Pending, _, _) => Some(PaymentStep::PollProvider),
+            (PaymentState::Confirmed, Some(_), _) => Some(PaymentStep::Refund),
+            (PaymentState::Confirmed, None, None) => Some(PaymentStep::Settle),
+            (PaymentState::Confirmed, None, Some(_))
+            | (PaymentState::Failed | PaymentState::Refunded, _, _) => None,
         }
     }
 }

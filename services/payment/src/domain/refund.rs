@@ -1,41 +1,45 @@
-//! Money on its way back: the whole amount, once.
+//! Refunds. A payment is refunded as a whole and at most once.
 
 use onsale_types::Timestamp;
 use uuid::Uuid;
 
-/// A refund of a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refund {
-    /// Its id; also what makes it once only at the provider.
-    pub id: Uuid,
-    /// Why.
-    pub reason: RefundReason,
-    /// Where it is in its life.
-    pub state: RefundState,
-    /// When it was asked for.
-    pub create_time: Timestamp,
-    /// When the provider accepted it.
-    pub complete_time: Option<Timestamp>,
+pub(crate) struct Refund {
+    /// Also the provider's idempotency key, so that repeated requests refund once.
+    pub(crate) id: Uuid,
+    pub(crate) reason: RefundReason,
+    pub(crate) state: RefundState,
+    pub(crate) create_time: Timestamp,
+    /// Time at which the provider accepted the refund. `None` while it is PENDING.
+    pub(crate) complete_time: Option<Timestamp>,
 }
 
-onsale_types::named! {
-    /// Why money goes back.
-    RefundReason {
-        /// The claim could not be served.
-        ClaimRejected = "CLAIM_REJECTED",
-        /// The claim was paid twice.
-        Duplicate = "DUPLICATE",
-        /// The event does not take place.
-        EventCanceled = "EVENT_CANCELED",
-        /// The organizer agreed to give it back.
-        Goodwill = "GOODWILL",
-    }
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum RefundReason {
+    /// The claim could not be confirmed.
+    ClaimRejected,
+    /// Another payment paid for the claim.
+    Duplicate,
+    /// The event does not take place.
+    EventCanceled,
+    /// The organizer agreed to return the money.
+    Goodwill,
 }
 
 impl RefundReason {
-    /// Whether an organizer may give it; the others are what services find out.
-    #[must_use]
-    pub const fn is_for_organizers(self) -> bool {
+    /// Returns true if an organizer may give this reason; the others are for services.
+    pub(crate) const fn is_for_organizers(self) -> bool {
         match self {
             Self::EventCanceled | Self::Goodwill => true,
             Self::ClaimRejected | Self::Duplicate => false,
@@ -43,12 +47,21 @@ impl RefundReason {
     }
 }
 
-onsale_types::named! {
-    /// Life of a refund.
-    RefundState {
-        /// Stored; asked of the provider until it accepts.
-        Pending = "PENDING",
-        /// The provider accepted it. Final.
-        Completed = "COMPLETED",
-    }
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum RefundState {
+    /// Stored; a worker requests it until the provider accepts.
+    Pending,
+    /// The provider accepted it. Final.
+    Completed,
 }

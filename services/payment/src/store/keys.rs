@@ -1,9 +1,9 @@
-//! Every key that Payment has in Redis: none but the channels of hints. Nothing is kept there.
+//! Names of all Redis channels of Payment. Payment stores no value in Redis.
 
 use onsale_storage::redis::{Key, KeyError, Keyspace};
 use onsale_types::PaymentId;
 
-/// The channel on which watchers of a payment are told to look again.
-pub fn changes(keys: &Keyspace, payment: PaymentId) -> Result<Key, KeyError> {
-    keys.key("changes", payment)
+/// Returns the channel that tells watchers of a payment to read it again.
+pub(crate) fn changes(keys: &Keyspace, payment_id: PaymentId) -> Result<Key, KeyError> {
+    keys.key("changes", payment_id)
 }

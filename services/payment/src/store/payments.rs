@@ -1,19 +1,27 @@
-//! Payments and their refunds. Every change goes through [`lock`] and [`save`]: who changes a payment holds its row.
+//! Payments with their refunds. Every change goes through [`lock`] and [`save`], so that concurrent changes of one payment wait for
+//! each other.
 //!
-//! Times are the database's: the clocks of several instances never decide anything.
+//! Due times and timestamps are the database's: the clocks of the instances never decide.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use onsale_storage::postgres::{Error, Postgres, Transaction, column};
-use onsale_types::{ClaimId, PaymentId, Timestamp};
+use onsale_storage::{
+    due::{BackoffBounds, DueTable},
+    due_table,
+    postgres::{
+        Error, Postgres, Transaction,
+        row::{RowExt as _, SqlTime},
+    },
+};
+use onsale_types::{ClaimId, Named as _, PaymentId, Timestamp};
 
 use super::rows;
-use crate::domain::{NewPayment, Payment, State, Step};
+use crate::domain::{NewPayment, Payment, PaymentState, PaymentStep};
 
-/// Refuses a second open payment of a claim.
-pub const OPEN_PER_CLAIM: &str = "payment_open_per_claim";
+/// Unique index that refuses a second open payment of a claim.
+pub(crate) const OPEN_PER_CLAIM: &str = "payment_open_per_claim";
 
-/// A payment with its refund, and the rest of a statement.
+/// Builds a statement that selects payments with their refunds.
 macro_rules! select {
     ($rest:literal) => {
         concat!(
@@ -26,6 +34,26 @@ macro_rules! select {
     };
 }
 
+/// Builds the due work of one step. A payment whose step has changed is no longer due here.
+macro_rules! due_step {
+    ($step:literal) => {
+        due_table! {
+            table: "payment",
+            id: "payment_id",
+            due: "step_at",
+            attempts: "step_attempts",
+            condition: concat!("step = '", $step, "'"),
+            make_due_by: "payment_id",
+            returning: "payment_id, step_attempts",
+        }
+    };
+}
+
+const INITIALIZE: DueTable = due_step!("INITIALIZE");
+const POLL_PROVIDER: DueTable = due_step!("ASK");
+const SETTLE: DueTable = due_step!("SETTLE");
+const REFUND: DueTable = due_step!("REFUND");
+
 const INSERT: &str = "INSERT INTO payment (payment_id, claim_id, event_id, customer_id, amount_minor,
         currency_code, provider, state, return_url, cancel_url, expires_at, step, step_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, 'INITIALIZING', $8, $9, now() + make_interval(secs => $10),
@@ -33,7 +61,7 @@ const INSERT: &str = "INSERT INTO payment (payment_id, claim_id, event_id, custo
 const GET: &str = select!("WHERE payment_id = $1");
 const LOCK: &str = select!("WHERE payment_id = $1 FOR UPDATE OF payment");
 const NEWEST: &str = select!("WHERE claim_id = $1 ORDER BY payment.created_at DESC, payment_id DESC LIMIT 1");
-// Money that is neither settled nor on its way back counts as open too: the claim is about to be paid.
+// A CONFIRMED payment that is not settled yet counts as open: it is about to pay for the claim.
 const OPEN: &str = "SELECT payment_id FROM payment WHERE claim_id = $1
     AND (state IN ('INITIALIZING', 'PENDING') OR step = 'SETTLE')
     ORDER BY created_at LIMIT 1";
@@ -45,57 +73,32 @@ const UPSERT_REFUND: &str =
     "INSERT INTO refund (refund_id, payment_id, reason, state, created_at, completed_at)
     VALUES ($1, $2, $3, $4, $5, $6)
     ON CONFLICT (payment_id) DO UPDATE SET state = excluded.state, completed_at = excluded.completed_at";
-// Whoever takes a payment has it for the lease; should they die, somebody takes it then.
-const TAKE: &str = "UPDATE payment SET step_attempts = step_attempts + 1,
-        step_at = now() + make_interval(secs => $2)
-    WHERE payment_id IN (
-        SELECT payment_id FROM payment WHERE step = $1 AND step_at <= now()
-        ORDER BY step_at LIMIT $3 FOR UPDATE SKIP LOCKED)
-    RETURNING payment_id, step_attempts";
-// The wait doubles with every attempt and is drawn from its upper half, so that what failed together does not come back
-// together. A payment that was changed or taken again since is not ours to put off.
-const PUT_OFF: &str = "UPDATE payment SET step_at = now() + make_interval(secs =>
-        least($5::float8, $4::float8 * power(2, least(step_attempts - 1, 20))) * (0.5 + random() / 2))
-    WHERE payment_id = $1 AND step = $2 AND step_attempts = $3";
-const HURRY: &str = "UPDATE payment SET step_at = now() + make_interval(secs => $3)
-    WHERE payment_id = $1 AND step = $2";
-// One that the provider accepted stays.
+// A refund that the provider accepted stays.
 const WITHDRAW_REFUND: &str = "DELETE FROM refund WHERE payment_id = $1 AND state = 'PENDING'";
 
-/// A payment whose row this transaction holds, and the time of the transaction.
+/// A payment whose row the transaction has locked.
 #[derive(Debug)]
-pub struct Locked {
-    /// The payment.
-    pub payment: Payment,
-    /// Now, by the database.
-    pub now: Timestamp,
+pub(crate) struct LockedPayment {
+    pub(crate) payment: Payment,
+    /// Start time of the transaction, by the database's clock.
+    pub(crate) now: Timestamp,
 }
 
-/// A payment whose step is this worker's to do.
+/// A due step of a payment, leased to one worker.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
-    /// The payment.
-    pub id: PaymentId,
-    /// How often the step was taken up, this time included.
-    pub attempts: i32,
+pub(crate) struct LeasedStep {
+    pub(crate) payment_id: PaymentId,
+    /// Number of times the step was leased, this time included.
+    pub(crate) attempts: u32,
 }
 
-/// How long to wait before a payment is taken up again.
-#[derive(Clone, Copy, Debug)]
-pub struct Waits {
-    /// After the first attempt, at most.
-    pub initial: Duration,
-    /// After any, at most.
-    pub max: Duration,
-}
-
-/// Inserts a payment that is INITIALIZING. Its provider's page is to last for `lifetime`; a worker takes it up after
-/// `patience`, should nobody have brought it further by then.
-pub async fn insert(
+/// Inserts an INITIALIZING payment. Its provider page lasts for `session_lifetime`. The step INITIALIZE falls due after
+/// `initialize_timeout`, in case the creating call does not open a session before.
+pub(crate) async fn insert(
     transaction: &Transaction,
     new: &NewPayment,
-    lifetime: Duration,
-    patience: Duration,
+    session_lifetime: Duration,
+    initialize_timeout: Duration,
 ) -> Result<(), Error> {
     transaction
         .execute(
@@ -110,40 +113,52 @@ pub async fn insert(
                 &new.provider.name(),
                 &new.return_url,
                 &new.cancel_url,
-                &lifetime.as_secs_f64(),
-                &patience.as_secs_f64(),
+                &session_lifetime.as_secs_f64(),
+                &initialize_timeout.as_secs_f64(),
             ],
         )
         .await
         .map(drop)
 }
 
-/// One payment.
-pub async fn get(postgres: &Postgres, id: PaymentId) -> Result<Option<Payment>, Error> {
-    let row = postgres.query_opt("get payment", GET, &[&id.as_uuid()]).await?;
+pub(crate) async fn get(postgres: &Postgres, payment_id: PaymentId) -> Result<Option<Payment>, Error> {
+    let row = postgres.query_opt("get payment", GET, &[&payment_id.as_uuid()]).await?;
     row.as_ref().map(rows::payment).transpose()
 }
 
-/// The newest payment of a claim.
-pub async fn newest(postgres: &Postgres, claim: ClaimId) -> Result<Option<Payment>, Error> {
-    let row = postgres.query_opt("get payment of claim", NEWEST, &[&claim.as_uuid()]).await?;
+/// Reads the newest payment of a claim.
+pub(crate) async fn newest_of_claim(
+    postgres: &Postgres,
+    claim_id: ClaimId,
+) -> Result<Option<Payment>, Error> {
+    let row = postgres.query_opt("get payment of claim", NEWEST, &[&claim_id.as_uuid()]).await?;
     row.as_ref().map(rows::payment).transpose()
 }
 
-/// The payment of a claim that is in progress.
-pub async fn open(transaction: &Transaction, claim: ClaimId) -> Result<Option<PaymentId>, Error> {
-    let row = transaction.query_opt(OPEN, &[&claim.as_uuid()]).await?;
-    row.map(|row| column(&row, "payment_id").map(PaymentId::from_uuid)).transpose()
+/// Reads the oldest payment of a claim that is INITIALIZING, PENDING, or confirmed and not yet settled.
+pub(crate) async fn open_of_claim(
+    transaction: &Transaction,
+    claim_id: ClaimId,
+) -> Result<Option<PaymentId>, Error> {
+    let row = transaction.query_opt(OPEN, &[&claim_id.as_uuid()]).await?;
+    row.map(|row| row.read_id("payment_id")).transpose()
 }
 
-/// Takes the row of a payment, so that nobody else changes it meanwhile.
-pub async fn lock(transaction: &Transaction, id: PaymentId) -> Result<Option<Locked>, Error> {
-    let Some(row) = transaction.query_opt(LOCK, &[&id.as_uuid()]).await? else { return Ok(None) };
-    Ok(Some(Locked { payment: rows::payment(&row)?, now: rows::time(&row, "now")? }))
+/// Locks the row of a payment until the transaction ends.
+pub(crate) async fn lock(
+    transaction: &Transaction,
+    payment_id: PaymentId,
+) -> Result<Option<LockedPayment>, Error> {
+    let Some(row) = transaction.query_opt(LOCK, &[&payment_id.as_uuid()]).await? else { return Ok(None) };
+    Ok(Some(LockedPayment { payment: rows::payment(&row)?, now: row.read_time("now")? }))
 }
 
-/// Writes what can change of a payment whose row is held. Its next step is due after `due`.
-pub async fn save(transaction: &Transaction, payment: &Payment, due: Duration) -> Result<(), Error> {
+/// Writes the changeable columns of a locked payment. Its next step, if any, falls due after `due_in`, with no attempt counted.
+pub(crate) async fn save(
+    transaction: &Transaction,
+    payment: &Payment,
+    due_in: Duration,
+) -> Result<(), Error> {
     let step = payment.next_step();
     transaction
         .execute(
@@ -153,13 +168,13 @@ pub async fn save(transaction: &Transaction, payment: &Payment, due: Duration) -
                 &payment.state.name(),
                 &payment.reference,
                 &payment.charge,
-                // Nobody is to pay on a page whose payment has ended.
-                &payment.checkout_url.as_deref().filter(|_| payment.state == State::Pending),
+                // A customer must not pay on the page of a payment that has ended.
+                &payment.checkout_url.as_deref().filter(|_| payment.state == PaymentState::Pending),
                 &payment.failure_reason.map(|reason| reason.name()),
-                &optional_time(payment.confirm_time),
-                &optional_time(payment.settle_time),
-                &step.map(Step::name),
-                &step.map(|_| due.as_secs_f64()),
+                &payment.confirm_time.map(SqlTime),
+                &payment.settle_time.map(SqlTime),
+                &step.map(|step| step.name()),
+                &step.map(|_| due_in.as_secs_f64()),
                 &payment.amount.amount_minor(),
                 &payment.amount.currency().code(),
             ],
@@ -174,50 +189,60 @@ pub async fn save(transaction: &Transaction, payment: &Payment, due: Duration) -
                 &payment.id.as_uuid(),
                 &refund.reason.name(),
                 &refund.state.name(),
-                &refund.create_time.to_system_time(),
-                &optional_time(refund.complete_time),
+                &SqlTime(refund.create_time),
+                &refund.complete_time.map(SqlTime),
             ],
         )
         .await
         .map(drop)
 }
 
-/// Takes up to `max` payments whose `step` is due; nobody else takes them within `lease`.
-pub async fn take_due(
+/// Deletes the pending refund of a locked payment.
+pub(crate) async fn withdraw_refund(transaction: &Transaction, payment_id: PaymentId) -> Result<(), Error> {
+    transaction.execute(WITHDRAW_REFUND, &[&payment_id.as_uuid()]).await.map(drop)
+}
+
+/// Leases at most `rows_max` payments whose `step` is due. If the worker dies, the step is due again when the lease ends.
+pub(crate) async fn lease_due(
     postgres: &Postgres,
-    step: Step,
+    step: PaymentStep,
     lease: Duration,
-    max: i64,
-) -> Result<Vec<Taken>, Error> {
-    let rows = postgres.query("take due payments", TAKE, &[&step.name(), &lease.as_secs_f64(), &max]).await?;
-    let taken = |row| {
-        let id = PaymentId::from_uuid(column(row, "payment_id")?);
-        Ok(Taken { id, attempts: column(row, "step_attempts")? })
-    };
-    rows.iter().map(taken).collect()
+    rows_max: u32,
+) -> Result<Vec<LeasedStep>, Error> {
+    let lease = BackoffBounds::fixed(lease);
+    let rows = due_table(step).lease(postgres, "take due payments", lease, rows_max).await?;
+    let leased = rows.iter().map(|row| {
+        Ok(LeasedStep { payment_id: row.read_id("payment_id")?, attempts: row.read_count("step_attempts")? })
+    });
+    leased.collect()
 }
 
-/// Puts off the next attempt of a `step` that was done and is owed still.
-pub async fn put_off(postgres: &Postgres, taken: Taken, step: Step, waits: Waits) -> Result<(), Error> {
-    let (initial, longest) = (waits.initial.as_secs_f64(), waits.max.as_secs_f64());
-    let id = taken.id.as_uuid();
-    postgres
-        .execute("put off payment", PUT_OFF, &[&id, &step.name(), &taken.attempts, &initial, &longest])
-        .await
-        .map(drop)
+/// Puts the next attempt of a leased `step` off. A payment whose step changed, or was leased again, stays as it is.
+pub(crate) async fn reschedule(
+    postgres: &Postgres,
+    leased: LeasedStep,
+    step: PaymentStep,
+    backoff: BackoffBounds,
+) -> Result<(), Error> {
+    let LeasedStep { payment_id, attempts } = leased;
+    due_table(step).reschedule(postgres, "put off payment", payment_id, attempts, backoff).await.map(drop)
 }
 
-/// Has a worker take up a payment's `step` after `wait` instead of later.
-pub async fn hurry(postgres: &Postgres, id: PaymentId, step: Step, wait: Duration) -> Result<(), Error> {
-    let parameters = (id.as_uuid(), step.name(), wait.as_secs_f64());
-    postgres.execute("hurry payment", HURRY, &[&parameters.0, &parameters.1, &parameters.2]).await.map(drop)
+/// Sets the due time of a payment's `step` to `wait` from now. Does nothing if the payment has another step.
+pub(crate) async fn make_due(
+    postgres: &Postgres,
+    payment_id: PaymentId,
+    step: PaymentStep,
+    wait: Duration,
+) -> Result<(), Error> {
+    due_table(step).make_due(postgres, "hurry payment", payment_id, wait).await
 }
 
-/// Takes back the refund of a payment whose row is held.
-pub async fn withdraw_refund(transaction: &Transaction, id: PaymentId) -> Result<(), Error> {
-    transaction.execute(WITHDRAW_REFUND, &[&id.as_uuid()]).await.map(drop)
-}
-
-fn optional_time(time: Option<Timestamp>) -> Option<SystemTime> {
-    time.and_then(Timestamp::to_system_time)
+const fn due_table(step: PaymentStep) -> &'static DueTable {
+    match step {
+        PaymentStep::Initialize => &INITIALIZE,
+        PaymentStep::PollProvider => &POLL_PROVIDER,
+        PaymentStep::Settle => &SETTLE,
+        PaymentStep::Refund => &REFUND,
+    }
 }

@@ -1,67 +1,42 @@
-//! From rows to domain types. A row that our own constraints should have refused is a fault, never a guess.
+//! Reads payment rows into domain types. An unreadable value is an error that names its column.
 
-use std::time::SystemTime;
-
-use onsale_storage::postgres::{Error, Row, column};
-use onsale_types::{ClaimId, Currency, CustomerId, EventId, Money, PaymentId, Timestamp};
+use onsale_storage::postgres::{Error, Row, row::RowExt as _};
+use onsale_types::Money;
 use uuid::Uuid;
 
-use crate::domain::{FailureReason, Payment, Provider, Refund, RefundReason, RefundState, State};
+use crate::domain::{Payment, Refund};
 
-/// A payment with its refund, as `payments` selects them.
+/// Reads a payment with its refund from a row that a SELECT of `payments` returned.
 pub(super) fn payment(row: &Row) -> Result<Payment, Error> {
-    let currency = named(row, "currency_code", |code| Currency::parse(code).ok())?;
     Ok(Payment {
-        id: PaymentId::from_uuid(column(row, "payment_id")?),
-        claim_id: ClaimId::from_uuid(column(row, "claim_id")?),
-        event_id: EventId::from_uuid(column(row, "event_id")?),
-        customer_id: CustomerId::from_uuid(column(row, "customer_id")?),
-        amount: Money::new(column(row, "amount_minor")?, currency),
-        provider: named(row, "provider", Provider::from_name)?,
-        state: named(row, "state", State::from_name)?,
-        return_url: column(row, "return_url")?,
-        cancel_url: column(row, "cancel_url")?,
-        create_time: time(row, "created_at")?,
-        expire_time: time(row, "expires_at")?,
-        reference: column(row, "reference")?,
-        checkout_url: column(row, "checkout_url")?,
-        charge: column(row, "charge")?,
-        failure_reason: optional_name(row, "failure_reason", FailureReason::from_name)?,
-        confirm_time: optional_time(row, "confirmed_at")?,
-        settle_time: optional_time(row, "settled_at")?,
+        id: row.read_id("payment_id")?,
+        claim_id: row.read_id("claim_id")?,
+        event_id: row.read_id("event_id")?,
+        customer_id: row.read_id("customer_id")?,
+        amount: Money::new(row.read("amount_minor")?, row.read_named("currency_code")?),
+        provider: row.read_named("provider")?,
+        state: row.read_named("state")?,
+        return_url: row.read("return_url")?,
+        cancel_url: row.read("cancel_url")?,
+        create_time: row.read_time("created_at")?,
+        expire_time: row.read_time("expires_at")?,
+        reference: row.read("reference")?,
+        checkout_url: row.read("checkout_url")?,
+        charge: row.read("charge")?,
+        failure_reason: row.read_optional_named("failure_reason")?,
+        confirm_time: row.read_optional_time("confirmed_at")?,
+        settle_time: row.read_optional_time("settled_at")?,
         refund: refund(row)?,
     })
 }
 
 fn refund(row: &Row) -> Result<Option<Refund>, Error> {
-    let Some(id) = column::<Option<Uuid>>(row, "refund_id")? else { return Ok(None) };
+    let Some(id) = row.read::<Option<Uuid>>("refund_id")? else { return Ok(None) };
     Ok(Some(Refund {
         id,
-        reason: named(row, "refund_reason", RefundReason::from_name)?,
-        state: named(row, "refund_state", RefundState::from_name)?,
-        create_time: time(row, "refund_created_at")?,
-        complete_time: optional_time(row, "refund_completed_at")?,
+        reason: row.read_named("refund_reason")?,
+        state: row.read_named("refund_state")?,
+        create_time: row.read_time("refund_created_at")?,
+        complete_time: row.read_optional_time("refund_completed_at")?,
     }))
-}
-
-pub(super) fn time(row: &Row, name: &'static str) -> Result<Timestamp, Error> {
-    // Postgres' years fit; were it otherwise, the end of time is as wrong as anything.
-    Ok(Timestamp::from_system_time(column(row, name)?).unwrap_or(Timestamp::EPOCH))
-}
-
-fn optional_time(row: &Row, name: &'static str) -> Result<Option<Timestamp>, Error> {
-    Ok(column::<Option<SystemTime>>(row, name)?.and_then(Timestamp::from_system_time))
-}
-
-fn named<T>(row: &Row, name: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<T, Error> {
-    optional_name(row, name, read)?.ok_or(Error::RowCount { label: name, count: 0 })
-}
-
-fn optional_name<T>(
-    row: &Row,
-    name: &'static str,
-    read: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, Error> {
-    let Some(text) = column::<Option<&str>>(row, name)? else { return Ok(None) };
-    read(text).map(Some).ok_or(Error::RowCount { label: name, count: 0 })
 }

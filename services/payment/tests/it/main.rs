@@ -1,14 +1,13 @@
-//! Payment through gRPC, on a real Postgres and a real Redis Cluster, with the sandbox provider over real HTTP.
+//! Tests of Payment through gRPC, on a real Postgres and Redis Cluster, with the sandbox provider over HTTP.
 
-// Says to clippy that the helpers here are tests too, and may fail by panicking.
+// Lets clippy accept panics in helper functions too.
 #![cfg(test)]
 
-mod create;
-mod mesh;
+mod create_payment;
+mod handle_webhook;
 mod pay;
 mod provider_trouble;
-mod refund;
+mod refund_payment;
 mod restart;
 mod starts;
-mod webhook;
-mod world;
+mod support;

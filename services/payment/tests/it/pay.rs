@@ -1,4 +1,4 @@
-//! Paying, declining, turning back; and watching it.
+//! Outcomes on the provider's page, and `WatchPayment`.
 
 use std::time::Duration;
 
@@ -12,86 +12,86 @@ use onsale_types::PaymentId;
 use tokio_stream::StreamExt;
 use tonic::Code;
 
-use crate::world::{PATIENCE, World, reason, session_event, signed};
+use crate::support::{TIMEOUT, World, reason, session_event, with_token};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paid_payment_is_confirmed_and_its_claim_served() {
+async fn paid_payment_is_confirmed_and_confirms_its_claim() {
     let world = World::new().await;
-    let (ana, claim, payment) = world.pending().await;
+    let (ana, claim_id, payment) = world.pending().await;
     assert!(payment.checkout_url.starts_with("http://") && payment.expire_time.is_some());
     assert_eq!(payment.amount.as_ref().unwrap().amount_minor, 4_000);
 
     let watching = WatchPaymentRequest { payment_id: payment.payment_id.clone() };
     let mut watch =
-        world.payments().await.watch_payment(signed(&ana.token, watching)).await.unwrap().into_inner();
+        world.payments().await.watch_payment(with_token(&ana.token, watching)).await.unwrap().into_inner();
     let first = watch.next().await.unwrap().unwrap().payment.unwrap();
-    assert_eq!(first, payment, "first the payment as it is");
-    world.press(&payment, "pay").await;
+    assert_eq!(first, payment, "the stream begins with the current version");
+    world.press_button(&payment, "pay").await;
     let confirmed = watch.next().await.unwrap().unwrap().payment.unwrap();
     assert_eq!(confirmed.state(), PaymentState::Confirmed);
-    assert_eq!(confirmed.checkout_url, "", "nobody is to pay again");
+    assert_eq!(confirmed.checkout_url, "", "a confirmed payment has no page");
     assert!(confirmed.confirm_time.is_some());
-    assert!(watch.next().await.is_none(), "there is no more to come");
+    assert!(watch.next().await.is_none(), "the stream ends after CONFIRMED");
 
-    world.until_nothing_is_owed().await;
-    assert_eq!(world.mesh.claim_state(claim), ClaimState::Confirmed);
-    let told: Vec<PaymentConfirmed> = world.events(claim).await;
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].payment_id, payment.payment_id);
-    assert_eq!(told[0].amount, payment.amount);
-    assert!(world.events::<PaymentFailed>(claim).await.is_empty());
+    world.until_all_steps_are_done().await;
+    assert_eq!(world.neighbors.claim_state(claim_id), ClaimState::Confirmed);
+    let events: Vec<PaymentConfirmed> = world.events(claim_id).await;
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].payment_id, payment.payment_id);
+    assert_eq!(events[0].amount, payment.amount);
+    assert!(world.events::<PaymentFailed>(claim_id).await.is_empty());
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_declined_or_left_payment_fails_with_its_reason() {
+async fn declined_or_canceled_payment_fails_with_its_reason() {
     let world = World::new().await;
     for (button, expected) in [("decline", FailureReason::Declined), ("cancel", FailureReason::Canceled)] {
-        let (ana, claim, payment) = world.pending().await;
-        world.press(&payment, button).await;
+        let (ana, claim_id, payment) = world.pending().await;
+        world.press_button(&payment, button).await;
         let failed = world.until(&ana, &payment.payment_id, PaymentState::Failed).await;
         assert_eq!(failed.failure_reason(), expected);
-        let told: Vec<PaymentFailed> = world.events(claim).await;
-        assert_eq!(told.iter().map(PaymentFailed::reason).collect::<Vec<_>>(), [expected]);
-        assert!(world.events::<PaymentConfirmed>(claim).await.is_empty());
-        let again = world.create(&ana, claim).await;
-        assert!(again.is_ok(), "the claim may be paid again while it lasts: {again:?}");
+        let events: Vec<PaymentFailed> = world.events(claim_id).await;
+        assert_eq!(events.iter().map(PaymentFailed::reason).collect::<Vec<_>>(), [expected]);
+        assert!(world.events::<PaymentConfirmed>(claim_id).await.is_empty());
+        let again = world.create(&ana, claim_id).await;
+        assert!(again.is_ok(), "the claim can be paid again until it expires: {again:?}");
     }
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn money_that_comes_after_a_failure_still_ends_in_tickets_or_goes_back() {
+async fn money_after_a_failure_confirms_the_claim_or_is_refunded() {
     let world = World::new().await;
-    for (confirming, end) in [
-        (crate::mesh::Confirming::Serves, PaymentState::Confirmed),
-        (crate::mesh::Confirming::Rejects, PaymentState::Refunded),
+    for (confirm_behavior, end) in [
+        (crate::support::neighbors::ConfirmBehavior::Confirms, PaymentState::Confirmed),
+        (crate::support::neighbors::ConfirmBehavior::Rejects, PaymentState::Refunded),
     ] {
-        world.mesh.facts().confirming = confirming;
-        let (ana, claim, payment) = world.pending().await;
+        world.neighbors.state().confirm_behavior = confirm_behavior;
+        let (ana, claim_id, payment) = world.pending().await;
         let expired = session_event(&unique("evt"), "checkout.session.expired", &payment, false);
-        world.take_signed(&expired).await.unwrap();
+        world.send_signed_webhook(&expired).await.unwrap();
         world.until(&ana, &payment.payment_id, PaymentState::Failed).await;
-        world.mesh.release(claim);
-        // The provider's own page, which knows nothing of the forged event.
-        world.press(&payment, "pay").await;
+        world.neighbors.release(claim_id);
+        // The session at the provider is still open, because the test made the event up.
+        world.press_button(&payment, "pay").await;
         world.until(&ana, &payment.payment_id, end).await;
-        world.until_nothing_is_owed().await;
-        let refunds: Vec<PaymentRefunded> = world.events(claim).await;
+        world.until_all_steps_are_done().await;
+        let refunds: Vec<PaymentRefunded> = world.events(claim_id).await;
         assert_eq!(refunds.len(), usize::from(end == PaymentState::Refunded));
     }
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payment_is_seen_by_its_customer_only() {
+async fn payment_is_visible_to_its_customer_only() {
     let world = World::new().await;
     let (_, _, payment) = world.pending().await;
     let eve = world.customer("eve");
     let status = world.get(&eve, &payment.payment_id).await.unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::NotFound, "PAYMENT_NOT_FOUND"));
     let watching = WatchPaymentRequest { payment_id: payment.payment_id.clone() };
-    let status = world.payments().await.watch_payment(signed(&eve.token, watching)).await.unwrap_err();
+    let status = world.payments().await.watch_payment(with_token(&eve.token, watching)).await.unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::NotFound, "PAYMENT_NOT_FOUND"));
     let status = world.get(&eve, &PaymentId::generate().to_string()).await.unwrap_err();
     assert_eq!(reason(&status), "PAYMENT_NOT_FOUND");
@@ -103,18 +103,18 @@ fn unique(prefix: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_step_that_takes_long_is_left_alone_by_other_instances() {
+async fn slow_step_is_not_leased_twice() {
     let world = World::new().await;
-    world.mesh.facts().confirm_takes = Duration::from_secs(1);
-    let (_, claim, payment) = world.pending().await;
-    world.press(&payment, "pay").await;
-    let asked = || async { world.mesh.facts().confirm_calls > 0 };
-    wait_until("claim is asked", PATIENCE, asked).await;
+    world.neighbors.state().confirm_delay = Duration::from_secs(1);
+    let (_, claim_id, payment) = world.pending().await;
+    world.press_button(&payment, "pay").await;
+    let called = || async { world.neighbors.state().confirm_calls > 0 };
+    wait_until("Claim is called", TIMEOUT, called).await;
     let sql = "SELECT 1 FROM payment WHERE step = 'SETTLE' AND step_at > now() + interval '10s'";
     let leased = world.postgres().await.query("look", sql, &[]).await.unwrap();
-    assert_eq!(leased.len(), 1, "nobody else takes it while the call may last");
-    world.until_nothing_is_owed().await;
-    assert_eq!(world.mesh.facts().confirm_calls, 1);
-    assert_eq!(world.mesh.claim_state(claim), ClaimState::Confirmed);
+    assert_eq!(leased.len(), 1, "the lease outlasts the call");
+    world.until_all_steps_are_done().await;
+    assert_eq!(world.neighbors.state().confirm_calls, 1);
+    assert_eq!(world.neighbors.claim_state(claim_id), ClaimState::Confirmed);
     world.stop().await;
 }

@@ -1,4 +1,4 @@
-//! A service that dies between two steps goes on where it stood.
+//! Restarts: payments continue from their stored step.
 
 use onsale_proto::{
     claim::v1::ClaimState,
@@ -9,31 +9,32 @@ use onsale_sandbox::payments::Behaviour;
 use onsale_testkit::wait_until;
 
 use crate::{
-    mesh::Confirming,
-    world::{PATIENCE, World},
+    support::neighbors::ConfirmBehavior,
+    support::{TIMEOUT, World},
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payment_stored_before_the_provider_was_reached_is_opened_after_a_restart() {
+async fn stored_payment_gets_its_session_after_a_restart() {
     let world = World::new().await;
     world.provider.set_behaviour(Behaviour { lose_answers: 100_000, ..Behaviour::default() });
     let ana = world.customer("ana");
-    let payment = world.create(&ana, world.mesh.claim(ana.customer)).await.unwrap();
+    let payment = world.create(&ana, world.neighbors.claim(ana.customer_id)).await.unwrap();
     assert_eq!(payment.state(), PaymentState::Initializing);
-    let world = world.restart(async |provider, _mesh| provider.set_behaviour(Behaviour::default())).await;
+    let world =
+        world.restart(async |provider, _neighbors| provider.set_behaviour(Behaviour::default())).await;
     let ana = world.customer("ana");
     world.until(&ana, &payment.payment_id, PaymentState::Pending).await;
-    assert_eq!(world.provider.session_count(), 1, "opened once, before or after");
+    assert_eq!(world.provider.session_count(), 1, "one session before and after the restart together");
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_sent_while_nobody_listens_arrives_after_a_restart() {
+async fn webhook_sent_while_stopped_arrives_after_a_restart() {
     let world = World::new().await;
-    let (_, claim, payment) = world.pending().await;
+    let (_, claim_id, payment) = world.pending().await;
     let page = payment.checkout_url.clone();
     let world = world
-        .restart(async |provider, _mesh| {
+        .restart(async |provider, _neighbors| {
             let paid =
                 reqwest::Client::new().post(format!("{page}/pay")).header("accept", "application/json");
             assert!(paid.send().await.unwrap().status().is_success());
@@ -42,48 +43,57 @@ async fn a_webhook_sent_while_nobody_listens_arrives_after_a_restart() {
         .await;
     let ana = world.customer("ana");
     world.until(&ana, &payment.payment_id, PaymentState::Confirmed).await;
-    world.until_nothing_is_owed().await;
-    assert_eq!(world.mesh.claim_state(claim), ClaimState::Confirmed);
+    world.until_all_steps_are_done().await;
+    assert_eq!(world.neighbors.claim_state(claim_id), ClaimState::Confirmed);
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn confirmed_money_is_settled_after_a_restart() {
-    for (confirming, end) in
-        [(Confirming::Serves, PaymentState::Confirmed), (Confirming::Rejects, PaymentState::Refunded)]
-    {
+async fn confirmed_payment_is_settled_after_a_restart() {
+    for (confirm_behavior, end) in [
+        (ConfirmBehavior::Confirms, PaymentState::Confirmed),
+        (ConfirmBehavior::Rejects, PaymentState::Refunded),
+    ] {
         let world = World::new().await;
-        world.mesh.facts().confirming = Confirming::Unreachable;
-        let (ana, claim, payment) = world.pending().await;
-        world.press(&payment, "pay").await;
+        world.neighbors.state().confirm_behavior = ConfirmBehavior::Unreachable;
+        let (ana, claim_id, payment) = world.pending().await;
+        world.press_button(&payment, "pay").await;
         world.until(&ana, &payment.payment_id, PaymentState::Confirmed).await;
-        let asked = || async { world.mesh.facts().confirm_calls > 0 };
-        wait_until("claim was asked in vain", PATIENCE, asked).await;
-        let again = world.create(&ana, claim).await.unwrap_err();
-        assert_eq!(crate::world::reason(&again), "PAYMENT_OPEN_EXISTS", "it is about to be paid");
-        let world = world.restart(async |_provider, mesh| mesh.facts().confirming = confirming).await;
+        let called = || async { world.neighbors.state().confirm_calls > 0 };
+        wait_until("Claim was called", TIMEOUT, called).await;
+        let again = world.create(&ana, claim_id).await.unwrap_err();
+        assert_eq!(
+            crate::support::reason(&again),
+            "PAYMENT_OPEN_EXISTS",
+            "an unsettled payment counts as open"
+        );
+        let world = world
+            .restart(async |_provider, neighbors| neighbors.state().confirm_behavior = confirm_behavior)
+            .await;
         let ana = world.customer("ana");
-        world.until_nothing_is_owed().await;
+        world.until_all_steps_are_done().await;
         assert_eq!(world.get(&ana, &payment.payment_id).await.unwrap().state(), end);
-        assert_eq!(world.events::<PaymentConfirmed>(claim).await.len(), 1);
+        assert_eq!(world.events::<PaymentConfirmed>(claim_id).await.len(), 1);
         world.stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refund_that_was_begun_is_finished_once_after_a_restart() {
+async fn pending_refund_is_finished_once_after_a_restart() {
     let world = World::new().await;
-    world.mesh.facts().confirming = Confirming::Rejects;
-    let (ana, claim, payment) = world.pending().await;
-    // The money goes back, and nobody hears that it did.
+    world.neighbors.state().confirm_behavior = ConfirmBehavior::Rejects;
+    let (ana, claim_id, payment) = world.pending().await;
+    // The sandbox refunds the money and drops its answer.
     world.provider.set_behaviour(Behaviour { lose_answers: 100_000, ..Behaviour::default() });
-    world.press(&payment, "pay").await;
-    wait_until("the money went back", PATIENCE, || async { world.provider.refund_count() == 1 }).await;
+    world.press_button(&payment, "pay").await;
+    wait_until("the sandbox refunded the money", TIMEOUT, || async { world.provider.refund_count() == 1 })
+        .await;
     assert_eq!(world.get(&ana, &payment.payment_id).await.unwrap().state(), PaymentState::Confirmed);
-    let world = world.restart(async |provider, _mesh| provider.set_behaviour(Behaviour::default())).await;
+    let world =
+        world.restart(async |provider, _neighbors| provider.set_behaviour(Behaviour::default())).await;
     let ana = world.customer("ana");
     world.until(&ana, &payment.payment_id, PaymentState::Refunded).await;
     assert_eq!(world.provider.refund_count(), 1);
-    assert_eq!(world.events::<PaymentRefunded>(claim).await.len(), 1);
+    assert_eq!(world.events::<PaymentRefunded>(claim_id).await.len(), 1);
     world.stop().await;
 }

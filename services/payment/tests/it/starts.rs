@@ -1,9 +1,9 @@
-//! The service stands: it opens its stores, says that it is ready, and stops when asked to.
+//! Start and shutdown: the service opens its stores, reports that it is ready, and drains.
 
 use onsale_testkit::service;
 
 #[tokio::test]
-async fn it_is_ready_on_real_stores_and_drains_cleanly() {
+async fn service_becomes_ready_and_drains_cleanly() {
     service::assert_starts_and_drains(
         onsale_payment::SERVICE,
         onsale_payment::DEFAULTS,

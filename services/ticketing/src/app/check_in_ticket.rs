@@ -1,91 +1,70 @@
-//! Lets a ticket's holder in, once.
+//! `CheckInTicket`: grpc → app → domain::code → store::tickets → domain::ticket → store::tickets.
 
-use onsale_proto::ticketing::v1 as pb;
 use onsale_storage::{
-    idempotency::{self, Request},
+    idempotency::{Answer, Request},
     postgres::Transaction,
 };
-use onsale_types::{EventId, OrganizerId, Timestamp};
+use onsale_types::Named as _;
 
 use super::App;
 use crate::{
-    convert::tickets::check_in_response,
     domain::{
-        code::{Code, CodeFacts},
-        ticket::{CheckInOutcome, Ticket, TicketState},
+        check_in::{CheckInOutcome, CheckInResult, Scan, Scanner},
+        code::CodePayload,
+        ticket::{Ticket, TicketState},
     },
     error::Error,
     metrics,
     store::{events, tickets},
 };
 
-/// Who stands at the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scanner {
-    /// Staff: at every event.
-    Staff,
-    /// An organizer: at their own events.
-    Organizer(OrganizerId),
-}
-
-/// What was scanned, where, and when.
-#[derive(Clone, Debug)]
-pub struct Scan {
-    /// The event that is checked in.
-    pub event_id: EventId,
-    /// What was shown.
-    pub code: Code,
-    /// Where the scanner stands.
-    pub gate: String,
-    /// When, if it was not now.
-    pub scan_time: Option<Timestamp>,
-}
-
 impl App {
-    /// Decides on a scan, and keeps the decision.
-    pub async fn check_in_ticket(
+    /// Decides on a scan and records an admission, once per `request`. Refused scans are outcomes, not errors, except for codes
+    /// that are not ours.
+    pub(crate) async fn check_in_ticket(
         &self,
         scanner: Scanner,
-        request: &Request<'_>,
+        request: &Request<'_, CheckInResult>,
         scan: &Scan,
-    ) -> Result<pb::CheckInTicketResponse, Error> {
+    ) -> Result<Answer<CheckInResult>, Error> {
+        let event_id = scan.event_id;
         match scanner {
-            Scanner::Organizer(organizer) => self.admit(organizer, scan.event_id).await?,
+            Scanner::Organizer(organizer_id) => self.check_owner(event_id, organizer_id).await?,
             Scanner::Staff => {
-                let known = events::owner(&self.stores.postgres, scan.event_id).await?;
-                known.ok_or(Error::EventNotFound(scan.event_id))?;
+                let owner = events::get_owner(&self.stores.postgres, event_id).await?;
+                owner.ok_or(Error::EventNotFound { event_id })?;
             }
         }
-        let facts = self.codes.read(&scan.code)?;
-        let answer = self.stores.postgres.transaction("check in ticket", |transaction| async move {
-            let work = async {
-                let (outcome, ticket) = decide(&transaction, scan, facts).await?;
-                metrics::checked_in(outcome);
-                Ok(check_in_response(outcome, ticket.as_ref()))
+        let payload = self.codes.read(&scan.code)?;
+        let work = |transaction: Transaction| async move {
+            let check_in = async {
+                let result = check_in(&transaction, scan, payload).await?;
+                metrics::checked_in(result.outcome.name());
+                Ok::<_, Error>(result)
             };
-            idempotency::once(&transaction, request, work).await
-        });
-        answer.await
+            request.once(&transaction, check_in).await
+        };
+        self.stores.postgres.transaction("check in ticket", work).await
     }
 }
 
-/// The outcome, and the ticket as it is after it; none when the code is of another event, or was never sold.
-async fn decide(
+/// Checks the scanned ticket in if it admits. The row lock makes concurrent scans of one ticket wait for each other.
+async fn check_in(
     transaction: &Transaction,
     scan: &Scan,
-    facts: CodeFacts,
-) -> Result<(CheckInOutcome, Option<Ticket>), Error> {
-    if facts.event_id != scan.event_id {
-        return Ok((CheckInOutcome::WrongEvent, None));
+    payload: CodePayload,
+) -> Result<CheckInResult, Error> {
+    if payload.event_id != scan.event_id {
+        return Ok(CheckInResult { outcome: CheckInOutcome::WrongEvent, ticket: None });
     }
-    let Some(ticket) = tickets::lock(transaction, facts.ticket_id).await? else {
-        return Ok((CheckInOutcome::NotIssued, None));
+    let Some(ticket) = tickets::lock_issued(transaction, payload.ticket_id).await? else {
+        return Ok(CheckInResult { outcome: CheckInOutcome::NotIssued, ticket: None });
     };
     let outcome = ticket.check_in(&scan.code);
     if outcome != CheckInOutcome::Admitted {
-        return Ok((outcome, Some(ticket)));
+        return Ok(CheckInResult { outcome, ticket: Some(ticket) });
     }
     let check_in = tickets::check_in(transaction, ticket.ticket_id, scan.scan_time, &scan.gate).await?;
     let ticket = Ticket { state: TicketState::CheckedIn, check_in: Some(check_in), ..ticket };
-    Ok((outcome, Some(ticket)))
+    Ok(CheckInResult { outcome, ticket: Some(ticket) })
 }

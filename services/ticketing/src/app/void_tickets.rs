@@ -1,8 +1,7 @@
-//! Makes the tickets of a claim void, because its money goes back; and keeps it from getting any later.
+//! `VoidTickets`: grpc → app → store::issuances → store::tickets → store::issuances.
 
-use onsale_proto::ticketing::v1 as pb;
 use onsale_storage::{
-    idempotency::{self, Request},
+    idempotency::{Answer, Request},
     postgres::Transaction,
 };
 use onsale_types::ClaimId;
@@ -15,29 +14,30 @@ use crate::{
 };
 
 impl App {
-    /// Voids all tickets of the claim, or none if somebody went in with one.
-    pub async fn void_tickets(
+    /// Voids all tickets of the claim and returns their number, once per `request`. A claim without tickets is marked VOID, so it
+    /// receives none later. Fails, and changes nothing, if one of the tickets was checked in.
+    pub(crate) async fn void_tickets(
         &self,
-        request: &Request<'_>,
+        request: &Request<'_, u32>,
         claim_id: ClaimId,
-    ) -> Result<pb::VoidTicketsResponse, Error> {
-        let answer = self.stores.postgres.transaction("void tickets", |transaction| async move {
-            idempotency::once(&transaction, request, void(&transaction, claim_id)).await
-        });
-        answer.await
+    ) -> Result<Answer<u32>, Error> {
+        let work = |transaction: Transaction| async move {
+            request.once(&transaction, void(&transaction, claim_id)).await
+        };
+        self.stores.postgres.transaction("void tickets", work).await
     }
 }
 
-async fn void(transaction: &Transaction, claim_id: ClaimId) -> Result<pb::VoidTicketsResponse, Error> {
-    let state = issuances::enter_void(transaction, claim_id).await?;
-    let states = tickets::lock_claim(transaction, claim_id).await?;
+async fn void(transaction: &Transaction, claim_id: ClaimId) -> Result<u32, Error> {
+    let state = issuances::lock_for_void(transaction, claim_id).await?;
+    let states = tickets::lock_states(transaction, claim_id).await?;
     if states.contains(&TicketState::CheckedIn) {
-        return Err(Error::TicketCheckedIn(claim_id));
+        return Err(Error::TicketCheckedIn { claim_id });
     }
     if state != IssuanceState::Void {
         tickets::void(transaction, claim_id).await?;
-        issuances::move_to(transaction, claim_id, IssuanceState::Void).await?;
+        issuances::set_state(transaction, claim_id, IssuanceState::Void).await?;
         tracing::info!(%claim_id, tickets = states.len(), "tickets voided");
     }
-    Ok(pb::VoidTicketsResponse { void_count: u32::try_from(states.len()).unwrap_or(u32::MAX) })
+    Ok(u32::try_from(states.len()).unwrap_or(u32::MAX))
 }

@@ -1,35 +1,35 @@
-//! Events of other services on their way in, and our own on their way out.
+//! Events of other services on their way in, and the events that Ticketing publishes.
 
 use std::collections::BTreeSet;
 
 use onsale_kit::error::{InvalidFields, Violations};
 use onsale_proto::{
+    convert::time_to_pb,
     events::v1::{
         CreatedSector, EventActivated, EventCreated, EventEnded, GeneratedTicket, GenerationCompleted,
         OrderCompleted, TicketGenerated,
     },
     r#type::v1 as shared,
 };
-use onsale_types::{ClaimId, CustomerId, EventId, GenerationId, OrganizerId, SectorId, Timestamp};
+use onsale_storage::messaging::{NewEvent, OutgoingEvent};
+use onsale_types::{ClaimId, CustomerId, EventId, OrganizerId, SectorId, Timestamp};
 
-use super::{ordered_units, summary_to_pb, text, timestamp, timestamp_to_pb, unit_to_pb};
-use crate::{
-    domain::{
-        event::{EventPlan, EventSummary, SeatRow, SectorPlan},
-        generation::OpenJob,
-        order::Order,
-        ticket::Ticket,
-    },
-    error::Error,
+use super::{non_empty, ordered_units, summary_to_pb, unit_to_pb};
+use crate::domain::{
+    event::{EventPlan, EventSummary, SeatRow, SectorPlan},
+    generation::OpenGeneration,
+    order::Order,
+    ticket::Ticket,
+    ticketing_event::TicketingEvent,
 };
 
-/// What a created or changed draft says about its tickets.
-pub fn event_plan(event: EventCreated) -> Result<EventPlan, InvalidFields> {
+pub(crate) fn event_created(event: EventCreated) -> Result<EventPlan, InvalidFields> {
     let mut violations = Violations::new();
     let summary = violations.require("event", event.event);
     let summary = summary.and_then(|event| event_summary(&mut violations, event));
     let organizer_id = violations.check("organizer_id", OrganizerId::parse(&event.organizer_id));
-    let revision = violations.check("revision", i64::try_from(event.revision));
+    // Postgres stores revisions as bigint.
+    let revision = violations.check("revision", i64::try_from(event.revision).map(|_fits| event.revision));
     let mut sectors = Vec::with_capacity(event.sectors.len());
     for (index, sector) in event.sectors.into_iter().enumerate() {
         sectors.extend(sector_plan(&mut violations, index, sector));
@@ -45,13 +45,12 @@ pub fn event_plan(event: EventCreated) -> Result<EventPlan, InvalidFields> {
 
 fn event_summary(violations: &mut Violations, event: shared::EventSummary) -> Option<EventSummary> {
     let event_id = violations.check("event.event_id", EventId::parse(&event.event_id));
-    let start_time = violations.require("event.start_time", event.start_time);
-    let start_time = start_time.and_then(|time| violations.check("event.start_time", timestamp(time)));
+    let start_time = violations.require_time("event.start_time", event.start_time);
     Some(EventSummary {
         event_id: event_id?,
         name: event.name,
         venue_name: event.venue_name,
-        venue_address: text(event.venue_address),
+        venue_address: non_empty(event.venue_address),
         time_zone: event.time_zone,
         start_time: start_time?,
     })
@@ -68,7 +67,7 @@ fn sector_plan(violations: &mut Violations, index: usize, sector: CreatedSector)
     Some(SectorPlan { sector_id: sector_id?, name: sector.name, capacity: sector.capacity, rows: rows? })
 }
 
-/// The rows with the units they begin with; together they must have as many seats as the sector has units.
+/// Reads the rows and numbers their units from 1. Together they must have as many seats as the sector has units.
 fn seat_rows(layout: shared::SeatLayout, capacity: u32) -> Result<Vec<SeatRow>, &'static str> {
     let mut first_unit: u32 = 1;
     let mut rows = Vec::with_capacity(layout.rows.len());
@@ -87,39 +86,37 @@ fn seat_rows(layout: shared::SeatLayout, capacity: u32) -> Result<Vec<SeatRow>, 
     }
 }
 
-/// Which event is public, and since when.
-pub fn activation(event: EventActivated) -> Result<(EventId, Timestamp), InvalidFields> {
-    phase(&event.event_id, "activate_time", event.activate_time)
+pub(crate) fn event_activated(event: &EventActivated) -> Result<(EventId, Timestamp), InvalidFields> {
+    event_and_time(&event.event_id, "activate_time", event.activate_time)
 }
 
-/// Which event's sale is over, and since when.
-pub fn end(event: EventEnded) -> Result<(EventId, Timestamp), InvalidFields> {
-    phase(&event.event_id, "end_time", event.end_time)
+pub(crate) fn event_ended(event: &EventEnded) -> Result<(EventId, Timestamp), InvalidFields> {
+    event_and_time(&event.event_id, "end_time", event.end_time)
 }
 
-fn phase(
+fn event_and_time(
     event_id: &str,
     field: &'static str,
     time: Option<prost_types::Timestamp>,
 ) -> Result<(EventId, Timestamp), InvalidFields> {
     let mut violations = Violations::new();
     let event_id = violations.check("event_id", EventId::parse(event_id));
-    let time = violations.require(field, time).and_then(|time| violations.check(field, timestamp(time)));
+    let time = violations.require_time(field, time);
     violations.build(|| Some((event_id?, time?)))
 }
 
-/// What was bought, and by whom. It is paid: only what its tickets cannot be found without may be wrong with it.
-pub fn completed_order(event: OrderCompleted) -> Result<Order, InvalidFields> {
+/// Reads a paid order. Because it is paid, only fields without which its tickets cannot be found or issued are checked.
+pub(crate) fn order_completed(event: OrderCompleted) -> Result<Order, InvalidFields> {
     let mut violations = Violations::new();
     let claim_id = violations.check("claim_id", ClaimId::parse(&event.claim_id));
     let event_id = violations.require("event", event.event);
     let event_id =
         event_id.and_then(|event| violations.check("event.event_id", EventId::parse(&event.event_id)));
     let customer_id = violations.check("customer_id", CustomerId::parse(&event.customer_id));
-    let items = event
-        .items
-        .into_iter()
-        .map(|item| (item.sector_id, item.units.iter().map(|unit| unit.number).collect::<Vec<_>>()));
+    let items = event.items.iter().map(|item| {
+        let units: Vec<u32> = item.units.iter().map(|unit| unit.number).collect();
+        (item.sector_id.as_str(), units)
+    });
     let units = ordered_units(&mut violations, items);
     violations.build(|| {
         Some(Order {
@@ -127,15 +124,27 @@ pub fn completed_order(event: OrderCompleted) -> Result<Order, InvalidFields> {
             event_id: event_id?,
             customer_id: customer_id?,
             buyer_email: event.buyer_email,
-            buyer_locale: text(event.buyer_locale),
+            buyer_locale: non_empty(event.buyer_locale),
             units,
         })
     })
 }
 
-/// Tells that an order's tickets were issued.
-pub fn ticket_generated(order: &Order, tickets: &[Ticket]) -> Result<TicketGenerated, Error> {
-    let first = tickets.first().ok_or(Error::Corrupt { what: "an issued order has no tickets" })?;
+impl OutgoingEvent for TicketingEvent<'_> {
+    fn to_new_event(&self) -> NewEvent {
+        match *self {
+            Self::TicketsIssued { order, tickets, first } => {
+                NewEvent::new(order.claim_id, &ticket_generated(order, tickets, first))
+            }
+            Self::GenerationCompleted { generation, complete_time } => {
+                let payload = generation_completed(generation, complete_time);
+                NewEvent::new(generation.event.event_id, &payload)
+            }
+        }
+    }
+}
+
+fn ticket_generated(order: &Order, tickets: &[Ticket], first: &Ticket) -> TicketGenerated {
     let generated = |ticket: &Ticket| GeneratedTicket {
         ticket_id: ticket.ticket_id.to_string(),
         sector_id: ticket.sector_id.to_string(),
@@ -143,26 +152,24 @@ pub fn ticket_generated(order: &Order, tickets: &[Ticket]) -> Result<TicketGener
         unit: Some(unit_to_pb(ticket.unit, ticket.seat.as_ref())),
         code: ticket.code.expose().to_owned(),
     };
-    Ok(TicketGenerated {
+    TicketGenerated {
         claim_id: order.claim_id.to_string(),
         event: Some(summary_to_pb(&first.event)),
         customer_id: order.customer_id.to_string(),
         recipient_email: order.buyer_email.clone(),
         recipient_locale: order.buyer_locale.clone().unwrap_or_default(),
         tickets: tickets.iter().map(generated).collect(),
-        issue_time: Some(timestamp_to_pb(first.issue_time)),
-    })
+        issue_time: Some(time_to_pb(first.issue_time)),
+    }
 }
 
-/// Tells that all tickets of an event exist.
-#[must_use]
-pub fn generation_completed(id: GenerationId, job: &OpenJob, time: Timestamp) -> GenerationCompleted {
+fn generation_completed(generation: &OpenGeneration, complete_time: Timestamp) -> GenerationCompleted {
     GenerationCompleted {
-        generation_id: id.to_string(),
-        event: Some(summary_to_pb(&job.event)),
-        organizer_id: job.organizer_id.to_string(),
-        revision: job.revision.unsigned_abs(),
-        ticket_count: job.ticket_count,
-        complete_time: Some(timestamp_to_pb(time)),
+        generation_id: generation.generation_id.to_string(),
+        event: Some(summary_to_pb(&generation.event)),
+        organizer_id: generation.organizer_id.to_string(),
+        revision: generation.revision,
+        ticket_count: generation.ticket_count,
+        complete_time: Some(time_to_pb(complete_time)),
     }
 }

@@ -1,54 +1,42 @@
-//! A ticket as a file: its QR code as a picture, or the printable ticket.
+//! Documents of a ticket: its QR code as a picture, and the printable ticket.
 
 use super::{code::Code, pdf, qr::Qr, ticket::Ticket};
 
-/// Kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DocumentKind {
-    /// The QR code as PNG.
+pub(crate) enum DocumentKind {
     QrPng,
-    /// The QR code as SVG.
     QrSvg,
-    /// The printable ticket.
+    /// One A5 page to print.
     Pdf,
 }
 
-/// The languages a printed ticket is made in.
+/// Language of a printed ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
-    /// `hr`.
+pub(crate) enum Language {
     Croatian,
-    /// `en`, and all others.
+    /// Used for every locale but `hr`.
     English,
 }
 
-/// A file. It contains the code.
+/// A file that contains the code, so anyone who has it is admitted.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Document {
-    /// What kind.
-    pub kind: DocumentKind,
-    /// Its bytes.
-    pub content: Vec<u8>,
+pub(crate) struct Document {
+    pub(crate) kind: DocumentKind,
+    pub(crate) content: Vec<u8>,
 }
 
-/// Why a file could not be made: a fault of ours, as every code fits.
+/// A bug of ours: every code fits into a QR code.
 #[derive(Debug, thiserror::Error)]
-pub enum DocumentError {
-    /// The code does not fit into a QR code.
-    #[error("failed to make a qr code: {problem}")]
-    Qr {
-        /// Why.
-        problem: String,
-    },
-    /// The picture could not be written.
+pub(crate) enum DocumentError {
+    #[error("failed to encode the code as a qr code: {problem}")]
+    Qr { problem: String },
     #[error("failed to write a png")]
     Png(#[source] png::EncodingError),
 }
 
 impl Language {
-    /// From a BCP 47 tag.
-    #[must_use]
-    pub fn of(locale: Option<&str>) -> Self {
+    /// Returns the language for a BCP 47 tag.
+    pub(crate) fn of(locale: Option<&str>) -> Self {
         let primary = locale.and_then(|tag| tag.split(['-', '_']).next());
         if primary.is_some_and(|primary| primary.eq_ignore_ascii_case("hr")) {
             Self::Croatian
@@ -59,9 +47,7 @@ impl Language {
 }
 
 impl DocumentKind {
-    /// The media type of such a file.
-    #[must_use]
-    pub fn media_type(self) -> &'static str {
+    pub(crate) fn media_type(self) -> &'static str {
         match self {
             Self::QrPng => "image/png",
             Self::QrSvg => "image/svg+xml",
@@ -70,8 +56,8 @@ impl DocumentKind {
     }
 }
 
-/// Makes the file of a ticket that admits with `code`.
-pub fn make(
+/// Renders a document of a ticket with its valid `code`.
+pub(crate) fn render(
     kind: DocumentKind,
     ticket: &Ticket,
     code: &Code,
@@ -91,13 +77,13 @@ mod tests {
     use super::*;
     use crate::domain::{code::CODE_CHARS, ticket::TicketState, ticket::tests::ticket};
 
-    fn made(kind: DocumentKind) -> (Ticket, Vec<u8>) {
+    fn rendered(kind: DocumentKind) -> (Ticket, Vec<u8>) {
         let ticket = ticket(TicketState::Issued);
-        let document = make(kind, &ticket, &ticket.code, Language::Croatian).unwrap();
+        let document = render(kind, &ticket, &ticket.code, Language::Croatian).unwrap();
         (ticket, document.content)
     }
 
-    /// What a scanner sees in a picture of `width` × `width` pixels.
+    /// Returns the text that a scanner reads in a picture of `width` × `width` pixels.
     fn scan(width: usize, is_dark: impl Fn(usize, usize) -> bool) -> String {
         let mut image =
             rqrr::PreparedImage::prepare_from_greyscale(
@@ -111,8 +97,8 @@ mod tests {
     }
 
     #[test]
-    fn a_scanner_reads_the_code_from_the_png() {
-        let (ticket, file) = made(DocumentKind::QrPng);
+    fn scanner_reads_the_code_from_the_png() {
+        let (ticket, file) = rendered(DocumentKind::QrPng);
         let mut reader = png::Decoder::new(std::io::Cursor::new(file)).read_info().unwrap();
         let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
         let info = reader.next_frame(&mut pixels).unwrap();
@@ -122,10 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn a_scanner_reads_the_code_from_the_modules_that_svg_and_pdf_are_drawn_from() {
+    fn scanner_reads_the_code_from_the_runs_of_svg_and_pdf() {
         let ticket = ticket(TicketState::Issued);
         let qr = Qr::of(&ticket.code).unwrap();
-        // Version 8 and the quiet zone on both sides.
+        // Version 8 has 49 modules on a side, and the quiet zone adds 4 on each side.
         assert_eq!((ticket.code.expose().len(), qr.width()), (CODE_CHARS, 49 + 8));
         let runs = qr.runs();
         let is_dark = |x: usize, y: usize| {
@@ -135,16 +121,16 @@ mod tests {
     }
 
     #[test]
-    fn the_svg_is_one_square_picture() {
-        let (_, file) = made(DocumentKind::QrSvg);
+    fn svg_is_one_square_picture() {
+        let (_, file) = rendered(DocumentKind::QrSvg);
         let text = String::from_utf8(file).unwrap();
         assert!(text.starts_with("<svg ") && text.ends_with("</svg>"), "{text}");
         assert!(text.contains("viewBox=\"0 0 57 57\""), "{text}");
     }
 
     #[test]
-    fn the_pdf_says_where_each_of_its_objects_is() {
-        let (_, file) = made(DocumentKind::Pdf);
+    fn pdf_table_has_the_offset_of_each_object() {
+        let (_, file) = rendered(DocumentKind::Pdf);
         assert!(file.starts_with(b"%PDF-1.4\n") && file.ends_with(b"%%EOF\n"));
         let text: String = file.iter().map(|byte| char::from(*byte)).collect();
         let table = text.find("\nxref\n").unwrap() + 1;
@@ -156,12 +142,12 @@ mod tests {
             let offset: usize = line[..10].parse().unwrap();
             assert!(text[offset..].starts_with(&format!("{} 0 obj", number + 1)), "object {}", number + 1);
         }
-        assert!(text.contains("c\\232\\236cd \\(final\\)"), "letters and brackets survive");
-        assert!(text.contains("15.01.2027. 09:00"), "in the venue's own time");
+        assert!(text.contains("c\\232\\236cd \\(final\\)"), "letters and brackets are escaped");
+        assert!(text.contains("15.01.2027. 09:00"), "the time is in the venue's time zone");
     }
 
     #[test]
-    fn a_locale_is_croatian_or_english() {
+    fn locale_selects_croatian_or_english() {
         for (locale, language) in [
             (Some("hr"), Language::Croatian),
             (Some("hr-HR"), Language::Croatian),

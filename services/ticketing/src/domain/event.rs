@@ -2,96 +2,78 @@
 
 use onsale_types::{EventId, OrganizerId, SectorId, Timestamp};
 
-/// What a ticket or a mail says about its event.
+/// Description of an event, as printed on tickets and in mails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventSummary {
-    /// The event.
-    pub event_id: EventId,
-    /// Its name.
-    pub name: String,
-    /// The venue's name.
-    pub venue_name: String,
-    /// The venue's street address.
-    pub venue_address: Option<String>,
+pub(crate) struct EventSummary {
+    pub(crate) event_id: EventId,
+    pub(crate) name: String,
+    pub(crate) venue_name: String,
+    pub(crate) venue_address: Option<String>,
     /// IANA name of the venue's time zone.
-    pub time_zone: String,
-    /// When it starts.
-    pub start_time: Timestamp,
+    pub(crate) time_zone: String,
+    pub(crate) start_time: Timestamp,
 }
 
-/// An event as one revision of it describes it: what its tickets are made from.
+/// One revision of an event, from which its tickets are generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventPlan {
-    /// The event.
-    pub event: EventSummary,
-    /// Whose it is.
-    pub organizer_id: OrganizerId,
-    /// The highest counts.
-    pub revision: i64,
-    /// All its sectors, in order.
-    pub sectors: Vec<SectorPlan>,
+pub(crate) struct EventPlan {
+    pub(crate) event: EventSummary,
+    pub(crate) organizer_id: OrganizerId,
+    /// Rises with every change of the event; lower revisions are ignored.
+    pub(crate) revision: u64,
+    /// All sectors, in the event's order.
+    pub(crate) sectors: Vec<SectorPlan>,
 }
 
-/// A sector of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SectorPlan {
-    /// The sector.
-    pub sector_id: SectorId,
-    /// Its name.
-    pub name: String,
-    /// How many units it has.
-    pub capacity: u32,
-    /// Its rows; none in general admission.
-    pub rows: Vec<SeatRow>,
+pub(crate) struct SectorPlan {
+    pub(crate) sector_id: SectorId,
+    pub(crate) name: String,
+    /// Number of units, at least 1.
+    pub(crate) capacity: u32,
+    /// Rows in the order of their units. Empty in general admission.
+    pub(crate) rows: Vec<SeatRow>,
 }
 
-/// A row of seats, and the units it begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeatRow {
-    /// The unit of its first seat.
-    pub first_unit: u32,
-    /// What is printed for the row.
-    pub label: String,
-    /// What is printed for each seat; empty: `1`, `2`, and so on.
-    pub seat_labels: Vec<String>,
+pub(crate) struct SeatRow {
+    /// Unit of the first seat; the other seats follow.
+    pub(crate) first_unit: u32,
+    pub(crate) label: String,
+    /// Labels of the seats. Empty: `1`, `2` and so on.
+    pub(crate) seat_labels: Vec<String>,
 }
 
-/// A seat as it is printed on a ticket.
+/// A seat as printed on a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
-    /// The row.
-    pub row_label: String,
-    /// The seat in it.
-    pub seat_label: String,
+pub(crate) struct Seat {
+    pub(crate) row_label: String,
+    pub(crate) seat_label: String,
 }
 
-/// Who may manage an event.
+/// Ownership and visibility of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventOwner {
-    /// The event.
-    pub event_id: EventId,
-    /// Whose it is.
-    pub organizer_id: OrganizerId,
-    /// Whether it was activated: everyone knows of it then.
-    pub is_public: bool,
+pub(crate) struct EventOwner {
+    pub(crate) organizer_id: OrganizerId,
+    /// True once the event was activated or has ended. Until then it is a draft that only its organizer may see.
+    pub(crate) is_public: bool,
 }
 
-/// Why an organizer may not manage an event.
+/// The answer to an organizer who does not own an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
-    /// They must not even learn that it exists.
-    Hidden,
-    /// It is public, and another's.
-    NotOwned,
+pub(crate) enum OwnershipError {
+    /// The event is another organizer's draft, so its existence is not revealed.
+    NotFound,
+    NotOwner,
 }
 
 impl EventOwner {
-    /// Whether `organizer` may manage the event.
-    pub fn admit(&self, organizer: OrganizerId) -> Result<(), Denied> {
-        match (self.organizer_id == organizer, self.is_public) {
+    /// Refuses an organizer who does not own the event.
+    pub(crate) fn check_owner(&self, organizer_id: OrganizerId) -> Result<(), OwnershipError> {
+        match (self.organizer_id == organizer_id, self.is_public) {
             (true, _) => Ok(()),
-            (false, true) => Err(Denied::NotOwned),
-            (false, false) => Err(Denied::Hidden),
+            (false, true) => Err(OwnershipError::NotOwner),
+            (false, false) => Err(OwnershipError::NotFound),
         }
     }
 }
@@ -101,12 +83,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draft_is_hidden_from_other_organizers_and_a_public_event_is_not_theirs() {
-        let (owner, other) = (OrganizerId::generate(), OrganizerId::generate());
-        let event = |is_public| EventOwner { event_id: EventId::generate(), organizer_id: owner, is_public };
-        assert_eq!(event(false).admit(owner), Ok(()));
-        assert_eq!(event(true).admit(owner), Ok(()));
-        assert_eq!(event(false).admit(other), Err(Denied::Hidden));
-        assert_eq!(event(true).admit(other), Err(Denied::NotOwned));
+    fn other_organizers_do_not_find_drafts_and_do_not_own_public_events() {
+        let (organizer_id, other_id) = (OrganizerId::generate(), OrganizerId::generate());
+        let event = |is_public| EventOwner { organizer_id, is_public };
+        assert_eq!(event(false).check_owner(organizer_id), Ok(()));
+        assert_eq!(event(true).check_owner(organizer_id), Ok(()));
+        assert_eq!(event(false).check_owner(other_id), Err(OwnershipError::NotFound));
+        assert_eq!(event(true).check_owner(other_id), Err(OwnershipError::NotOwner));
     }
 }

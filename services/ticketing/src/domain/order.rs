@@ -1,36 +1,31 @@
-//! A paid order and whether its tickets can be issued now.
+//! Paid orders, and the decision to issue their tickets.
 
 use onsale_types::{ClaimId, CustomerId, EventId, SectorId};
 
 use super::ticket::TicketState;
 
-/// One unit of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OrderedUnit {
-    /// The sector.
-    pub sector_id: SectorId,
-    /// The unit's number in it.
-    pub unit: u32,
+pub(crate) struct OrderedUnit {
+    pub(crate) sector_id: SectorId,
+    /// Number of the unit in the sector, from 1.
+    pub(crate) unit: u32,
 }
 
-/// A confirmed claim: what was bought, and by whom.
+/// A confirmed claim. It has the claim's id.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Order {
-    /// The claim.
-    pub claim_id: ClaimId,
-    /// The event.
-    pub event_id: EventId,
-    /// The buyer.
-    pub customer_id: CustomerId,
-    /// The buyer's verified address.
-    pub buyer_email: String,
-    /// The buyer's language; none: the default of whoever writes to them.
-    pub buyer_locale: Option<String>,
-    /// The units, distinct, at least one.
-    pub units: Vec<OrderedUnit>,
+pub(crate) struct Order {
+    pub(crate) claim_id: ClaimId,
+    pub(crate) event_id: EventId,
+    pub(crate) customer_id: CustomerId,
+    /// Verified email address of the buyer.
+    pub(crate) buyer_email: String,
+    /// BCP 47 tag of the buyer's language. `None`: the default of Notification.
+    pub(crate) buyer_locale: Option<String>,
+    /// Distinct units, at least one.
+    pub(crate) units: Vec<OrderedUnit>,
 }
 
-/// Without the address.
+/// Leaves out the buyer's address.
 impl std::fmt::Debug for Order {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
@@ -42,49 +37,44 @@ impl std::fmt::Debug for Order {
     }
 }
 
-/// What is known about a claim's tickets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IssuanceState {
-    /// Paid; the tickets are not issued yet.
+/// State of an order's tickets. Names are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum IssuanceState {
+    /// Paid, but some tickets are not generated yet.
     Pending,
-    /// Issued.
     Issued,
-    /// A unit's ticket was another's. Never by our own doing.
+    /// A ticket belonged to another claim, which no step of ours causes.
     Refused,
-    /// The money went back: the claim gets no tickets any more.
+    /// The payment is refunded. The claim receives no tickets any more.
     Void,
 }
 
-/// What to do with an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Issue all of its tickets.
+pub(crate) enum IssueDecision {
+    /// Issue all tickets.
     Issue,
-    /// Some do not exist yet: wait.
+    /// Some tickets are not generated yet: issue none, and retry later.
     Wait,
-    /// Some are another's: refuse, and change nothing.
+    /// Some tickets belong to other claims: issue none.
     Refuse,
-    /// The money went back: there is nothing to issue any more.
-    Drop,
-    /// It was done before.
-    Done,
+    AlreadyVoid,
+    AlreadyIssued,
 }
 
-/// Decides on an order whose claim is in `state` and which names `wanted` units; `found` are the states of those tickets
-/// of them that exist.
-#[must_use]
-pub fn decide(state: IssuanceState, wanted: usize, found: &[TicketState]) -> Decision {
+/// Decides whether to issue an order of `unit_count` units. `found` has the state of each of its tickets that is generated.
+pub(crate) fn decide_issue(state: IssuanceState, unit_count: usize, found: &[TicketState]) -> IssueDecision {
     match state {
-        IssuanceState::Issued => Decision::Done,
-        IssuanceState::Void => Decision::Drop,
-        // A refused order may be tried again by a human who has put things right.
+        IssuanceState::Issued => IssueDecision::AlreadyIssued,
+        IssuanceState::Void => IssueDecision::AlreadyVoid,
+        // A refused order can be issued after an operator has freed its tickets.
         IssuanceState::Pending | IssuanceState::Refused => {
             if found.iter().any(|state| *state != TicketState::Generated) {
-                Decision::Refuse
-            } else if found.len() < wanted {
-                Decision::Wait
+                IssueDecision::Refuse
+            } else if found.len() < unit_count {
+                IssueDecision::Wait
             } else {
-                Decision::Issue
+                IssueDecision::Issue
             }
         }
     }
@@ -97,27 +87,27 @@ mod tests {
     const FREE: TicketState = TicketState::Generated;
 
     #[test]
-    fn an_order_is_issued_when_all_its_tickets_exist_and_are_free() {
-        assert_eq!(decide(IssuanceState::Pending, 2, &[FREE, FREE]), Decision::Issue);
+    fn order_is_issued_when_all_its_tickets_exist_and_are_free() {
+        assert_eq!(decide_issue(IssuanceState::Pending, 2, &[FREE, FREE]), IssueDecision::Issue);
     }
 
     #[test]
-    fn an_order_waits_for_a_ticket_that_does_not_exist() {
-        assert_eq!(decide(IssuanceState::Pending, 2, &[FREE]), Decision::Wait);
-        assert_eq!(decide(IssuanceState::Pending, 2, &[]), Decision::Wait);
+    fn order_waits_for_a_ticket_that_is_not_generated() {
+        assert_eq!(decide_issue(IssuanceState::Pending, 2, &[FREE]), IssueDecision::Wait);
+        assert_eq!(decide_issue(IssuanceState::Pending, 2, &[]), IssueDecision::Wait);
     }
 
     #[test]
-    fn an_order_is_refused_when_any_ticket_is_taken_even_if_others_are_missing() {
+    fn order_is_refused_if_a_ticket_is_taken_and_others_are_missing() {
         for taken in [TicketState::Issued, TicketState::CheckedIn, TicketState::Void] {
-            assert_eq!(decide(IssuanceState::Pending, 2, &[FREE, taken]), Decision::Refuse);
-            assert_eq!(decide(IssuanceState::Pending, 2, &[taken]), Decision::Refuse);
+            assert_eq!(decide_issue(IssuanceState::Pending, 2, &[FREE, taken]), IssueDecision::Refuse);
+            assert_eq!(decide_issue(IssuanceState::Pending, 2, &[taken]), IssueDecision::Refuse);
         }
     }
 
     #[test]
-    fn a_void_claim_gets_no_tickets_and_an_issued_one_no_others() {
-        assert_eq!(decide(IssuanceState::Void, 1, &[FREE]), Decision::Drop);
-        assert_eq!(decide(IssuanceState::Issued, 1, &[FREE]), Decision::Done);
+    fn void_claim_gets_no_tickets_and_issued_claim_keeps_its_own() {
+        assert_eq!(decide_issue(IssuanceState::Void, 1, &[FREE]), IssueDecision::AlreadyVoid);
+        assert_eq!(decide_issue(IssuanceState::Issued, 1, &[FREE]), IssueDecision::AlreadyIssued);
     }
 }

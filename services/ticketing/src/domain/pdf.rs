@@ -1,7 +1,8 @@
-//! The printable ticket: one A5 page with the event, the place and the QR code.
+//! The printable ticket: one A5 page with the event, the seat and the QR code.
 //!
-//! Written by hand, as one page of text and squares needs no library. The font is Helvetica, which every reader has, in the
-//! one encoding every reader draws: letters it lacks are printed without their marks (`č` as `c`), as no font is embedded.
+//! The file is written without a library, because one page of text and squares needs none. No font is embedded: the text is
+//! Helvetica in WinAnsi encoding, which every PDF reader has. Croatian letters that the encoding lacks lose their marks (`č` becomes
+//! `c`); other letters that it lacks become `?`.
 
 use super::{
     document::Language,
@@ -9,26 +10,26 @@ use super::{
     ticket::Ticket,
 };
 
-/// A5 in points.
+/// Page size: A5 in points.
 const PAGE_WIDTH: usize = 420;
 const PAGE_HEIGHT: usize = 595;
 const MARGIN: usize = 40;
-/// With the longest texts above it, the code still has its place.
+/// Chosen so that the QR code fits below the longest texts.
 const POINTS_PER_MODULE: usize = 4;
-/// A line of the title has at most so many letters, and the title so many lines.
+/// Limits of the title, so that it fits the page.
 const TITLE_CHARS_MAX: usize = 36;
 const TITLE_LINES_MAX: usize = 5;
 const LINE_CHARS_MAX: usize = 62;
-/// The same for the sector and the place.
-const PLACE_CHARS_MAX: usize = 50;
+/// Limit of a line with the sector or the seat.
+const SEAT_CHARS_MAX: usize = 50;
 
-/// A line of text.
 struct Line {
     text: String,
+    /// Font size in points.
     size: usize,
 }
 
-/// The PDF of `ticket`, whose code is in `qr`.
+/// Returns the PDF of `ticket`. `qr` has its code.
 pub(super) fn ticket(ticket: &Ticket, qr: &Qr, language: Language) -> Vec<u8> {
     let content = content(&lines(ticket, language), qr, &ticket.ticket_id.to_string());
     write(&[
@@ -50,25 +51,25 @@ fn lines(ticket: &Ticket, language: Language) -> Vec<Line> {
         .collect();
     lines.push(Line { text: start_time(ticket, language), size: 13 });
     let venue = std::iter::once(&ticket.event.venue_name).chain(&ticket.event.venue_address);
-    for place in venue {
-        lines.extend(wrapped(place, LINE_CHARS_MAX, 2).into_iter().map(|text| Line { text, size: 11 }));
+    for line in venue {
+        lines.extend(wrapped(line, LINE_CHARS_MAX, 2).into_iter().map(|text| Line { text, size: 11 }));
     }
     let (sector, row, seat, unit) = match language {
         Language::Croatian => ("Sektor", "Red", "Sjedalo", "Mjesto"),
         Language::English => ("Sector", "Row", "Seat", "Place"),
     };
-    let place = match &ticket.seat {
+    let seat_or_unit = match &ticket.seat {
         Some(at) => format!("{row} {}, {seat} {}", at.row_label, at.seat_label),
         None => format!("{unit} {}", ticket.unit),
     };
     let sector = format!("{sector} {}", ticket.sector_name);
-    for text in [sector, place] {
-        lines.extend(wrapped(&text, PLACE_CHARS_MAX, 2).into_iter().map(|text| Line { text, size: 13 }));
+    for text in [sector, seat_or_unit] {
+        lines.extend(wrapped(&text, SEAT_CHARS_MAX, 2).into_iter().map(|text| Line { text, size: 13 }));
     }
     lines
 }
 
-/// When the event starts, in the venue's time.
+/// Formats the event's start in the venue's time zone.
 fn start_time(ticket: &Ticket, language: Language) -> String {
     let form = match language {
         Language::Croatian => "%d.%m.%Y. %H:%M",
@@ -78,11 +79,11 @@ fn start_time(ticket: &Ticket, language: Language) -> String {
     jiff::Timestamp::from_microsecond(event.start_time.as_micros())
         .and_then(|time| time.in_tz(&event.time_zone))
         .map(|time| time.strftime(form).to_string())
-        // A zone we do not know: the time in UTC says so itself.
+        // The time zone is unknown. This text names UTC as its zone.
         .unwrap_or_else(|_| event.start_time.to_string())
 }
 
-/// The page's drawing operators.
+/// Returns the drawing operators of the page.
 fn content(lines: &[Line], qr: &Qr, footer: &str) -> String {
     let mut content = String::new();
     let mut y = PAGE_HEIGHT.saturating_sub(MARGIN);
@@ -105,7 +106,7 @@ fn content(lines: &[Line], qr: &Qr, footer: &str) -> String {
     content
 }
 
-/// The file: its objects, numbered from 1, and the table that says where each is.
+/// Returns a file with the objects, numbered from 1, and the table of their offsets.
 fn write(objects: &[String]) -> Vec<u8> {
     let mut file = String::from("%PDF-1.4\n");
     let mut offsets = Vec::new();
@@ -123,7 +124,7 @@ fn write(objects: &[String]) -> Vec<u8> {
     file.into_bytes()
 }
 
-/// `text` as the inside of a PDF string: ASCII throughout, so that a position in the text is one in the file.
+/// Escapes `text` for a PDF string. The result is ASCII, so an offset in the text is one in the file.
 fn pdf_text(text: &str) -> String {
     let mut inside = String::new();
     for letter in text.chars() {
@@ -136,7 +137,7 @@ fn pdf_text(text: &str) -> String {
     inside
 }
 
-/// A letter's byte in the encoding, or that of the nearest letter in it.
+/// Returns the WinAnsi byte of a letter, of its form without a mark, or of `?`.
 fn win_ansi(letter: char) -> u8 {
     match letter {
         ' '..='~' | '\u{a0}'..='\u{ff}' => u8::try_from(letter).unwrap_or(b'?'),
@@ -160,8 +161,8 @@ fn win_ansi(letter: char) -> u8 {
     }
 }
 
-/// `text` in lines of at most `chars_max` letters, broken between words where there are any; what is beyond `lines_max`
-/// lines is left out.
+/// Breaks `text` into at most `lines_max` lines of at most `chars_max` letters and drops the rest. Lines break between words;
+/// only a word longer than a line is split.
 fn wrapped(text: &str, chars_max: usize, lines_max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -189,7 +190,7 @@ mod tests {
     use crate::domain::ticket::{self, TicketState};
 
     #[test]
-    fn the_longest_texts_leave_the_place_and_the_code_on_the_page() {
+    fn seat_and_code_fit_the_page_with_the_longest_texts() {
         let mut ticket = ticket::tests::ticket(TicketState::Issued);
         let long = "dugo ime ".repeat(60);
         ticket.event.name = long.clone();
@@ -205,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_are_no_longer_than_asked_and_lose_nothing_but_spaces(text in "[a-zčšž (]{0,120}") {
+        fn wrapped_lines_keep_the_limit_and_lose_only_spaces(text in "[a-zčšž (]{0,120}") {
             let lines = wrapped(&text, 10, usize::MAX);
             prop_assert!(lines.iter().all(|line| line.chars().count() <= 10));
             let bare = |text: &str| text.split_whitespace().collect::<String>();
@@ -213,10 +214,10 @@ mod tests {
         }
 
         #[test]
-        fn any_text_becomes_a_closed_ascii_string(text: String) {
+        fn any_text_is_escaped_as_ascii_without_open_brackets(text: String) {
             let inside = pdf_text(&text);
             prop_assert!(inside.is_ascii());
-            // Every bracket is escaped, so none can end the string.
+            // A bracket that is not escaped would end the string.
             let unescaped = inside.replace("\\\\", "").replace("\\(", "").replace("\\)", "");
             prop_assert!(!unescaped.contains(['(', ')']));
         }

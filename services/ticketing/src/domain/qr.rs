@@ -1,23 +1,25 @@
-//! A code as a square of dark and light modules, and as pictures of it.
+//! QR codes: squares of dark and light modules, drawn as SVG or PNG.
 
 use qrcode::{Color, EcLevel, QrCode};
 
 use super::{code::Code, document::DocumentError};
 
-/// Light modules around the square, without which scanners do not find it.
+/// Width of the light border in modules. Scanners do not find a QR code without it.
 pub(super) const QUIET_MODULES: usize = 4;
-/// Pixels per module of the PNG, and bits per byte: so a module is one byte of a row.
+/// Pixels per module of the PNG. At one bit per pixel, a module is one byte of a row.
 const PIXELS_PER_MODULE: usize = 8;
 const DARK: u8 = 0x00;
 const LIGHT: u8 = 0xff;
 
-/// The modules of a QR code, quiet zone included.
+/// Modules of a QR code, including the light border.
 pub(super) struct Qr {
+    /// Modules on a side.
     width: usize,
+    /// Modules row by row.
     is_dark: Vec<bool>,
 }
 
-/// Dark modules side by side.
+/// Adjacent dark modules of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) x: usize,
@@ -26,7 +28,7 @@ pub(super) struct Run {
 }
 
 impl Qr {
-    /// The QR code of a ticket's code, at medium correction: readable with 15 % of it damaged.
+    /// Encodes a ticket's code at medium error correction, which tolerates 15 % damage.
     pub(super) fn of(code: &Code) -> Result<Self, DocumentError> {
         let bare = QrCode::with_error_correction_level(code.expose(), EcLevel::M)
             .map_err(|error| DocumentError::Qr { problem: error.to_string() })?;
@@ -41,7 +43,7 @@ impl Qr {
         Ok(Self { width, is_dark })
     }
 
-    /// Modules on a side.
+    /// Returns the number of modules on a side, border included.
     pub(super) fn width(&self) -> usize {
         self.width
     }
@@ -50,7 +52,7 @@ impl Qr {
         self.is_dark.chunks(self.width)
     }
 
-    /// Where it is dark, row by row.
+    /// Returns the dark runs of all rows, from top to bottom.
     pub(super) fn runs(&self) -> Vec<Run> {
         let mut runs = Vec::new();
         for (y, row) in self.rows().enumerate() {

@@ -1,16 +1,18 @@
-//! One ticket: its life, and the decision at the gate.
+//! Tickets: their states, the decision at the gate, and lists of a customer's tickets.
 
-use onsale_types::{ClaimId, EventId, SectorId, TicketId, Timestamp};
+use onsale_types::{ClaimId, CustomerId, EventId, PageQuery, PageSize, SectorId, TicketId, Timestamp};
 
 use super::{
+    check_in::{CheckIn, CheckInOutcome},
     code::Code,
     event::{EventSummary, Seat},
 };
 
-/// Where a ticket is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TicketState {
-    /// Exists, belongs to nobody.
+/// State of a ticket. Names are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum TicketState {
+    /// Belongs to nobody yet.
     Generated,
     /// Belongs to a customer and admits once.
     Issued,
@@ -20,91 +22,84 @@ pub enum TicketState {
     Void,
 }
 
-/// A ticket that was issued, whatever became of it since.
+/// A ticket that was issued, in any later state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    /// The ticket.
-    pub ticket_id: TicketId,
-    /// The event.
-    pub event: EventSummary,
-    /// The sector.
-    pub sector_id: SectorId,
-    /// The sector's name.
-    pub sector_name: String,
-    /// The unit it admits to.
-    pub unit: u32,
-    /// The seat that is.
-    pub seat: Option<Seat>,
-    /// Where it is in its life.
-    pub state: TicketState,
-    /// What it was bought with.
-    pub claim_id: ClaimId,
-    /// The code that admits.
-    pub code: Code,
-    /// When it was issued.
-    pub issue_time: Timestamp,
-    /// The check-in.
-    pub check_in: Option<CheckIn>,
-    /// When it became void.
-    pub void_time: Option<Timestamp>,
+pub(crate) struct Ticket {
+    pub(crate) ticket_id: TicketId,
+    pub(crate) event: EventSummary,
+    pub(crate) sector_id: SectorId,
+    pub(crate) sector_name: String,
+    /// Number of the unit in the sector, from 1.
+    pub(crate) unit: u32,
+    /// `None` in general admission.
+    pub(crate) seat: Option<Seat>,
+    pub(crate) state: TicketState,
+    pub(crate) claim_id: ClaimId,
+    /// Code as it was issued. It admits only while [`Ticket::valid_code`] returns it.
+    pub(crate) code: Code,
+    pub(crate) issue_time: Timestamp,
+    /// `None` unless CHECKED_IN.
+    pub(crate) check_in: Option<CheckIn>,
+    /// `None` unless VOID.
+    pub(crate) void_time: Option<Timestamp>,
 }
 
-/// Somebody went in with a ticket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckIn {
-    /// When.
-    pub time: Timestamp,
-    /// Where.
-    pub gate: String,
-}
-
-/// Which of a customer's tickets to list.
+/// Selects tickets of a customer; a ticket must pass all parts.
 #[derive(Clone, Debug, Default)]
-pub struct TicketFilter {
-    /// Of this event only.
-    pub event_id: Option<EventId>,
-    /// Of this claim only.
-    pub claim_id: Option<ClaimId>,
-    /// In these states only; empty: in any.
-    pub states: Vec<TicketState>,
+pub(crate) struct TicketFilter {
+    pub(crate) event_id: Option<EventId>,
+    pub(crate) claim_id: Option<ClaimId>,
+    /// Permitted states. Empty: all.
+    pub(crate) states: Vec<TicketState>,
 }
 
-/// A place in a list.
+/// Position of a ticket in a list. Later start times come first, then higher ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListPosition {
-    /// When the event starts.
-    pub start_time: Timestamp,
-    /// The ticket.
-    pub ticket_id: TicketId,
+pub(crate) struct ListPosition {
+    pub(crate) start_time: Timestamp,
+    pub(crate) ticket_id: TicketId,
 }
 
-/// What came of a check-in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckInOutcome {
-    /// Let in.
-    Admitted,
-    /// Somebody went in with it before.
-    AlreadyCheckedIn,
-    /// The money went back.
-    Void,
-    /// It is an old code of a transferred ticket.
-    CodeReplaced,
-    /// The ticket is for another event.
-    WrongEvent,
-    /// Nobody bought the ticket.
-    NotIssued,
+/// Command of `ListTickets`.
+#[derive(Debug)]
+pub(crate) struct ListTickets {
+    pub(crate) customer_id: CustomerId,
+    pub(crate) filter: TicketFilter,
+    /// Position of the last ticket on the previous page. `None`: this is the first page.
+    pub(crate) after: Option<ListPosition>,
+    pub(crate) page_size: PageSize,
+    /// Query to which page tokens are bound.
+    pub(crate) query: PageQuery,
+}
+
+#[derive(Debug)]
+pub(crate) struct TicketPage {
+    pub(crate) tickets: Vec<Ticket>,
+    /// Position of the page's last ticket. `None`: no further page exists.
+    pub(crate) next: Option<ListPosition>,
+}
+
+impl TicketPage {
+    /// Cuts the page from `found`, which has one ticket more than the page if a further page exists.
+    pub(crate) fn new(mut found: Vec<Ticket>, page_size: PageSize) -> Self {
+        let rows = usize::try_from(page_size.rows()).unwrap_or(usize::MAX);
+        let has_more = found.len() > rows;
+        found.truncate(rows);
+        let last = found.last().filter(|_| has_more);
+        let next =
+            last.map(|last| ListPosition { start_time: last.event.start_time, ticket_id: last.ticket_id });
+        Self { tickets: found, next }
+    }
 }
 
 impl Ticket {
-    /// The code, if whoever shows it gets in.
-    #[must_use]
-    pub fn valid_code(&self) -> Option<&Code> {
+    /// Returns the code while it admits.
+    pub(crate) fn valid_code(&self) -> Option<&Code> {
         (self.state == TicketState::Issued).then_some(&self.code)
     }
 
-    /// Whether the bearer of `code`, whose signature is proven, may go in.
-    #[must_use]
-    pub fn check_in(&self, code: &Code) -> CheckInOutcome {
+    /// Decides whether the bearer of `code` is admitted. The code's signature must have been verified.
+    pub(crate) fn check_in(&self, code: &Code) -> CheckInOutcome {
         match self.state {
             TicketState::Generated => CheckInOutcome::NotIssued,
             TicketState::Void => CheckInOutcome::Void,
@@ -146,7 +141,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_an_issued_ticket_admits_and_only_with_its_own_code() {
+    fn only_an_issued_ticket_with_its_own_code_admits() {
         let other = Code::from_text("other".to_owned());
         for (state, with_own, with_other) in [
             (TicketState::Issued, CheckInOutcome::Admitted, CheckInOutcome::CodeReplaced),
@@ -161,7 +156,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_code_is_shown_only_while_it_admits() {
+    fn code_is_shown_only_while_it_admits() {
         assert!(ticket(TicketState::Issued).valid_code().is_some());
         for state in [TicketState::Generated, TicketState::CheckedIn, TicketState::Void] {
             assert!(ticket(state).valid_code().is_none());

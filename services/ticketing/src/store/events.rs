@@ -1,79 +1,83 @@
-//! Events and sectors, as Inventory last described them.
+//! Events and their sectors, in the newest revision that Inventory has published.
 
-use onsale_storage::postgres::{self, CopyRows, Parameters, Postgres, Row, Transaction, Type, column};
-use onsale_types::{EventId, OrganizerId, Timestamp};
+use onsale_storage::postgres::{
+    self, CopyRows, Parameters, Postgres, Row, Transaction, Type,
+    row::{RowExt as _, SqlCount, SqlTime},
+};
+use onsale_types::{EventId, Timestamp};
 use uuid::Uuid;
 
-use super::{sql_count, sql_time, time};
 use crate::{
     domain::event::{EventOwner, EventPlan, EventSummary, SectorPlan},
     error::Error,
 };
 
-// Also takes the event's row lock: plans of one event are made one after the other.
-const SAVE_EVENT: &str = "INSERT INTO event AS known
+// Also locks the event's row, so that plans of one event are stored one after the other.
+const SAVE_EVENT: &str = "INSERT INTO event AS stored
         (event_id, organizer_id, revision, name, venue_name, venue_address, time_zone, start_time)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     ON CONFLICT (event_id) DO UPDATE SET
         organizer_id = excluded.organizer_id, revision = excluded.revision, name = excluded.name,
         venue_name = excluded.venue_name, venue_address = excluded.venue_address,
         time_zone = excluded.time_zone, start_time = excluded.start_time
-    WHERE known.revision < excluded.revision";
-const SAVE_SECTORS: &str = "INSERT INTO sector AS known (sector_id, event_id, place, name, capacity)
+    WHERE stored.revision < excluded.revision";
+const SAVE_SECTORS: &str = "INSERT INTO sector AS stored (sector_id, event_id, place, name, capacity)
     SELECT sector_id, $1, place, name, capacity
     FROM unnest($2::uuid[], $3::text[], $4::integer[]) WITH ORDINALITY AS new (sector_id, name, capacity, place)
     ORDER BY sector_id
     ON CONFLICT (sector_id) DO UPDATE SET
         place = excluded.place, name = excluded.name, capacity = excluded.capacity
-    WHERE known.event_id = excluded.event_id";
-const DROP_SECTORS: &str = "UPDATE sector SET capacity = 0
+    WHERE stored.event_id = excluded.event_id";
+const EMPTY_SECTORS: &str = "UPDATE sector SET capacity = 0
     WHERE event_id = $1 AND sector_id <> ALL ($2::uuid[]) AND capacity > 0";
-const CLEAR_SEATS: &str = "DELETE FROM seat_row
+const DELETE_SEATS: &str = "DELETE FROM seat_row
     WHERE sector_id IN (SELECT sector_id FROM sector WHERE event_id = $1)";
 const COPY_SEATS: &str =
     "COPY seat_row (sector_id, first_unit, label, seat_labels) FROM STDIN (FORMAT binary)";
-const NOTE_ACTIVATION: &str = "INSERT INTO event_phase AS known (event_id, activate_time) VALUES ($1, $2)
-    ON CONFLICT (event_id) DO UPDATE SET activate_time = least(known.activate_time, excluded.activate_time)";
-const NOTE_END: &str = "INSERT INTO event_phase AS known (event_id, end_time) VALUES ($1, $2)
-    ON CONFLICT (event_id) DO UPDATE SET end_time = least(known.end_time, excluded.end_time)";
-const OWNER: &str = "SELECT organizer_id, (activate_time IS NOT NULL OR end_time IS NOT NULL) AS is_public
+const RECORD_ACTIVATION: &str = "INSERT INTO event_phase AS stored (event_id, activate_time) VALUES ($1, $2)
+    ON CONFLICT (event_id) DO UPDATE SET activate_time = least(stored.activate_time, excluded.activate_time)";
+const RECORD_END: &str = "INSERT INTO event_phase AS stored (event_id, end_time) VALUES ($1, $2)
+    ON CONFLICT (event_id) DO UPDATE SET end_time = least(stored.end_time, excluded.end_time)";
+const GET_OWNER: &str =
+    "SELECT organizer_id, (activate_time IS NOT NULL OR end_time IS NOT NULL) AS is_public
     FROM event LEFT JOIN event_phase USING (event_id) WHERE event_id = $1";
 
-/// Keeps the plan, unless one of the same or a higher revision is known; answers whether it was kept.
-pub async fn save(transaction: &Transaction, plan: &EventPlan) -> Result<bool, Error> {
+/// Stores the event and returns true, unless the same or a higher revision is stored.
+pub(crate) async fn save_if_newer(
+    transaction: &Transaction,
+    plan: &EventPlan,
+) -> Result<bool, postgres::Error> {
     let event = &plan.event;
-    let (event_id, organizer_id) = (event.event_id.as_uuid(), plan.organizer_id.as_uuid());
-    let start_time = sql_time(event.start_time)?;
     let values: Parameters<'_> = &[
-        &event_id,
-        &organizer_id,
-        &plan.revision,
+        &event.event_id.as_uuid(),
+        &plan.organizer_id.as_uuid(),
+        &SqlCount(plan.revision),
         &event.name,
         &event.venue_name,
         &event.venue_address,
         &event.time_zone,
-        &start_time,
+        &SqlTime(event.start_time),
     ];
     Ok(transaction.execute(SAVE_EVENT, values).await? > 0)
 }
 
-/// Replaces the event's sectors and their rows. Those the plan lacks stay with no capacity, until their tickets are gone.
-pub async fn save_sectors(transaction: &Transaction, plan: &EventPlan) -> Result<(), Error> {
+/// Replaces the event's sectors and their rows. A sector that the plan lacks keeps its row with capacity 0, so that its tickets
+/// are removed.
+pub(crate) async fn save_sectors(transaction: &Transaction, plan: &EventPlan) -> Result<(), Error> {
     let event_id = plan.event.event_id.as_uuid();
-    let ids: Vec<Uuid> = plan.sectors.iter().map(|sector| sector.sector_id.as_uuid()).collect();
+    let sector_ids: Vec<Uuid> = plan.sectors.iter().map(|sector| sector.sector_id.as_uuid()).collect();
     let names: Vec<&str> = plan.sectors.iter().map(|sector| sector.name.as_str()).collect();
-    let capacities: Vec<i32> =
-        plan.sectors.iter().map(|sector| sql_count(sector.capacity)).collect::<Result<_, _>>()?;
-    let saved = transaction.execute(SAVE_SECTORS, &[&event_id, &ids, &names, &capacities]).await?;
-    if usize::try_from(saved).ok() != Some(ids.len()) {
-        return Err(Error::Corrupt { what: "a sector belongs to another event" });
+    let capacities: Vec<_> = plan.sectors.iter().map(|sector| SqlCount(sector.capacity)).collect();
+    let saved = transaction.execute(SAVE_SECTORS, &[&event_id, &sector_ids, &names, &capacities]).await?;
+    if usize::try_from(saved).ok() != Some(sector_ids.len()) {
+        return Err(Error::Inconsistent { what: "a sector belongs to another event" });
     }
-    transaction.execute(DROP_SECTORS, &[&event_id, &ids]).await?;
-    transaction.execute(CLEAR_SEATS, &[&event_id]).await?;
-    copy_seats(transaction, &plan.sectors).await
+    transaction.execute(EMPTY_SECTORS, &[&event_id, &sector_ids]).await?;
+    transaction.execute(DELETE_SEATS, &[&event_id]).await?;
+    Ok(copy_seats(transaction, &plan.sectors).await?)
 }
 
-async fn copy_seats(transaction: &Transaction, sectors: &[SectorPlan]) -> Result<(), Error> {
+async fn copy_seats(transaction: &Transaction, sectors: &[SectorPlan]) -> Result<(), postgres::Error> {
     let count: usize = sectors.iter().map(|sector| sector.rows.len()).sum();
     if count == 0 {
         return Ok(());
@@ -82,60 +86,51 @@ async fn copy_seats(transaction: &Transaction, sectors: &[SectorPlan]) -> Result
     let mut rows = CopyRows::of(&types, count);
     for sector in sectors {
         for row in &sector.rows {
-            let first_unit = sql_count(row.first_unit)?;
+            let first_unit = SqlCount(row.first_unit);
             rows.push(&[&sector.sector_id.as_uuid(), &first_unit, &row.label, &row.seat_labels])?;
         }
     }
-    transaction.copy_in(COPY_SEATS, rows).await?;
-    Ok(())
+    transaction.copy_in(COPY_SEATS, rows).await.map(drop)
 }
 
-/// Notes that the event is public; the first time counts.
-pub async fn note_activation(
+/// Records that the event is public. Of several times, the earliest is kept.
+pub(crate) async fn record_activation(
     transaction: &Transaction,
     event_id: EventId,
-    time: Timestamp,
-) -> Result<(), Error> {
-    note(transaction, NOTE_ACTIVATION, event_id, time).await
+    activate_time: Timestamp,
+) -> Result<(), postgres::Error> {
+    let values: Parameters<'_> = &[&event_id.as_uuid(), &SqlTime(activate_time)];
+    transaction.execute(RECORD_ACTIVATION, values).await.map(drop)
 }
 
-/// Notes that the event's sale is over.
-pub async fn note_end(transaction: &Transaction, event_id: EventId, time: Timestamp) -> Result<(), Error> {
-    note(transaction, NOTE_END, event_id, time).await
-}
-
-async fn note(
+/// Records that the event's sale is over. Of several times, the earliest is kept.
+pub(crate) async fn record_end(
     transaction: &Transaction,
-    statement: &'static str,
     event_id: EventId,
-    time: Timestamp,
-) -> Result<(), Error> {
-    let time = sql_time(time)?;
-    transaction.execute(statement, &[&event_id.as_uuid(), &time]).await?;
-    Ok(())
+    end_time: Timestamp,
+) -> Result<(), postgres::Error> {
+    transaction.execute(RECORD_END, &[&event_id.as_uuid(), &SqlTime(end_time)]).await.map(drop)
 }
 
-/// Whose event it is.
-pub async fn owner(postgres: &Postgres, event_id: EventId) -> Result<Option<EventOwner>, Error> {
-    let row = postgres.query_opt("owner of event", OWNER, &[&event_id.as_uuid()]).await?;
-    let owner = |row: &Row| -> Result<EventOwner, postgres::Error> {
-        Ok(EventOwner {
-            event_id,
-            organizer_id: OrganizerId::from_uuid(column(row, "organizer_id")?),
-            is_public: column(row, "is_public")?,
-        })
+pub(crate) async fn get_owner(
+    postgres: &Postgres,
+    event_id: EventId,
+) -> Result<Option<EventOwner>, postgres::Error> {
+    let row = postgres.query_opt("owner of event", GET_OWNER, &[&event_id.as_uuid()]).await?;
+    let owner = |row: Row| {
+        Ok(EventOwner { organizer_id: row.read_id("organizer_id")?, is_public: row.read("is_public")? })
     };
-    Ok(row.as_ref().map(owner).transpose()?)
+    row.map(owner).transpose()
 }
 
-/// The event in a row that has all columns of `event` but the revision.
-pub(super) fn summary(row: &Row) -> Result<EventSummary, Error> {
+/// Reads an event from a row that has its name as `event_name` and the other columns of `event`. The revision is not needed.
+pub(super) fn summary(row: &Row) -> Result<EventSummary, postgres::Error> {
     Ok(EventSummary {
-        event_id: EventId::from_uuid(column(row, "event_id")?),
-        name: column(row, "event_name")?,
-        venue_name: column(row, "venue_name")?,
-        venue_address: column(row, "venue_address")?,
-        time_zone: column(row, "time_zone")?,
-        start_time: time(row, "start_time")?,
+        event_id: row.read_id("event_id")?,
+        name: row.read("event_name")?,
+        venue_name: row.read("venue_name")?,
+        venue_address: row.read("venue_address")?,
+        time_zone: row.read("time_zone")?,
+        start_time: row.read_time("start_time")?,
     })
 }

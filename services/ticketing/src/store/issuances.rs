@@ -1,115 +1,130 @@
-//! Confirmed claims, and what became of their tickets.
+//! Issuances: orders and the state of their tickets, one row per claim.
 
 use std::time::Duration;
 
-use onsale_storage::postgres::{Parameters, Postgres, Row, Transaction, column};
-use onsale_types::{ClaimId, CustomerId, EventId, SectorId};
-use uuid::Uuid;
-
-use super::{count, from_sql_count, sql_units};
-use crate::{
-    domain::order::{IssuanceState, Order, OrderedUnit},
-    error::Error,
+use onsale_storage::{
+    due::{BackoffBounds, DueTable},
+    due_table,
+    postgres::{self, Parameters, Postgres, Row, Transaction, row::RowExt as _},
 };
+use onsale_types::{ClaimId, EventId, Named as _};
 
-const ENTER: &str = "INSERT INTO issuance
+use super::unit_arrays;
+use crate::domain::order::{IssuanceState, Order, OrderedUnit};
+
+/// Orders that wait for their tickets. A lease is also the wait before the next attempt, so an order that always fails does not
+/// delay the others.
+const PENDING: DueTable = due_table! {
+    table: "issuance",
+    id: "claim_id",
+    due: "next_attempt_time",
+    attempts: "attempt_count",
+    condition: "state = 'PENDING'",
+    make_due_by: "event_id",
+    returning: "claim_id, event_id, customer_id, buyer_email, buyer_locale, sector_ids, units, attempt_count",
+};
+/// Lease of a pending order's first attempt. It doubles with each further one.
+const LEASE_INITIAL: Duration = Duration::from_secs(1);
+
+const INSERT_PENDING: &str = "INSERT INTO issuance
         (claim_id, state, event_id, customer_id, buyer_email, buyer_locale, sector_ids, units)
     VALUES ($1, 'PENDING', $2, $3, $4, $5, $6, $7) ON CONFLICT (claim_id) DO NOTHING";
-const ENTER_VOID: &str = "INSERT INTO issuance (claim_id, state) VALUES ($1, 'VOID')
+const INSERT_VOID: &str = "INSERT INTO issuance (claim_id, state) VALUES ($1, 'VOID')
     ON CONFLICT (claim_id) DO NOTHING";
-// What issues and what voids a claim's tickets meets here, one after the other.
+// Issuing and voiding a claim's tickets both take this lock, so they run one after the other.
 const LOCK: &str = "SELECT state FROM issuance WHERE claim_id = $1 FOR UPDATE";
-const MOVE: &str = "UPDATE issuance SET state = $2 WHERE claim_id = $1";
-// Its next look is fixed before this one: an order that nobody can look at does not hold up the others.
-const TAKE_DUE: &str = "UPDATE issuance SET
-        next_attempt_time = now() + least($1::float8, power(2, least(attempt_count, 30))) * interval '1 second',
-        attempt_count = attempt_count + 1
-    WHERE claim_id = (SELECT claim_id FROM issuance WHERE state = 'PENDING' AND next_attempt_time <= now()
-        ORDER BY next_attempt_time LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING claim_id, event_id, customer_id, buyer_email, buyer_locale, sector_ids, units, attempt_count";
-const HASTEN: &str =
-    "UPDATE issuance SET next_attempt_time = now() WHERE event_id = $1 AND state = 'PENDING'";
+const SET_STATE: &str = "UPDATE issuance SET state = $2 WHERE claim_id = $1";
 const COUNT_PENDING: &str = "SELECT count(*)::integer AS count FROM issuance WHERE state = 'PENDING'";
 
-/// Enters a claim unless it is known, and locks it; answers its state.
-pub async fn enter(transaction: &Transaction, order: &Order) -> Result<IssuanceState, Error> {
-    let (sector_ids, units) = sql_units(&order.units)?;
-    let (claim_id, event_id) = (order.claim_id.as_uuid(), order.event_id.as_uuid());
-    let customer_id = order.customer_id.as_uuid();
-    let values: Parameters<'_> =
-        &[&claim_id, &event_id, &customer_id, &order.buyer_email, &order.buyer_locale, &sector_ids, &units];
-    transaction.execute(ENTER, values).await?;
+/// A pending order that is leased to one issuer.
+#[derive(Debug)]
+pub(crate) struct LeasedOrder {
+    pub(crate) claim_id: ClaimId,
+    /// Number of times the order was leased, this time included.
+    pub(crate) attempts: u32,
+    /// Error if the row has an unreadable value. The row stays leased, so other orders are next.
+    pub(crate) order: Result<Order, postgres::Error>,
+}
+
+/// Inserts the order as PENDING unless its claim has an issuance, locks the issuance and returns its state.
+pub(crate) async fn lock_for_issue(
+    transaction: &Transaction,
+    order: &Order,
+) -> Result<IssuanceState, postgres::Error> {
+    let (sector_ids, units) = unit_arrays(&order.units);
+    let values: Parameters<'_> = &[
+        &order.claim_id.as_uuid(),
+        &order.event_id.as_uuid(),
+        &order.customer_id.as_uuid(),
+        &order.buyer_email,
+        &order.buyer_locale,
+        &sector_ids,
+        &units,
+    ];
+    transaction.execute(INSERT_PENDING, values).await?;
     lock(transaction, order.claim_id).await
 }
 
-/// Notes that the claim gets no tickets any more; to be followed by [`move_to`] if it was known.
-pub async fn enter_void(transaction: &Transaction, claim_id: ClaimId) -> Result<IssuanceState, Error> {
-    transaction.execute(ENTER_VOID, &[&claim_id.as_uuid()]).await?;
+/// Inserts a VOID issuance unless the claim has one, locks the issuance and returns its state. If that is not VOID, the caller
+/// must call [`set_state`].
+pub(crate) async fn lock_for_void(
+    transaction: &Transaction,
+    claim_id: ClaimId,
+) -> Result<IssuanceState, postgres::Error> {
+    transaction.execute(INSERT_VOID, &[&claim_id.as_uuid()]).await?;
     lock(transaction, claim_id).await
 }
 
-async fn lock(transaction: &Transaction, claim_id: ClaimId) -> Result<IssuanceState, Error> {
-    let row = transaction.query_one(LOCK, &[&claim_id.as_uuid()]).await?;
-    match column(&row, "state")? {
-        "PENDING" => Ok(IssuanceState::Pending),
-        "ISSUED" => Ok(IssuanceState::Issued),
-        "REFUSED" => Ok(IssuanceState::Refused),
-        "VOID" => Ok(IssuanceState::Void),
-        _ => Err(Error::Corrupt { what: "an issuance's state is unknown" }),
-    }
+async fn lock(transaction: &Transaction, claim_id: ClaimId) -> Result<IssuanceState, postgres::Error> {
+    transaction.query_one(LOCK, &[&claim_id.as_uuid()]).await?.read_named("state")
 }
 
-/// Moves a claim that `transaction` has locked.
-pub async fn move_to(
+/// Sets the state of a locked issuance.
+pub(crate) async fn set_state(
     transaction: &Transaction,
     claim_id: ClaimId,
     state: IssuanceState,
-) -> Result<(), Error> {
-    let name = match state {
-        IssuanceState::Pending => "PENDING",
-        IssuanceState::Issued => "ISSUED",
-        IssuanceState::Refused => "REFUSED",
-        IssuanceState::Void => "VOID",
-    };
-    transaction.execute(MOVE, &[&claim_id.as_uuid(), &name]).await?;
-    Ok(())
+) -> Result<(), postgres::Error> {
+    transaction.execute(SET_STATE, &[&claim_id.as_uuid(), &state.name()]).await.map(drop)
 }
 
-/// Takes an order that waits for its tickets and is worth a look, with the number of that look. The next is twice as far
-/// away as the last was, at most `pause_max`.
-pub async fn take_due(
+/// Leases the pending order that has been due for the longest time. The lease lasts 1 s for the first attempt, doubles with each
+/// further one, and lasts at most `lease_max`.
+pub(crate) async fn lease_pending(
     postgres: &Postgres,
-    pause_max: Duration,
-) -> Result<Option<(ClaimId, Result<Order, Error>, u32)>, Error> {
-    let row = postgres.query_opt("take waiting order", TAKE_DUE, &[&pause_max.as_secs_f64()]).await?;
-    let Some(row) = row else { return Ok(None) };
-    let claim_id = ClaimId::from_uuid(column(&row, "claim_id")?);
-    Ok(Some((claim_id, order(&row), count(&row, "attempt_count")?)))
+    lease_max: Duration,
+) -> Result<Option<LeasedOrder>, postgres::Error> {
+    let lease = BackoffBounds { initial: LEASE_INITIAL, max: lease_max };
+    let rows = PENDING.lease(postgres, "take waiting order", lease, 1).await?;
+    let leased = rows.first().map(|row| {
+        Ok(LeasedOrder {
+            claim_id: row.read_id("claim_id")?,
+            attempts: row.read_count("attempt_count")?,
+            order: order(row),
+        })
+    });
+    leased.transpose()
 }
 
-/// Makes all waiting orders of an event worth another look.
-pub async fn hasten(transaction: &Transaction, event_id: EventId) -> Result<(), Error> {
-    transaction.execute(HASTEN, &[&event_id.as_uuid()]).await?;
-    Ok(())
+/// Makes all pending orders of an event due now.
+pub(crate) async fn make_due(transaction: &Transaction, event_id: EventId) -> Result<(), postgres::Error> {
+    PENDING.make_due_in(transaction, event_id, Duration::ZERO).await
 }
 
-/// How many orders wait.
-pub async fn count_pending(postgres: &Postgres) -> Result<u32, Error> {
-    count(&postgres.query_one("count pending orders", COUNT_PENDING, &[]).await?, "count")
+pub(crate) async fn count_pending(postgres: &Postgres) -> Result<u32, postgres::Error> {
+    postgres.query_one("count pending orders", COUNT_PENDING, &[]).await?.read_count("count")
 }
 
-fn order(row: &Row) -> Result<Order, Error> {
-    let sector_ids: Vec<Uuid> = column(row, "sector_ids")?;
-    let units: Vec<i32> = column(row, "units")?;
-    let unit = |(sector_id, unit)| {
-        Ok(OrderedUnit { sector_id: SectorId::from_uuid(sector_id), unit: from_sql_count(unit)? })
-    };
+fn order(row: &Row) -> Result<Order, postgres::Error> {
+    let sector_ids = row.read_ids("sector_ids")?;
+    let units = row.read_counts("units")?;
+    let units = sector_ids.into_iter().zip(units).map(|(sector_id, unit)| OrderedUnit { sector_id, unit });
     Ok(Order {
-        claim_id: ClaimId::from_uuid(column(row, "claim_id")?),
-        event_id: EventId::from_uuid(column(row, "event_id")?),
-        customer_id: CustomerId::from_uuid(column(row, "customer_id")?),
-        buyer_email: column(row, "buyer_email")?,
-        buyer_locale: column(row, "buyer_locale")?,
-        units: sector_ids.into_iter().zip(units).map(unit).collect::<Result<_, Error>>()?,
+        claim_id: row.read_id("claim_id")?,
+        event_id: row.read_id("event_id")?,
+        customer_id: row.read_id("customer_id")?,
+        buyer_email: row.read("buyer_email")?,
+        buyer_locale: row.read("buyer_locale")?,
+        units: units.collect(),
     })
 }

@@ -1,77 +1,62 @@
-//! The topics Ticketing listens to: every one of which the contract names it as a listener, or the sender would keep their
-//! events for ever.
+//! Consumers of the topics of which the contract names Ticketing as a listener.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::sync::Arc;
 
-use onsale_kit::tasks::Tasks;
-use onsale_proto::{
-    EventPayload,
-    events::v1::{ClaimReleased, EventActivated, EventCreated, EventEnded, OrderCompleted},
-};
+use onsale_kit::{BuildError, tasks::Tasks};
+use onsale_proto::events::v1::{ClaimReleased, EventActivated, EventCreated, EventEnded, OrderCompleted};
 use onsale_storage::{
-    messaging::{self, ConsumerConfig, Handler, HandlerError, Message},
+    messaging::{ConsumerConfig, HandlerError, Listeners, Received},
     postgres::Transaction,
 };
 
 use crate::{app::App, convert::events};
 
-/// Starts one consumer per topic.
-pub fn start(app: &Arc<App>, tasks: &Tasks) -> Result<(), messaging::Error> {
-    listen::<EventCreated>(app, tasks)?;
-    listen::<EventActivated>(app, tasks)?;
-    listen::<EventEnded>(app, tasks)?;
-    listen::<OrderCompleted>(app, tasks)?;
-    listen::<ClaimReleased>(app, tasks)
+/// Starts a consumer for every topic.
+pub(super) fn start(app: &Arc<App>, tasks: &Tasks) -> Result<(), BuildError> {
+    Listeners::new(&app.stores, ConsumerConfig::default(), Arc::clone(app))
+        .on(event_created)
+        .on(event_activated)
+        .on(event_ended)
+        .on(order_completed)
+        .ignore::<ClaimReleased>(
+            "a released claim has no tickets: it was not paid, or its payment is refunded",
+        )
+        .start(tasks)?;
+    Ok(())
 }
 
-fn listen<P>(app: &Arc<App>, tasks: &Tasks) -> Result<(), messaging::Error>
-where
-    P: EventPayload + 'static,
-    Listener<P>: Handler,
-{
-    let listener = Listener { app: Arc::clone(app), payload: PhantomData::<fn(P)> };
-    app.stores.listen::<P>(tasks, ConsumerConfig::default(), listener)
-}
-
-/// Does what events with the payload `P` ask for.
-struct Listener<P> {
+async fn event_created(
     app: Arc<App>,
-    payload: PhantomData<fn(P)>,
+    transaction: Transaction,
+    event: Received<EventCreated>,
+) -> Result<(), HandlerError> {
+    let plan = events::event_created(event.payload)?;
+    Ok(app.event_created(&transaction, &plan).await?)
 }
 
-impl Handler for Listener<EventCreated> {
-    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let plan = events::event_plan(message.payload()?)?;
-        Ok(self.app.plan_event(transaction, &plan).await?)
-    }
+async fn event_activated(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<EventActivated>,
+) -> Result<(), HandlerError> {
+    let (event_id, activate_time) = events::event_activated(&event.payload)?;
+    Ok(app.event_activated(&transaction, event_id, activate_time).await?)
 }
 
-impl Handler for Listener<EventActivated> {
-    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let (event_id, time) = events::activation(message.payload()?)?;
-        Ok(self.app.note_activation(transaction, event_id, time).await?)
-    }
+async fn event_ended(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<EventEnded>,
+) -> Result<(), HandlerError> {
+    let (event_id, end_time) = events::event_ended(&event.payload)?;
+    Ok(app.event_ended(&transaction, event_id, end_time).await?)
 }
 
-impl Handler for Listener<EventEnded> {
-    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let (event_id, time) = events::end(message.payload()?)?;
-        Ok(self.app.note_end(transaction, event_id, time).await?)
-    }
-}
-
-impl Handler for Listener<OrderCompleted> {
-    async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let order = events::completed_order(message.payload()?)?;
-        Ok(self.app.take_order(transaction, &order).await?)
-    }
-}
-
-/// A released claim was never paid, or its money goes back by another way: it has no tickets, and nothing is to be done.
-impl Handler for Listener<ClaimReleased> {
-    async fn handle(&self, _transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let released: ClaimReleased = message.payload()?;
-        tracing::debug!(claim_id = released.claim_id, "claim released, it has no tickets");
-        Ok(())
-    }
+async fn order_completed(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<OrderCompleted>,
+) -> Result<(), HandlerError> {
+    let order = events::order_completed(event.payload)?;
+    Ok(app.order_completed(&transaction, &order).await?)
 }

@@ -1,4 +1,4 @@
-//! The topics beside orders: every one is acknowledged, and none that breaks its contract stops the others.
+//! Events besides `order.completed`: each is acknowledged, and a malformed one does not stop the next.
 
 use onsale_proto::{
     auth::v1::Role,
@@ -8,7 +8,7 @@ use onsale_proto::{
 use crate::support::{TestEvent, World};
 
 #[tokio::test]
-async fn phases_of_an_event_are_noted_also_when_they_come_first() {
+async fn activation_and_end_are_recorded_before_the_event_is_known() {
     let mut world = World::new().await;
     let organizer = world.person(Role::Organizer);
     let event = TestEvent::new(&organizer, &[2]);
@@ -25,13 +25,13 @@ async fn phases_of_an_event_are_noted_also_when_they_come_first() {
     world.publish_event(&event).await;
     world.wait_until_generated(&event).await;
     world.wait_until_handled(4).await;
-    let noted = "SELECT count(*) AS count FROM event JOIN event_phase USING (event_id)
+    let recorded = "SELECT count(*) AS count FROM event JOIN event_phase USING (event_id)
         WHERE extract(epoch FROM activate_time) = 1700000100 AND extract(epoch FROM end_time) = 1700000300";
-    assert_eq!(world.count(noted).await, 1);
+    assert_eq!(world.count(recorded).await, 1);
 }
 
 #[tokio::test]
-async fn a_released_claim_is_acknowledged_and_has_no_tickets() {
+async fn released_claim_is_acknowledged_and_has_no_tickets() {
     let mut world = World::new().await;
     let claim_id = uuid::Uuid::now_v7().to_string();
     let released = ClaimReleased { claim_id: claim_id.clone(), unit_count: 2, ..Default::default() };
@@ -42,7 +42,7 @@ async fn a_released_claim_is_acknowledged_and_has_no_tickets() {
 }
 
 #[tokio::test]
-async fn a_malformed_event_goes_to_the_dead_letters_and_the_next_is_handled() {
+async fn malformed_event_goes_to_the_dead_letters_and_the_next_is_handled() {
     let mut world = World::new().await;
     let organizer = world.person(Role::Organizer);
     let broken = TestEvent::new(&organizer, &[2]).changed(|event| event.sectors[0].capacity = 0);

@@ -1,4 +1,4 @@
-//! The job: exactly one ticket per unit, whatever the draft becomes; and its organizer can follow it.
+//! Generations: exactly one ticket per unit after every change of the event, and the progress that its organizer sees.
 
 use onsale_proto::{
     auth::v1::Role,
@@ -9,17 +9,17 @@ use onsale_testkit::wait_until;
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::support::{Person, SOON, TestEvent, World, reason, sector};
+use crate::support::{Person, TIMEOUT, TestEvent, World, reason, sector};
 
-async fn create(world: &World, who: &Person, event: &TestEvent) -> Result<pb::Generation, tonic::Status> {
+async fn create(world: &World, person: &Person, event: &TestEvent) -> Result<pb::Generation, tonic::Status> {
     let request_id = Uuid::now_v7().to_string();
     let request = pb::CreateGenerationRequest { request_id, event_id: event.id().to_owned() };
-    let answer = world.generations().create_generation(who.asks(request)).await?;
+    let answer = world.generations().create_generation(person.request(request)).await?;
     Ok(answer.into_inner().generation.unwrap())
 }
 
 #[tokio::test]
-async fn an_event_of_20_000_units_gets_exactly_20_000_distinct_tickets() {
+async fn event_of_20_000_units_gets_exactly_20_000_distinct_tickets() {
     let mut world = World::new().await;
     let organizer = world.person(Role::Organizer);
     let event = world.generated(&organizer, &[12_500, 7_499, 1]).await;
@@ -33,14 +33,14 @@ async fn an_event_of_20_000_units_gets_exactly_20_000_distinct_tickets() {
     assert_eq!(sectors, [(12_500, 12_500), (7_499, 7_499), (1, 1)]);
     assert!(generation.start_time.is_some() && generation.end_time.is_some());
 
-    let told = world.told::<GenerationCompleted>().await;
-    assert_eq!(told.len(), 1, "completed once");
-    assert_eq!((told[0].ticket_count, told[0].revision), (20_000, 1));
-    assert_eq!(told[0].generation_id, generation.generation_id);
+    let published = world.published::<GenerationCompleted>().await;
+    assert_eq!(published.len(), 1, "completed once");
+    assert_eq!((published[0].ticket_count, published[0].revision), (20_000, 1));
+    assert_eq!(published[0].generation_id, generation.generation_id);
 }
 
 #[tokio::test]
-async fn a_changed_draft_has_its_new_capacities_exactly() {
+async fn changed_draft_gets_exactly_its_new_capacities() {
     let mut world = World::with(&[("GENERATION__BATCH_SIZE", "70")]).await;
     let organizer = world.person(Role::Organizer);
     let first = world.generated(&organizer, &[300, 200]).await;
@@ -65,12 +65,13 @@ async fn a_changed_draft_has_its_new_capacities_exactly() {
     world.assert_exact(&removed, 0).await;
     let generation = world.generation_of(&organizer, &down).await.unwrap();
     assert_eq!((generation.ticket_count, generation.sectors.len()), (38, 2));
-    let revisions: Vec<_> = world.told::<GenerationCompleted>().await.iter().map(|it| it.revision).collect();
+    let revisions: Vec<_> =
+        world.published::<GenerationCompleted>().await.iter().map(|it| it.revision).collect();
     assert_eq!(revisions, [1, 2, 3]);
 }
 
 #[tokio::test]
-async fn many_changes_at_once_end_at_the_highest_revision() {
+async fn concurrent_changes_end_at_the_highest_revision() {
     let mut world = World::with(&[("GENERATION__BATCH_SIZE", "50"), ("GENERATION__WORKERS", "4")]).await;
     let organizer = world.person(Role::Organizer);
     let mut event = TestEvent::new(&organizer, &[900, 10, 700]);
@@ -82,7 +83,7 @@ async fn many_changes_at_once_end_at_the_highest_revision() {
         });
         revisions.push(event.clone());
     }
-    // Out of order, as several pods may hear them.
+    // Several pods may receive the revisions out of order.
     revisions.swap(1, 4);
     revisions.swap(2, 5);
     for revision in &revisions {
@@ -98,14 +99,14 @@ async fn many_changes_at_once_end_at_the_highest_revision() {
 }
 
 #[tokio::test]
-async fn a_watcher_sees_the_job_grow_and_the_stream_ends_with_it() {
+async fn watcher_sees_rising_counts_until_the_generation_completes() {
     let mut world = World::with(&[("GENERATION__BATCH_SIZE", "100")]).await;
     let organizer = world.person(Role::Organizer);
     let event = TestEvent::new(&organizer, &[8_000]);
     world.publish_event(&event).await;
     world.wait_until_handled(1).await;
     let lookup = Some(pb::watch_generation_request::Lookup::EventId(event.id().to_owned()));
-    let request = organizer.asks(pb::WatchGenerationRequest { lookup });
+    let request = organizer.request(pb::WatchGenerationRequest { lookup });
     let mut updates = world.generations().watch_generation(request).await.unwrap().into_inner();
     let mut seen = Vec::new();
     while let Some(update) = updates.message().await.unwrap() {
@@ -115,20 +116,20 @@ async fn a_watcher_sees_the_job_grow_and_the_stream_ends_with_it() {
     let last = seen.last().unwrap();
     assert_eq!((last.state(), last.generated_count), (GenerationState::Completed, 8_000));
     let by_id = pb::get_generation_request::Lookup::GenerationId(last.generation_id.clone());
-    let request = organizer.asks(pb::GetGenerationRequest { lookup: Some(by_id) });
+    let request = organizer.request(pb::GetGenerationRequest { lookup: Some(by_id) });
     let same = world.generations().get_generation(request).await.unwrap().into_inner().generation.unwrap();
     assert_eq!(same, *last);
 }
 
 #[tokio::test]
-async fn another_organizers_draft_is_not_found_and_a_public_event_is_not_owned() {
+async fn other_organizers_do_not_find_a_draft_nor_own_a_public_event() {
     let mut world = World::new().await;
     let (organizer, other) = (world.person(Role::Organizer), world.person(Role::Organizer));
     let event = world.generated(&organizer, &[3]).await;
     let generation_id = world.generation_of(&organizer, &event).await.unwrap().generation_id;
     let by_id = || {
         let lookup = Some(pb::get_generation_request::Lookup::GenerationId(generation_id.clone()));
-        other.asks(pb::GetGenerationRequest { lookup })
+        other.request(pb::GetGenerationRequest { lookup })
     };
     let hidden = world.generation_of(&other, &event).await.unwrap_err();
     assert_eq!((hidden.code(), reason(&hidden).as_str()), (Code::NotFound, "EVENT_NOT_FOUND"));
@@ -152,7 +153,7 @@ async fn another_organizers_draft_is_not_found_and_a_public_event_is_not_owned()
 }
 
 #[tokio::test]
-async fn unknown_events_and_jobs_are_not_found_and_a_lookup_is_required() {
+async fn unknown_generations_are_not_found_and_a_lookup_is_required() {
     let world = World::new().await;
     let organizer = world.person(Role::Organizer);
     let unknown = TestEvent::new(&organizer, &[1]);
@@ -166,14 +167,14 @@ async fn unknown_events_and_jobs_are_not_found_and_a_lookup_is_required() {
         (Some(pb::get_generation_request::Lookup::GenerationId("x".to_owned())), "FIELDS_INVALID"),
         (None, "FIELDS_INVALID"),
     ] {
-        let request = organizer.asks(pb::GetGenerationRequest { lookup });
+        let request = organizer.request(pb::GetGenerationRequest { lookup });
         assert_eq!(reason(&world.generations().get_generation(request).await.unwrap_err()), expected);
     }
 }
 
 #[tokio::test]
-async fn a_complete_job_is_answered_as_it_is_and_a_failed_one_runs_again() {
-    // A ticket that is not GENERATED above the new capacity: what must never be removed.
+async fn completed_generation_is_returned_and_failed_one_restarts() {
+    // A sold ticket above the new capacity must never be removed, so the generation fails.
     let retry = [("GENERATION__RETRY__INITIAL", "1ms"), ("GENERATION__RETRY__ATTEMPTS_MAX", "2")];
     let mut world = World::with(&retry).await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
@@ -186,15 +187,15 @@ async fn a_complete_job_is_answered_as_it_is_and_a_failed_one_runs_again() {
     world.issued(&order, &buyer).await;
     let smaller = event.changed(|event| event.sectors[0].capacity = 4);
     world.publish_event(&smaller).await;
-    wait_until("the job to fail", SOON, async || {
+    wait_until("the generation to fail", TIMEOUT, async || {
         world.generation_of(&organizer, &event).await.unwrap().state() == GenerationState::Failed
     })
     .await;
     world.assert_exact(event.sector(0), 10).await;
     assert_eq!(world.list(&buyer, pb::ListTicketsRequest::default()).await.unwrap().tickets.len(), 1);
 
-    // Put right by hand, and taken up again.
-    world.store.execute("right", "UPDATE sector SET capacity = 12", &[]).await.unwrap();
+    // An operator raises the capacity, and the organizer restarts the generation.
+    world.store.execute("raise capacity", "UPDATE sector SET capacity = 12", &[]).await.unwrap();
     let again = create(&world, &organizer, &event).await.unwrap();
     assert_eq!(again.state(), GenerationState::Pending);
     world.wait_until_generated(&smaller).await;

@@ -1,15 +1,15 @@
-//! Ticketing through gRPC, on a real Postgres and a real Redis Cluster.
+//! Tests of Ticketing through gRPC and events, on a real Postgres and a real Redis Cluster.
 
 #![cfg(test)]
 
 mod support;
 
-mod check_in;
+mod check_in_ticket;
 mod crash;
 mod events;
 mod generation;
-mod issue;
-mod orders;
+mod issue_tickets;
+mod order_completed;
 mod starts;
 mod tickets;
-mod void;
+mod void_tickets;

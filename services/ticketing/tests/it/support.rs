@@ -1,5 +1,5 @@
-//! A running Ticketing with what surrounds it: Inventory and Claim as far as their events go, people with tokens, and a
-//! look into its tables.
+//! Shared test support: the service, events as Inventory and Claim publish them, people with tokens, and direct access to the
+//! database.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -35,30 +35,31 @@ use tonic::{Request, Status, transport::Channel};
 use tonic_types::StatusExt;
 use uuid::Uuid;
 
-/// How long anything may take.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// Timeout of every wait.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 const MAIL: &str = "ana@example.com";
 const START_SECONDS: i64 = 1_800_000_000;
 
+/// A running service with its stores.
 pub(crate) struct World {
     pub(crate) service: TestService,
     pub(crate) channel: Channel,
-    /// The service's own schema.
+    /// Connection to the service's own schema.
     pub(crate) store: Postgres,
-    /// PKCS#8 in base64.
+    /// Key that signs codes: PKCS#8 in base64.
     pub(crate) signing_key: String,
     redis: Redis,
-    /// Everything started here ends with the world.
+    /// Relays of the other services.
     tasks: JoinSet<()>,
 }
 
-/// Somebody with a token.
+/// A caller with a token.
 pub(crate) struct Person {
     pub(crate) token: String,
     pub(crate) identity: Identity,
 }
 
-/// An event as Inventory would describe it.
+/// An event as Inventory publishes it.
 #[derive(Clone)]
 pub(crate) struct TestEvent {
     pub(crate) created: EventCreated,
@@ -83,14 +84,14 @@ impl World {
         Self::with(&[]).await
     }
 
-    /// With other settings.
+    /// Starts the service on new stores, with other settings than the defaults of the tests.
     pub(crate) async fn with(settings: &[(&str, &str)]) -> Self {
         let stores =
             TestStores { database: stack::database().await.unwrap(), redis: stack::redis().await.unwrap() };
         Self::on(stores, signing_key(), settings).await
     }
 
-    /// On stores that another left behind.
+    /// Starts the service on the stores of an earlier one.
     pub(crate) async fn on(stores: TestStores, signing_key: String, settings: &[(&str, &str)]) -> Self {
         let quick = [
             ("CODES__SIGNING_KEY", signing_key.as_str()),
@@ -109,12 +110,15 @@ impl World {
         Self { service, channel, store, signing_key, redis, tasks: JoinSet::new() }
     }
 
-    /// Writes `payload` to the outbox of the service it comes from, and lets its relay carry it.
+    /// Writes `payload` to the outbox of the service that publishes it, and starts a relay.
     pub(crate) async fn publish<P: EventPayload>(&mut self, key: &str, payload: &P) {
         let postgres = Postgres::connect(&self.service.database.config(P::SOURCE)).await.unwrap();
         let outbox = Outbox::new(P::SOURCE, Arc::new(SystemClock));
         let (writer, events) = (&outbox, &[NewEvent::new(key, payload)]);
-        postgres.transaction("publish", |tx| async move { writer.append(&tx, events).await }).await.unwrap();
+        postgres
+            .transaction("publish", |transaction| async move { writer.append(&transaction, events).await })
+            .await
+            .unwrap();
         let config = RelayConfig { poll_every: Duration::from_millis(10), ..RelayConfig::default() };
         let relay = Relay::new(postgres, self.redis.clone(), &outbox, TOPICS, config).unwrap();
         self.tasks.spawn(relay.run(CancellationToken::new()));
@@ -128,7 +132,7 @@ impl World {
         self.publish(&order.claim_id, order).await;
     }
 
-    /// An event whose tickets exist.
+    /// Publishes an event and waits until its tickets are generated.
     pub(crate) async fn generated(&mut self, organizer: &Person, capacities: &[u32]) -> TestEvent {
         let event = TestEvent::new(organizer, capacities);
         self.publish_event(&event).await;
@@ -136,9 +140,9 @@ impl World {
         event
     }
 
-    /// Waits until the job for the event's revision is complete.
+    /// Waits until the generation for the event's revision is COMPLETED.
     pub(crate) async fn wait_until_generated(&self, event: &TestEvent) {
-        wait_until("all tickets to be generated", SOON, async || {
+        wait_until("all tickets to be generated", TIMEOUT, async || {
             let sql = "SELECT count(*) AS count FROM generation
                 WHERE event_id::text = $1 AND revision = $2 AND state = 'COMPLETED'";
             let revision = i64::try_from(event.created.revision).unwrap();
@@ -148,12 +152,12 @@ impl World {
         .await;
     }
 
-    /// A claim's tickets, once they are issued.
+    /// Waits until the order's tickets are issued, and returns them.
     pub(crate) async fn issued(&self, order: &OrderCompleted, buyer: &Person) -> Vec<pb::Ticket> {
-        let wanted: usize = order.items.iter().map(|item| item.units.len()).sum();
+        let unit_count: usize = order.items.iter().map(|item| item.units.len()).sum();
         let request = pb::ListTicketsRequest { claim_id: order.claim_id.clone(), ..Default::default() };
-        wait_until("the order's tickets", SOON, async || {
-            self.list(buyer, request.clone()).await.unwrap().tickets.len() == wanted
+        wait_until("the order's tickets", TIMEOUT, async || {
+            self.list(buyer, request.clone()).await.unwrap().tickets.len() == unit_count
         })
         .await;
         self.list(buyer, request).await.unwrap().tickets
@@ -161,10 +165,10 @@ impl World {
 
     pub(crate) async fn list(
         &self,
-        who: &Person,
+        person: &Person,
         request: pb::ListTicketsRequest,
     ) -> Result<pb::ListTicketsResponse, Status> {
-        self.tickets().list_tickets(who.asks(request)).await.map(tonic::Response::into_inner)
+        self.tickets().list_tickets(person.request(request)).await.map(tonic::Response::into_inner)
     }
 
     pub(crate) fn tickets(&self) -> TicketServiceClient<Channel> {
@@ -186,7 +190,7 @@ impl World {
     ) -> Result<pb::Generation, Status> {
         let lookup = Some(pb::get_generation_request::Lookup::EventId(event.id().to_owned()));
         let answer =
-            self.generations().get_generation(organizer.asks(pb::GetGenerationRequest { lookup })).await?;
+            self.generations().get_generation(organizer.request(pb::GetGenerationRequest { lookup })).await?;
         Ok(answer.into_inner().generation.unwrap())
     }
 
@@ -206,13 +210,13 @@ impl World {
         Person { token, identity }
     }
 
-    /// One number from the service's tables.
+    /// Runs a query for one number, in the column `count`.
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         let row = self.store.query_one("count", sql, &[]).await.unwrap();
         column(&row, "count").unwrap()
     }
 
-    /// Asserts that the sector's tickets are its units 1 to `capacity`, and distinct.
+    /// Asserts that the sector has one ticket for each of the units 1 to `capacity`.
     pub(crate) async fn assert_exact(&self, sector_id: &str, capacity: u32) {
         let sql =
             "SELECT count(*) AS count, count(DISTINCT ticket_id) AS ids, coalesce(min(unit), 0) AS first,
@@ -225,10 +229,10 @@ impl World {
         assert_eq!((unit("first"), unit("last")), (capacity.min(1), capacity));
     }
 
-    /// What the service told others with the payload `P`, in order.
-    pub(crate) async fn told<P: EventPayload>(&self) -> Vec<P> {
+    /// Reads the events with the payload `P` that the service published, in order.
+    pub(crate) async fn published<P: EventPayload>(&self) -> Vec<P> {
         let sql = "SELECT envelope FROM outbox WHERE topic = $1 ORDER BY seq";
-        let rows = self.store.query("told", sql, &[&P::TOPIC]).await.unwrap();
+        let rows = self.store.query("published", sql, &[&P::TOPIC]).await.unwrap();
         rows.iter()
             .map(|row| {
                 let envelope = Envelope::decode(column::<&[u8]>(row, "envelope").unwrap()).unwrap();
@@ -239,15 +243,15 @@ impl World {
 
     pub(crate) async fn wait_for_dead_letters(&self, count: usize) {
         let letters = DeadLetters::new(self.store.clone(), onsale_ticketing::SERVICE);
-        wait_until("the dead letters", SOON, async || {
+        wait_until("the dead letters", TIMEOUT, async || {
             letters.list(None, 100).await.unwrap().letters.len() == count
         })
         .await;
     }
 
-    /// Waits until the service has handled `count` events of others.
+    /// Waits until the service has handled at least `count` events.
     pub(crate) async fn wait_until_handled(&self, count: i64) {
-        wait_until("the events to be handled", SOON, async || {
+        wait_until("the events to be handled", TIMEOUT, async || {
             self.count("SELECT count(*) AS count FROM inbox").await >= count
         })
         .await;
@@ -255,8 +259,8 @@ impl World {
 }
 
 impl Person {
-    /// A request of theirs.
-    pub(crate) fn asks<T>(&self, message: T) -> Request<T> {
+    /// Returns a request with the token.
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.metadata_mut().insert("authorization", format!("Bearer {}", self.token).parse().unwrap());
         request
@@ -264,7 +268,7 @@ impl Person {
 }
 
 impl TestEvent {
-    /// A draft of general admission sectors, at revision 1.
+    /// Returns a draft with general admission sectors, at revision 1.
     pub(crate) fn new(organizer: &Person, capacities: &[u32]) -> Self {
         let event = shared::EventSummary {
             event_id: EventId::generate().to_string(),
@@ -286,7 +290,7 @@ impl TestEvent {
         }
     }
 
-    /// The same event after a change.
+    /// Returns the next revision of the event, with a change.
     pub(crate) fn changed(&self, change: impl FnOnce(&mut EventCreated)) -> Self {
         let mut next = self.clone();
         next.created.revision += 1;
@@ -302,7 +306,7 @@ impl TestEvent {
         &self.created.sectors[index].sector_id
     }
 
-    /// A paid order of `buyer` for units of the first sector.
+    /// Returns a paid order of `buyer` for units of the first sector.
     pub(crate) fn order(&self, buyer: &Person, units: &[u32]) -> OrderCompleted {
         OrderCompleted {
             claim_id: Uuid::now_v7().to_string(),
@@ -325,7 +329,7 @@ impl TestEvent {
         }
     }
 
-    /// The same order as a call.
+    /// Returns a call of `IssueTickets` for the order.
     pub(crate) fn issue_request(&self, order: &OrderCompleted) -> pb::IssueTicketsRequest {
         pb::IssueTicketsRequest {
             request_id: Uuid::now_v7().to_string(),
@@ -351,7 +355,7 @@ pub(crate) fn sector(capacity: u32) -> CreatedSector {
     CreatedSector { name: format!("S{capacity}"), sector_id, capacity, layout: None, price: None }
 }
 
-/// The reason in a refusal.
+/// Returns the `ErrorInfo.reason` of an error, or an empty text.
 pub(crate) fn reason(status: &Status) -> String {
     status.get_details_error_info().map(|info| info.reason).unwrap_or_default()
 }

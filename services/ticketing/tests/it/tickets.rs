@@ -1,4 +1,4 @@
-//! `ListTickets` and `GetTicket`: a customer's own tickets, and nobody else's.
+//! `ListTickets` and `GetTicket`: customers see their own tickets only.
 
 use onsale_proto::{
     auth::v1::Role,
@@ -11,17 +11,17 @@ use crate::support::{Person, TestEvent, World, reason};
 
 async fn get(
     world: &World,
-    who: &Person,
+    person: &Person,
     ticket_id: &str,
     kinds: &[DocumentKind],
 ) -> Result<pb::GetTicketResponse, Status> {
     let document_kinds = kinds.iter().map(|kind| (*kind).into()).collect();
     let request = pb::GetTicketRequest { ticket_id: ticket_id.to_owned(), document_kinds };
-    Ok(world.tickets().get_ticket(who.asks(request)).await?.into_inner())
+    Ok(world.tickets().get_ticket(person.request(request)).await?.into_inner())
 }
 
 #[tokio::test]
-async fn lists_page_through_all_tickets_latest_event_first() {
+async fn pages_list_all_tickets_once_with_the_latest_event_first() {
     let mut world = World::new().await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
     let mut orders = Vec::new();
@@ -69,7 +69,7 @@ async fn lists_page_through_all_tickets_latest_event_first() {
 }
 
 #[tokio::test]
-async fn a_page_token_belongs_to_its_customer_and_filters() {
+async fn page_token_is_bound_to_its_customer_and_filters() {
     let mut world = World::new().await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
     let event = world.generated(&organizer, &[5]).await;
@@ -96,7 +96,7 @@ async fn a_page_token_belongs_to_its_customer_and_filters() {
 }
 
 #[tokio::test]
-async fn a_ticket_of_another_is_not_found_and_neither_is_one_that_nobody_bought() {
+async fn tickets_of_others_and_unsold_tickets_are_not_found() {
     let mut world = World::new().await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
     let event = world.generated(&organizer, &[2]).await;
@@ -117,7 +117,7 @@ async fn a_ticket_of_another_is_not_found_and_neither_is_one_that_nobody_bought(
 }
 
 #[tokio::test]
-async fn a_ticket_comes_with_its_code_and_the_files_asked_for_in_their_order() {
+async fn ticket_has_its_code_and_documents_in_the_requested_order() {
     let mut world = World::new().await;
     let (organizer, buyer) = (world.person(Role::Organizer), world.person(Role::Customer));
     let event = world.generated(&organizer, &[2]).await;

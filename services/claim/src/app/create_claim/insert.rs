@@ -1,171 +1,100 @@
-//! The last step of those who come together: each hold becomes its claim's, in one transaction for all of them.
-//!
-//! First the holds are taken, which whoever gives up an attempt takes too; then the customers' allowances, in one order; then
-//! the domain decides for one after the other, and what it decided is written. One that is refused leaves its hold to be given
-//! back and disturbs no other.
+//! Last step of `CreateClaim`: one transaction per batch takes the holds, locks the allowances and inserts the claims.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use onsale_kit::batcher::{BatchOutcome, Processor};
 use onsale_storage::postgres::{Postgres, Transaction};
-use onsale_types::{ClaimId, CustomerId, HoldId, Timestamp};
 
-use super::enter::check;
+use super::{App, refused};
 use crate::{
     config::ClaimsConfig,
-    domain::{
-        Allowance, Buyer, Claim, CooldownRule, Life, Lifetime, Origin, Reservation, Stage, Transition, total,
-    },
+    domain::{Allowance, Claim, CooldownRule, NewClaim, Stage},
     error::Error,
-    store::{self, allowance::Key},
+    metrics,
+    store::{self, allowances::Key},
 };
 
-/// A claim about to be made.
-#[derive(Clone, Debug)]
-pub struct Prepared {
-    /// Its id.
-    pub claim: ClaimId,
-    /// Whose it will be.
-    pub customer: CustomerId,
-    /// Who gets the mails.
-    pub buyer: Buyer,
-    /// What gives the right to it.
-    pub origin: Origin,
-    /// When its turn ends, if it has one.
-    pub turn_end: Option<Timestamp>,
-    /// The hold it stands on.
-    pub hold: HoldId,
-    /// What Inventory set aside.
-    pub reservation: Reservation,
+impl App {
+    /// Inserts the claim. After a refusal its hold is released before the caller gets the response.
+    pub(super) async fn insert(&self, new: NewClaim) -> Result<Claim, Error> {
+        let hold_id = new.hold_id;
+        let inserted: Result<Claim, Error> = self.inserts.submit(new).await.map_err(Error::from);
+        match &inserted {
+            Ok(_) => metrics::stage_entered(Stage::Claimed.label()),
+            // Another call uses the hold, or has abandoned and thus released it.
+            Err(Error::Contended { .. }) => {}
+            Err(error) if error.is_refusal() => self.releaser.try_release(hold_id).await,
+            Err(_) => {}
+        }
+        inserted
+    }
 }
 
-/// Makes claims.
+/// Creates claims in batches. The domain decides one claim after the other. A refused claim does not affect the others, and its
+/// hold becomes due for release.
 #[derive(Debug)]
-pub struct Insert {
-    /// Where they are kept.
-    pub postgres: Postgres,
-    /// How long they live.
-    pub claims: ClaimsConfig,
-    /// Who has to wait.
-    pub cooldown: CooldownRule,
+pub(crate) struct InsertProcessor {
+    pub(crate) postgres: Postgres,
+    pub(crate) claims: ClaimsConfig,
+    pub(crate) cooldown: CooldownRule,
 }
 
-/// A customer of the batch: what they have of an event, and their open claim.
-#[derive(Clone, Copy, Debug)]
-struct Standing {
-    allowance: Allowance,
-    open_claim: Option<ClaimId>,
-    /// As it is stored by now.
-    stored: Allowance,
-}
-
-impl Processor<Prepared> for Insert {
+impl Processor<NewClaim> for InsertProcessor {
     type Output = Claim;
     type Error = Error;
 
-    async fn process(&self, items: &[Prepared]) -> BatchOutcome<Claim, Error> {
-        let work = |tx: Transaction| async move { self.insert(&tx, items).await };
+    async fn process(&self, items: &[NewClaim]) -> BatchOutcome<Claim, Error> {
+        let work = |transaction: Transaction| async move { self.insert(&transaction, items).await };
         match self.postgres.transaction("create claims", work).await {
-            Ok(answers) => BatchOutcome::Answered(answers),
-            // Rolled back, all of it.
+            Ok(outcomes) => BatchOutcome::Answered(outcomes),
+            // The transaction was rolled back, so the batcher may split the batch.
             Err(error) if error.is_suspect() => BatchOutcome::Suspect(error),
             Err(error) => BatchOutcome::Failed(error),
         }
     }
 }
 
-impl Insert {
-    async fn insert(&self, tx: &Transaction, items: &[Prepared]) -> Result<Vec<Result<Claim, Error>>, Error> {
-        let holds: Vec<_> = items.iter().map(|item| (item.hold, item.claim)).collect();
-        let (taken, now) = store::hold::take(tx, &holds).await?;
+impl InsertProcessor {
+    async fn insert(
+        &self,
+        transaction: &Transaction,
+        items: &[NewClaim],
+    ) -> Result<Vec<Result<Claim, Error>>, Error> {
+        let holds: Vec<_> = items.iter().map(|item| (item.hold_id, item.id)).collect();
+        let (taken, now) = store::hold_attempts::take(transaction, &holds).await?;
         let lost = || Err(Error::Contended { what: "the hold" });
         let Some(now) = now else { return Ok(items.iter().map(|_| lost()).collect()) };
-        let live: Vec<&Prepared> = items.iter().filter(|item| taken.contains(&item.claim)).collect();
-        let mut standings = standings(tx, &live).await?;
+        let mut first: HashMap<Key, Allowance> = HashMap::with_capacity(items.len());
+        for item in items.iter().filter(|item| taken.contains(&item.id)) {
+            let (units_max, unit_count) = (item.reservation.units_max, item.reservation.unit_count());
+            first.entry(key(item)).or_insert_with(|| Allowance::of_first_claim(units_max, unit_count));
+        }
+        let mut customers = store::allowances::open_or_lock(transaction, &first).await?;
 
-        let mut answers = Vec::with_capacity(items.len());
-        let (mut made, mut refused) = (Vec::with_capacity(live.len()), Vec::new());
+        let mut outcomes = Vec::with_capacity(items.len());
+        let (mut created, mut refused_holds) = (Vec::with_capacity(items.len()), Vec::new());
         for item in items {
-            if !taken.contains(&item.claim) {
-                answers.push(lost());
+            if !taken.contains(&item.id) {
+                outcomes.push(lost());
                 continue;
             }
-            let standing = standings.get_mut(&item.key()).ok_or(Error::Stored { what: "allowance" })?;
-            let answer = self.decide(item, standing, now);
-            match &answer {
-                Ok(claim) => made.push(claim.clone()),
-                Err(_) => refused.push(item.hold),
+            let customer = customers.get_mut(&key(item)).ok_or(Error::Stored { what: "allowance" })?;
+            let outcome = item.create(customer, now, self.claims.window, self.cooldown);
+            match &outcome {
+                Ok(claim) => created.push(claim.clone()),
+                Err(_) => refused_holds.push(item.hold_id),
             }
-            answers.push(answer);
+            outcomes.push(outcome.map_err(|refusal| refused(item.customer_id, refusal)));
         }
-        let changed = standings.into_iter().filter(|(_, it)| it.allowance != it.stored);
-        let changed: Vec<_> = changed.map(|(key, it)| (key, it.allowance)).collect();
-        store::allowance::save(tx, &changed).await?;
-        store::claim::insert(tx, &made).await?;
-        store::hold::give_up(tx, &refused).await?;
-        Ok(answers)
-    }
-
-    /// The claim, if its customer may have it; then it counts.
-    fn decide(&self, item: &Prepared, standing: &mut Standing, now: Timestamp) -> Result<Claim, Error> {
-        if let Some(claim) = standing.open_claim {
-            return Err(Error::ClaimOpenExists { claim });
-        }
-        let lifetime = Lifetime::begin(now, item.turn_end, self.claims.window)
-            .ok_or(Error::TurnExpired { expire_time: item.turn_end.unwrap_or(now) })?;
-        let claim = item.claim(lifetime)?;
-        check(standing.allowance, item.customer, claim.unit_count(), now, self.cooldown)?;
-        standing.allowance = standing.allowance.with(claim.unit_count());
-        standing.open_claim = Some(claim.id);
-        Ok(claim)
+        let changed = customers.into_iter().filter_map(|(key, it)| Some((key, it.changed_allowance()?)));
+        let changed: Vec<(Key, Allowance)> = changed.collect();
+        store::allowances::save(transaction, &changed).await?;
+        store::new_claims::insert(transaction, &created).await?;
+        store::hold_attempts::release_taken(transaction, &refused_holds).await?;
+        Ok(outcomes)
     }
 }
 
-/// Locks the allowance of each customer, making those that are not there yet.
-async fn standings(tx: &Transaction, items: &[&Prepared]) -> Result<HashMap<Key, Standing>, Error> {
-    let mut new: HashMap<Key, Allowance> = HashMap::with_capacity(items.len());
-    for item in items {
-        // Written with what is about to be taken, so that it is written once.
-        let none = Allowance::of_new_customer(item.reservation.units_max);
-        let units = item.reservation.unit_count();
-        let opened = if none.check(units).is_ok() { none.with(units) } else { none };
-        new.entry(item.key()).or_insert(opened);
-    }
-    let made = store::allowance::open(tx, &new).await?;
-    let known: Vec<Key> = new.keys().filter(|key| !made.contains(key)).copied().collect();
-    let locked = store::allowance::lock(tx, &known).await?;
-    let open = store::allowance::open_claims(tx, &known).await?;
-    let fresh = new.iter().filter(|(key, _)| made.contains(key)).map(|(key, stored)| {
-        // Who had none has no claim either.
-        let allowance = Allowance::of_new_customer(stored.units_max);
-        (*key, Standing { allowance, open_claim: None, stored: *stored })
-    });
-    let known = locked.into_iter().map(|(key, allowance)| {
-        (key, Standing { allowance, open_claim: open.get(&key).copied(), stored: allowance })
-    });
-    Ok(fresh.chain(known).collect())
-}
-
-impl Prepared {
-    fn key(&self) -> Key {
-        (self.reservation.event.id, self.customer)
-    }
-
-    fn claim(&self, lifetime: Lifetime) -> Result<Claim, Error> {
-        let items = self.reservation.items.clone();
-        let total = total(&items).ok().flatten().ok_or(Error::Stored { what: "price of a hold" })?;
-        Ok(Claim {
-            id: self.claim,
-            customer: self.customer,
-            event: Arc::clone(&self.reservation.event),
-            buyer: self.buyer.clone(),
-            items,
-            total,
-            origin: self.origin,
-            hold: self.hold,
-            life: Life::BEGIN,
-            lifetime,
-            history: vec![Transition { stage: Stage::Claimed, time: lifetime.create_time }],
-        })
-    }
+fn key(item: &NewClaim) -> Key {
+    (item.reservation.event.id, item.customer_id)
 }

@@ -1,60 +1,63 @@
-//! The words of every message, both languages side by side. Names of events and sectors are never declined: they stand
-//! after a colon, or in parentheses, where Croatian lets them be.
+//! Texts of all messages, in both languages side by side. Names of events and sectors follow a colon or stand in parentheses,
+//! because Croatian would otherwise decline them.
 
 use std::time::Duration;
 
 use onsale_types::{ClaimId, Money};
 
-use super::{Document, Item, Line, Link, TicketLine};
+use super::{Document, ItemLine, LabeledText, Link, TicketLine};
 use crate::domain::{
-    content::{self, Content, Event, Place, Ticket},
+    content::{Content, Event, Item, Ticket, Unit},
     format,
     language::Language,
 };
 
 pub(super) fn document(content: &Content, language: Language, web_url: &str) -> Document {
-    let writer = Writer { language, web_url };
+    let composer = Composer { language, web_url };
     match content {
         Content::OrderConfirmation { event, claim_id, items, total, tickets } => {
-            writer.order(event, *claim_id, items, *total, tickets)
+            composer.order(event, *claim_id, items, *total, tickets)
         }
-        Content::TicketDelivery { event, tickets } => writer.tickets(event, tickets),
-        Content::QuotaInvitation { event, .. } => writer.invitation(event, content),
+        Content::TicketDelivery { event, tickets } => composer.tickets(event, tickets),
+        Content::QuotaInvitation { event, .. } => composer.invitation(event, content),
         Content::QueueUpdate { event, position, wait_min, wait_max } => {
-            writer.queue(event, *position, wait_min.zip(*wait_max))
+            composer.queue(event, *position, wait_min.zip(*wait_max))
         }
         Content::QueueYourTurn { event, turn_expire_time, checkout_url } => {
-            let until = format::moment(language, *turn_expire_time, &event.time_zone);
-            writer.turn(event, &until, checkout_url.as_deref())
+            let until = format::date_time(language, *turn_expire_time, &event.time_zone);
+            composer.turn(event, &until, checkout_url.as_deref())
         }
-        Content::Reminder { event, ticket_count } => writer.reminder(event, *ticket_count),
-        Content::Refund { event, claim_id, amount } => writer.refund(event, *claim_id, *amount),
+        Content::Reminder { event, ticket_count } => composer.reminder(event, *ticket_count),
+        Content::Refund { event, claim_id, amount } => composer.refund(event, *claim_id, *amount),
     }
 }
 
-struct Writer<'a> {
+struct Composer<'a> {
     language: Language,
     web_url: &'a str,
 }
 
-impl Writer<'_> {
-    /// What every mail has: the subject, a paragraph, when and where the event is.
-    fn basic(&self, event: &Event, subject: String, intro: String) -> Document {
+impl Composer<'_> {
+    /// Returns a document with the parts of every mail: the subject, one paragraph, and the time and venue of the event.
+    fn event_document(&self, event: &Event, subject: String, intro: String) -> Document {
         let language = self.language;
-        let place = match &event.venue_address {
+        let venue = match &event.venue_address {
             Some(address) => format!("{}, {address}", event.venue_name),
             None => event.venue_name.clone(),
         };
-        let facts = vec![
-            line(language.pick("Event", "Događaj"), event.name.clone()),
-            line(language.pick("When", "Kada"), format::moment(language, event.start_time, &event.time_zone)),
-            line(language.pick("Where", "Gdje"), place),
+        let details = vec![
+            labeled(language.pick("Event", "Događaj"), event.name.clone()),
+            labeled(
+                language.pick("When", "Kada"),
+                format::date_time(language, event.start_time, &event.time_zone),
+            ),
+            labeled(language.pick("Where", "Gdje"), venue),
         ];
         Document {
             language,
             subject,
             intro: vec![intro],
-            facts,
+            details,
             items: Vec::new(),
             total: None,
             link: None,
@@ -68,7 +71,7 @@ impl Writer<'_> {
         &self,
         event: &Event,
         claim_id: ClaimId,
-        items: &[content::Item],
+        items: &[Item],
         total: Money,
         tickets: &[Ticket],
     ) -> Document {
@@ -86,10 +89,10 @@ impl Writer<'_> {
                 "Hvala na kupnji. Ulaznice su u nastavku: na ulazu pokažite kod svake od njih.",
             )
         };
-        let mut document = self.basic(event, subject, intro.to_owned());
-        document.facts.push(self.order_number(claim_id));
+        let mut document = self.event_document(event, subject, intro.to_owned());
+        document.details.push(self.order_number(claim_id));
         document.items = items.iter().map(|item| self.item(item)).collect();
-        document.total = Some(line(language.pick("Total", "Ukupno"), format::money(language, total)));
+        document.total = Some(labeled(language.pick("Total", "Ukupno"), format::money(language, total)));
         document.tickets = tickets.iter().map(|ticket| self.ticket(ticket)).collect();
         document.link = self.web(language.pick("See your tickets online", "Pogledajte ulaznice na webu"));
         document
@@ -116,7 +119,7 @@ impl Writer<'_> {
                 ),
             )
         };
-        let mut document = self.basic(event, subject, intro);
+        let mut document = self.event_document(event, subject, intro);
         document.tickets = tickets.iter().map(|ticket| self.ticket(ticket)).collect();
         document
     }
@@ -128,17 +131,17 @@ impl Writer<'_> {
         let Content::QuotaInvitation { quota_name, sector_name, unit_count, accept_url, expire_time, .. } =
             content
         else {
-            return self.basic(event, subject, String::new());
+            return self.event_document(event, subject, String::new());
         };
         let count = format::tickets(language, u64::from(*unit_count));
         let intro = language.pick(
             format!("You are invited ({quota_name}) to buy up to {count} outside of the public sale."),
             format!("Pozvani ste ({quota_name}): možete kupiti najviše {count} izvan javne prodaje."),
         );
-        let mut document = self.basic(event, subject, intro);
-        document.facts.push(line(language.pick("Sector", "Sektor"), sector_name.clone()));
-        let until = format::moment(language, *expire_time, &event.time_zone);
-        document.facts.push(line(language.pick("Valid until", "Vrijedi do"), until));
+        let mut document = self.event_document(event, subject, intro);
+        document.details.push(labeled(language.pick("Sector", "Sektor"), sector_name.clone()));
+        let until = format::date_time(language, *expire_time, &event.time_zone);
+        document.details.push(labeled(language.pick("Valid until", "Vrijedi do"), until));
         let label = language.pick("Accept the invitation", "Prihvatite pozivnicu");
         document.link = Some(Link { label: label.to_owned(), url: accept_url.clone() });
         document
@@ -154,11 +157,11 @@ impl Writer<'_> {
             format!("The line has moved: your place is now {position}."),
             format!("Red se pomaknuo: vaše je mjesto sada {position}."),
         );
-        let mut document = self.basic(event, subject, intro);
+        let mut document = self.event_document(event, subject, intro);
         if let Some((min, max)) = wait {
             let minutes = |span: Duration| span.as_secs().div_ceil(60);
             let value = format!("{}–{} min", minutes(min), minutes(max));
-            document.facts.push(line(language.pick("Likely wait", "Vjerojatno čekanje"), value));
+            document.details.push(labeled(language.pick("Likely wait", "Vjerojatno čekanje"), value));
         }
         document.link = self.web(language.pick("See your place", "Pogledajte svoje mjesto"));
         document
@@ -172,10 +175,10 @@ impl Writer<'_> {
             "It is your turn. Choose your tickets and pay while your turn lasts.",
             "Na redu ste. Odaberite ulaznice i platite dok traje vaš red.",
         );
-        let mut document = self.basic(event, subject, intro.to_owned());
+        let mut document = self.event_document(event, subject, intro.to_owned());
         document
-            .facts
-            .push(line(language.pick("Your turn lasts until", "Vaš red traje do"), until.to_owned()));
+            .details
+            .push(labeled(language.pick("Your turn lasts until", "Vaš red traje do"), until.to_owned()));
         let label = language.pick("Choose your tickets", "Odaberite ulaznice");
         let at_checkout = checkout_url.map(|url| Link { label: label.to_owned(), url: url.to_owned() });
         document.link = at_checkout.or_else(|| self.web(label));
@@ -190,7 +193,7 @@ impl Writer<'_> {
             format!("The event is near, and you have {count}. Keep the codes at hand."),
             format!("Događaj je blizu, a vi imate {count}. Pripremite kodove."),
         );
-        let mut document = self.basic(event, subject, intro);
+        let mut document = self.event_document(event, subject, intro);
         document.link = self.web(language.pick("See your tickets online", "Pogledajte ulaznice na webu"));
         document
     }
@@ -204,47 +207,48 @@ impl Writer<'_> {
             format!("We have sent {amount} back to you. Your bank may need a few days to show it."),
             format!("Vratili smo vam {amount}. Može proći nekoliko dana dok iznos ne bude vidljiv na vašem računu."),
         );
-        let mut document = self.basic(event, subject, intro);
-        document.facts.push(self.order_number(claim_id));
+        let mut document = self.event_document(event, subject, intro);
+        document.details.push(self.order_number(claim_id));
         document
     }
 
-    fn order_number(&self, claim_id: ClaimId) -> Line {
-        line(self.language.pick("Order", "Narudžba"), claim_id.to_string())
+    fn order_number(&self, claim_id: ClaimId) -> LabeledText {
+        labeled(self.language.pick("Order", "Narudžba"), claim_id.to_string())
     }
 
-    fn item(&self, item: &content::Item) -> Item {
+    fn item(&self, item: &Item) -> ItemLine {
         let seats: Vec<String> =
-            item.places.iter().filter(|place| place.seat.is_some()).map(|place| self.place(place)).collect();
+            item.units.iter().filter(|unit| unit.seat.is_some()).map(|unit| self.unit(unit)).collect();
         let price = format::money(self.language, item.unit_price);
-        Item {
+        ItemLine {
             name: item.sector_name.clone(),
-            places: seats.join("; "),
-            count_and_price: format!("{} × {price}", item.places.len()),
+            seats: seats.join("; "),
+            count_and_price: format!("{} × {price}", item.units.len()),
             amount: format::money(self.language, item.amount),
         }
     }
 
     fn ticket(&self, ticket: &Ticket) -> TicketLine {
-        let label = format!("{} – {}", ticket.sector_name, self.place(&ticket.place));
+        let label = format!("{} – {}", ticket.sector_name, self.unit(&ticket.unit));
         TicketLine { label, code: ticket.code.clone(), picture: None }
     }
 
-    fn place(&self, place: &Place) -> String {
-        match &place.seat {
+    fn unit(&self, unit: &Unit) -> String {
+        match &unit.seat {
             Some(seat) => self.language.pick(
                 format!("row {}, seat {}", seat.row, seat.seat),
                 format!("red {}, sjedalo {}", seat.row, seat.seat),
             ),
-            None => self.language.pick(format!("no. {}", place.number), format!("br. {}", place.number)),
+            None => self.language.pick(format!("no. {}", unit.number), format!("br. {}", unit.number)),
         }
     }
 
+    /// Returns a link to the shop, or `None` if its URL is not configured.
     fn web(&self, label: &str) -> Option<Link> {
         (!self.web_url.is_empty()).then(|| Link { label: label.to_owned(), url: self.web_url.to_owned() })
     }
 }
 
-fn line(label: impl Into<String>, value: String) -> Line {
-    Line { label: label.into(), value }
+fn labeled(label: impl Into<String>, value: String) -> LabeledText {
+    LabeledText { label: label.into(), value }
 }

@@ -1,11 +1,11 @@
-//! Every message in both languages, as it is sent.
+//! Every message in both languages, compared with its stored snapshot.
 
 use std::time::Duration;
 
-use onsale_types::{ClaimId, Currency, EventId, Money, TicketId, Timestamp};
+use onsale_types::{ClaimId, Currency, EventId, Money, Named as _, TicketId, Timestamp};
 
 use super::*;
-use crate::domain::content::{Event, Item, Place, Seat, Ticket};
+use crate::domain::content::{Event, Item, Seat, Ticket, Unit};
 
 const WEB: &str = "https://tickets.example.com";
 
@@ -24,13 +24,13 @@ fn euros(minor: i64) -> Money {
     Money::new(minor, Currency::parse("EUR").unwrap())
 }
 
-fn seat(number: u32, row: &str, seat: &str) -> Place {
-    Place { number, seat: Some(Seat { row: row.to_owned(), seat: seat.to_owned() }) }
+fn seat(number: u32, row: &str, seat: &str) -> Unit {
+    Unit { number, seat: Some(Seat { row: row.to_owned(), seat: seat.to_owned() }) }
 }
 
-fn ticket(sector_name: &str, place: Place, code: &str) -> Ticket {
+fn ticket(sector_name: &str, unit: Unit, code: &str) -> Ticket {
     let ticket_id = TicketId::parse("01980000-0000-7000-8000-000000000003").unwrap();
-    Ticket { ticket_id, sector_name: sector_name.to_owned(), place, code: code.to_owned() }
+    Ticket { ticket_id, sector_name: sector_name.to_owned(), unit, code: code.to_owned() }
 }
 
 fn claim_id() -> ClaimId {
@@ -38,20 +38,20 @@ fn claim_id() -> ClaimId {
 }
 
 fn order(name: &str) -> Content {
-    let standing = Place { number: 12, seat: None };
+    let standing = Unit { number: 12, seat: None };
     Content::OrderConfirmation {
         event: event(name),
         claim_id: claim_id(),
         items: vec![
             Item {
                 sector_name: "Tribina sjever".to_owned(),
-                places: vec![seat(7, "A", "7"), seat(8, "A", "8")],
+                units: vec![seat(7, "A", "7"), seat(8, "A", "8")],
                 unit_price: euros(62_050),
                 amount: euros(124_100),
             },
             Item {
                 sector_name: "Parter".to_owned(),
-                places: vec![standing.clone()],
+                units: vec![standing.clone()],
                 unit_price: euros(4_990),
                 amount: euros(4_990),
             },
@@ -95,10 +95,10 @@ fn contents() -> Vec<Content> {
 }
 
 #[test]
-fn every_message_reads_well_in_both_languages() {
+fn every_message_matches_its_snapshot_in_both_languages() {
     for content in contents() {
         for language in [Language::En, Language::Hr] {
-            let Mail { subject, text, html, .. } = Mail::write(&content, language, WEB).unwrap();
+            let Mail { subject, text, html, .. } = Mail::compose(&content, language, WEB).unwrap();
             let name = format!("{}_{}", content.template().name().to_ascii_lowercase(), language.tag());
             let whole = format!("Subject: {subject}\n\n{text}\n\n{html}");
             insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
@@ -109,46 +109,50 @@ fn every_message_reads_well_in_both_languages() {
 }
 
 #[test]
-fn what_a_name_says_is_text_and_never_markup() {
-    let mail = Mail::write(&order("<script>alert('x')</script> & \"co\""), Language::En, WEB).unwrap();
+fn markup_in_a_name_is_escaped() {
+    let mail = Mail::compose(&order("<script>alert('x')</script> & \"co\""), Language::En, WEB).unwrap();
     assert!(!mail.html.contains("<script"), "{}", mail.html);
     assert!(mail.html.contains("&#60;script&#62;"), "{}", mail.html);
     assert_eq!(mail.subject, "Your tickets for <script>alert('x')</script> & \"co\"");
 }
 
 #[test]
-fn a_subject_is_one_line_whatever_the_name() {
-    let mail = Mail::write(&order("Concert\r\nBcc: everybody@example.com"), Language::En, WEB).unwrap();
+fn subject_is_one_line_of_limited_length() {
+    let mail = Mail::compose(&order("Concert\r\nBcc: everybody@example.com"), Language::En, WEB).unwrap();
     assert_eq!(mail.subject, "Your tickets for Concert Bcc: everybody@example.com");
-    let mail = Mail::write(&order(&"long ".repeat(200)), Language::Hr, WEB).unwrap();
+    let mail = Mail::compose(&order(&"long ".repeat(200)), Language::Hr, WEB).unwrap();
     assert_eq!(mail.subject.chars().count(), SUBJECT_CHARS_MAX);
 }
 
 #[test]
-fn every_ticket_has_a_picture_of_its_code_and_the_mail_shows_it() {
-    let mail = Mail::write(&order("Concert"), Language::En, WEB).unwrap();
+fn html_shows_a_picture_of_every_ticket_code() {
+    let mail = Mail::compose(&order("Concert"), Language::En, WEB).unwrap();
     assert_eq!(mail.pictures.len(), 3);
     for picture in &mail.pictures {
         assert!(mail.html.contains(&format!("src=\"cid:{}\"", picture.content_id)), "{}", mail.html);
     }
+}
+
+#[test]
+fn code_too_long_for_a_picture_is_text_only() {
     let Content::OrderConfirmation { event, claim_id, items, total, mut tickets } = order("Concert") else {
         panic!("it is an order")
     };
     tickets[0].code = "x".repeat(5_000);
     let without = Content::OrderConfirmation { event, claim_id, items, total, tickets };
-    let mail = Mail::write(&without, Language::En, WEB).unwrap();
-    assert_eq!(mail.pictures.len(), 2, "a code too long for a picture is text alone");
+    let mail = Mail::compose(&without, Language::En, WEB).unwrap();
+    assert_eq!(mail.pictures.len(), 2, "the first code has no picture");
     assert!(!mail.html.contains("cid:ticket-1@") && mail.html.contains("cid:ticket-2@"));
 }
 
 #[test]
-fn without_a_web_shop_there_is_no_link() {
-    let mail = Mail::write(&order("Concert"), Language::En, "").unwrap();
+fn mail_has_no_link_without_a_web_url() {
+    let mail = Mail::compose(&order("Concert"), Language::En, "").unwrap();
     assert!(!mail.html.contains("href"));
 }
 
 #[test]
-fn content_is_kept_as_json_and_read_back_the_same() {
+fn content_survives_json() {
     for content in contents() {
         let json = serde_json::to_value(&content).unwrap();
         assert_eq!(json["template"], content.template().name());

@@ -1,4 +1,4 @@
-//! A client of the dialect of Stripe: Checkout Sessions, refunds, signed webhooks. The sandbox speaks it too.
+//! Client of Stripe's API: Checkout Sessions, refunds and signed webhooks. The sandbox provider has the same API.
 
 mod objects;
 mod webhook;
@@ -10,52 +10,49 @@ use onsale_types::Timestamp;
 use reqwest::{RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 
-use self::objects::{ALREADY_REFUNDED, ErrorAnswer, Refund, Session};
+use self::objects::{ALREADY_REFUNDED, ErrorResponse, Refund, Session};
 use super::{PaymentProvider, ProviderError, RawWebhook, Webhook, WebhookError};
 use crate::{
-    domain::{Claim, Fact, Payment},
+    domain::{Claim, Payment, ProviderUpdate},
     metrics,
 };
 
-/// More than any answer we ask for has.
-const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-/// What Stripe takes as the name of a product.
+/// Longest response body that is read. The objects we request are far smaller.
+const RESPONSE_BYTES_MAX: usize = 1024 * 1024;
+/// Stripe's limit for the name of a product.
 const NAME_CHARS_MAX: usize = 250;
 
-/// How to reach one provider of this dialect.
 #[derive(Clone, Debug)]
-pub struct StripeSettings {
-    /// What its metrics are called.
-    pub name: &'static str,
+pub(crate) struct StripeSettings {
+    /// Metric label of the provider.
+    pub(crate) name: &'static str,
     /// Base URL, without a slash at the end.
-    pub url: String,
-    /// The merchant's key.
-    pub secret_key: Secret,
-    /// What its webhooks are signed with.
-    pub webhook_secret: Secret,
-    /// How far a webhook's time may be from ours.
-    pub webhook_tolerance: Duration,
-    /// How long a connection may take, and a whole call.
-    pub connect_timeout: Duration,
-    /// As above.
-    pub timeout: Duration,
+    pub(crate) url: String,
+    /// API key of our merchant account.
+    pub(crate) secret_key: Secret,
+    /// HMAC secret of the webhooks' signatures.
+    pub(crate) webhook_secret: Secret,
+    /// Largest accepted difference between a webhook's signed time and ours.
+    pub(crate) webhook_tolerance: Duration,
+    pub(crate) connect_timeout: Duration,
+    /// Timeout of a whole call.
+    pub(crate) timeout: Duration,
 }
 
-/// Calls one provider of this dialect.
 #[derive(Debug)]
-pub struct Stripe {
+pub(crate) struct Stripe {
     settings: StripeSettings,
     http: reqwest::Client,
 }
 
 impl Stripe {
-    /// Makes the client; nothing is called yet.
-    pub fn new(settings: StripeSettings) -> Result<Self, reqwest::Error> {
+    /// Builds the client without connecting.
+    pub(crate) fn new(settings: StripeSettings) -> Result<Self, reqwest::Error> {
         onsale_kit::tls::install_provider();
         let http = reqwest::Client::builder()
             .connect_timeout(settings.connect_timeout)
             .timeout(settings.timeout)
-            // An API does not redirect, and the key must not follow.
+            // The API never redirects, and a redirect must not receive the key.
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         Ok(Self { settings, http })
@@ -65,15 +62,15 @@ impl Stripe {
         format!("{}/v1/checkout/sessions/{reference}", self.settings.url)
     }
 
-    /// Makes one call and reads its answer, or why there is none.
+    /// Sends a request, reads its response and measures the call.
     async fn call<T: DeserializeOwned>(
         &self,
         attempt: &'static str,
         request: RequestBuilder,
     ) -> Result<T, ProviderError> {
-        let measured = metrics::ProviderCall::begin(self.settings.name, attempt);
+        let measured = metrics::ProviderCall::start(self.settings.name, attempt);
         let result = self.attempt(attempt, request).await;
-        measured.end(result.as_ref().err());
+        measured.end(result.as_ref().err().map_or("ok", ProviderError::outcome));
         result
     }
 
@@ -82,7 +79,7 @@ impl Stripe {
         attempt: &'static str,
         request: RequestBuilder,
     ) -> Result<T, ProviderError> {
-        let answer =
+        let response =
             request.bearer_auth(self.settings.secret_key.expose()).send().await.map_err(|error| {
                 let message = Chain(&error).to_string();
                 // Without a connection nothing was sent.
@@ -92,8 +89,8 @@ impl Stripe {
                     ProviderError::Unknown { attempt, message }
                 }
             })?;
-        let status = answer.status();
-        let body = read(answer).await.map_err(|message| ProviderError::Unknown { attempt, message })?;
+        let status = response.status();
+        let body = read(response).await.map_err(|message| ProviderError::Unknown { attempt, message })?;
         if !status.is_success() {
             return Err(refusal(attempt, status, &body));
         }
@@ -104,7 +101,7 @@ impl Stripe {
 
 #[tonic::async_trait]
 impl PaymentProvider for Stripe {
-    async fn open(&self, payment: &Payment, claim: &Claim) -> Result<Fact, ProviderError> {
+    async fn open_session(&self, payment: &Payment, claim: &Claim) -> Result<ProviderUpdate, ProviderError> {
         const ATTEMPT: &str = "open a session";
         let request = self
             .http
@@ -114,32 +111,32 @@ impl PaymentProvider for Stripe {
         let session: Session = self.call(ATTEMPT, request).await?;
         session.opened().ok_or_else(|| ProviderError::Unknown {
             attempt: ATTEMPT,
-            message: "no page to pay on".to_owned(),
+            message: "the session has no page".to_owned(),
         })
     }
 
-    async fn look(&self, reference: &str) -> Result<Option<Fact>, ProviderError> {
+    async fn poll_session(&self, reference: &str) -> Result<Option<ProviderUpdate>, ProviderError> {
         const ATTEMPT: &str = "look at a session";
         let request = self.http.get(self.session_url(reference)).query(&[("expand[]", "payment_intent")]);
         let session: Session = self.call(ATTEMPT, request).await?;
         session
-            .fact()
+            .update()
             .map_err(|message| ProviderError::Unknown { attempt: ATTEMPT, message: message.to_owned() })
     }
 
-    async fn close(&self, reference: &str) -> Result<Option<Fact>, ProviderError> {
+    async fn expire_session(&self, reference: &str) -> Result<Option<ProviderUpdate>, ProviderError> {
         let request = self.http.post(format!("{}/expire", self.session_url(reference)));
         match self.call::<Session>("expire a session", request).await {
-            // What it became in the end is asked for in full; a refusal means that it ended before.
-            Ok(_) | Err(ProviderError::Refused { .. }) => self.look(reference).await,
+            // A refusal means that the session has ended already. Poll it, because this response lacks the expanded intent.
+            Ok(_) | Err(ProviderError::Refused { .. }) => self.poll_session(reference).await,
             Err(error) => Err(error),
         }
     }
 
-    async fn refund(&self, payment: &Payment) -> Result<(), ProviderError> {
+    async fn refund_payment(&self, payment: &Payment) -> Result<(), ProviderError> {
         const ATTEMPT: &str = "refund a payment";
         let (Some(charge), Some(refund)) = (&payment.charge, &payment.refund) else {
-            let message = "the payment has no money to give back".to_owned();
+            let message = "the payment has no charge or no refund".to_owned();
             return Err(ProviderError::Refused { attempt: ATTEMPT, code: None, message });
         };
         let request = self
@@ -156,7 +153,7 @@ impl PaymentProvider for Stripe {
             Ok(_) => {
                 Err(ProviderError::Unknown { attempt: ATTEMPT, message: "the refund failed".to_owned() })
             }
-            // The key was forgotten, or somebody gave it back by hand: it went back, and that is what was asked for.
+            // Stripe deleted the idempotency key (after 24 h at the earliest), or a person refunded by hand: the money is back.
             Err(ProviderError::Refused { code: Some(code), .. }) if code == ALREADY_REFUNDED => Ok(()),
             Err(error) => Err(error),
         }
@@ -167,7 +164,8 @@ impl PaymentProvider for Stripe {
     }
 }
 
-/// What a session is asked for with: the same for the same payment, always, as the idempotency key wants it.
+/// Returns the parameters of a new session. They are the same for every attempt at a payment, because Stripe refuses an idempotency
+/// key that is reused with other parameters.
 fn session_form(payment: &Payment, claim: &Claim) -> Vec<(&'static str, String)> {
     let name: String = claim.event.name.chars().take(NAME_CHARS_MAX).collect();
     let payment_id = payment.id.to_string();
@@ -191,12 +189,12 @@ fn session_form(payment: &Payment, claim: &Claim) -> Vec<(&'static str, String)>
     form
 }
 
-/// Reads an answer's body, as long as it has a sensible length.
-async fn read(mut answer: reqwest::Response) -> Result<Vec<u8>, String> {
+/// Reads a response body of at most [`RESPONSE_BYTES_MAX`].
+async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(|error| Chain(&error).to_string())? {
-        if body.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
-            return Err("the answer is too long".to_owned());
+    while let Some(chunk) = response.chunk().await.map_err(|error| Chain(&error).to_string())? {
+        if body.len().saturating_add(chunk.len()) > RESPONSE_BYTES_MAX {
+            return Err("the response is too long".to_owned());
         }
         body.extend_from_slice(&chunk);
     }
@@ -204,20 +202,20 @@ async fn read(mut answer: reqwest::Response) -> Result<Vec<u8>, String> {
 }
 
 fn refusal(attempt: &'static str, status: StatusCode, body: &[u8]) -> ProviderError {
-    let said = serde_json::from_slice::<ErrorAnswer>(body).unwrap_or_default();
-    let message = format!("{} {said}", status.as_u16());
+    let error = serde_json::from_slice::<ErrorResponse>(body).unwrap_or_default();
+    let message = format!("{} {error}", status.as_u16());
     match status {
         StatusCode::NOT_FOUND => ProviderError::Missing { attempt },
-        // Our key is wrong or may not: a human's mistake, which must not end anybody's payment.
+        // Our key is wrong or lacks a permission. A mistake of an operator must not fail payments.
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            tracing::error!(attempt, message, "provider does not accept our key");
+            tracing::error!(attempt, message, "provider rejected our API key, retrying");
             ProviderError::Unavailable { attempt, message }
         }
         StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             ProviderError::Unavailable { attempt, message }
         }
         status if status.is_client_error() => {
-            ProviderError::Refused { attempt, code: said.into_code(), message }
+            ProviderError::Refused { attempt, code: error.into_code(), message }
         }
         _ => ProviderError::Unknown { attempt, message },
     }

@@ -1,18 +1,18 @@
-//! The parts of Stripe's objects that we read, and what they mean for a payment.
+//! Stripe's objects, as far as we read them, and the payment updates that they imply.
 
 use std::{collections::BTreeMap, fmt};
 
 use onsale_types::{Currency, Money, PaymentId};
 use serde::Deserialize;
 
-use crate::domain::{Fact, FailureReason};
+use crate::domain::{FailureReason, ProviderUpdate};
 
-/// The code of the refusal to give money back that went back before.
+/// Stripe's error code for a refund of money that was refunded before.
 pub(super) const ALREADY_REFUNDED: &str = "charge_already_refunded";
-/// The field of ours in their objects.
+/// Metadata field with our payment id.
 const PAYMENT_ID: &str = "payment_id";
 
-/// A Checkout Session.
+/// Stripe's Checkout Session.
 #[derive(Debug, Deserialize)]
 pub(super) struct Session {
     id: String,
@@ -27,15 +27,15 @@ pub(super) struct Session {
     metadata: Option<BTreeMap<String, String>>,
 }
 
-/// A payment behind a session: its name, or the whole when it was asked for.
+/// Payment intent of a session: its id, or the object if the request expanded it.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum IntentField {
     Id(String),
-    Whole(Intent),
+    Expanded(Intent),
 }
 
-/// A PaymentIntent.
+/// Stripe's PaymentIntent.
 #[derive(Debug, Deserialize)]
 pub(super) struct Intent {
     id: String,
@@ -45,15 +45,15 @@ pub(super) struct Intent {
     metadata: Option<BTreeMap<String, String>>,
 }
 
-/// A refund.
+/// Stripe's Refund.
 #[derive(Debug, Deserialize)]
 pub(super) struct Refund {
     status: Option<String>,
 }
 
-/// A refused call.
+/// Body of a response with an error status.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct ErrorAnswer {
+pub(super) struct ErrorResponse {
     #[serde(default)]
     error: ErrorBody,
 }
@@ -65,87 +65,91 @@ struct ErrorBody {
     message: Option<String>,
 }
 
-impl fmt::Display for ErrorAnswer {
+impl fmt::Display for ErrorResponse {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [&self.error.r#type, &self.error.code, &self.error.message];
-        let said: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
-        formatter.write_str(&said.join(": "))
+        let known: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+        formatter.write_str(&known.join(": "))
     }
 }
 
-impl ErrorAnswer {
-    /// Stripe's code for it.
+impl ErrorResponse {
+    /// Returns Stripe's error code, if it gave one.
     pub(super) fn into_code(self) -> Option<String> {
         self.error.code
     }
 }
 
 impl Refund {
-    /// Whether the money is on its way.
+    /// Returns true unless the refund failed or was canceled.
     pub(super) fn is_accepted(&self) -> bool {
         !matches!(self.status.as_deref(), Some("failed" | "canceled"))
     }
 }
 
 impl Session {
-    /// Our name for the payment, if it is ours.
+    /// Returns our payment id, or `None` if the session is not ours.
     pub(super) fn payment_id(&self) -> Option<PaymentId> {
         payment_id(self.metadata.as_ref())
             .or_else(|| PaymentId::parse(self.client_reference_id.as_deref()?).ok())
     }
 
-    /// That there is a page to pay on.
-    pub(super) fn opened(self) -> Option<Fact> {
-        // An answer from memory has the page too, though the session may have ended since; the next look tells.
-        Some(Fact::Opened { reference: self.id, checkout_url: self.url? })
+    /// Returns the update for a new session, or `None` if it has no page.
+    pub(super) fn opened(self) -> Option<ProviderUpdate> {
+        // The response to a repeated idempotency key has the page even if the session has ended since. The next poll finds that.
+        Some(ProviderUpdate::Opened { reference: self.id, checkout_url: self.url? })
     }
 
-    /// What it means for the payment; `None` while nothing is decided.
-    pub(super) fn fact(&self) -> Result<Option<Fact>, &'static str> {
+    /// Returns the outcome of the session, or `None` while it is open or its payment is processed.
+    pub(super) fn update(&self) -> Result<Option<ProviderUpdate>, &'static str> {
         match self.status.as_deref() {
             Some("complete") if self.payment_status.as_deref() == Some("paid") => self.paid().map(Some),
-            // The money may still be on its way; only the intent knows.
+            // A delayed payment method may still be processing; only the intent shows whether it failed.
             Some("complete") => Ok(self
                 .intent()
                 .filter(|intent| intent.has_failed())
-                .map(|_| Fact::Ended { reason: FailureReason::Declined })),
+                .map(|_| ProviderUpdate::Ended { reason: FailureReason::Declined })),
             Some("expired") => {
-                let reason = self.intent().map_or(FailureReason::Expired, Intent::end);
-                Ok(Some(Fact::Ended { reason }))
+                let reason = self.intent().map_or(FailureReason::Expired, Intent::failure_reason);
+                Ok(Some(ProviderUpdate::Ended { reason }))
             }
             Some("open") => Ok(None),
             Some(_) | None => Err("the session's status is unknown"),
         }
     }
 
-    fn paid(&self) -> Result<Fact, &'static str> {
+    fn paid(&self) -> Result<ProviderUpdate, &'static str> {
         let charge = match &self.payment_intent {
             Some(IntentField::Id(id)) => id.clone(),
-            Some(IntentField::Whole(intent)) => intent.id.clone(),
+            Some(IntentField::Expanded(intent)) => intent.id.clone(),
             None => return Err("a paid session has no payment intent"),
         };
         let currency = self.currency.as_deref().map(str::to_uppercase).unwrap_or_default();
         let currency = Currency::parse(&currency).map_err(|_| "a paid session has no currency")?;
         let amount_minor = self.amount_total.ok_or("a paid session has no amount")?;
-        Ok(Fact::Paid { reference: self.id.clone(), charge, amount: Money::new(amount_minor, currency) })
+        Ok(ProviderUpdate::Paid {
+            reference: self.id.clone(),
+            charge,
+            amount: Money::new(amount_minor, currency),
+        })
     }
 
     fn intent(&self) -> Option<&Intent> {
         match &self.payment_intent {
-            Some(IntentField::Whole(intent)) => Some(intent),
+            Some(IntentField::Expanded(intent)) => Some(intent),
             Some(IntentField::Id(_)) | None => None,
         }
     }
 }
 
 impl Intent {
-    /// Our name for the payment, if it is ours.
+    /// Returns our payment id, or `None` if the intent is not ours.
     pub(super) fn payment_id(&self) -> Option<PaymentId> {
         payment_id(self.metadata.as_ref())
     }
 
-    /// Why it was canceled.
-    pub(super) fn end(&self) -> FailureReason {
+    /// Returns the failure reason of a canceled intent.
+    pub(super) fn failure_reason(&self) -> FailureReason {
         match self.cancellation_reason.as_deref() {
             Some("requested_by_customer" | "abandoned") => FailureReason::Canceled,
             Some(_) | None => FailureReason::Expired,

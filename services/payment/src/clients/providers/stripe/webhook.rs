@@ -1,4 +1,4 @@
-//! Webhooks: the signature first, then its time, then what is said. Nothing is parsed that is not signed.
+//! Stripe's webhooks: verifies the signature, then the age, and only then parses the body.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    super::{News, RawWebhook, Webhook, WebhookError},
+    super::{RawWebhook, Webhook, WebhookError, WebhookUpdate},
     objects::{Intent, Session},
 };
-use crate::domain::{Fact, FailureReason};
+use crate::domain::{FailureReason, ProviderUpdate};
 
 const SIGNATURE_HEADER: &str = "stripe-signature";
-/// While a secret is replaced there are two; more are not looked at.
+/// Signatures that are checked at most. Stripe sends two while a secret is rotated.
 const SIGNATURES_MAX: usize = 8;
-/// As the inbox keeps them.
+/// Longest event id and event type that are accepted.
 const EVENT_ID_BYTES_MAX: usize = 255;
 
 #[derive(Deserialize)]
@@ -31,7 +31,7 @@ struct Data {
     object: Value,
 }
 
-/// Reads a webhook signed with `secret` at a time within `tolerance` of `now`.
+/// Reads a webhook that was signed with `secret` at most `tolerance` before or after `now`.
 pub(super) fn read(
     raw: &RawWebhook<'_>,
     secret: &str,
@@ -48,11 +48,11 @@ pub(super) fn read(
     if event.id.is_empty() || event.id.len() > EVENT_ID_BYTES_MAX || event.r#type.len() > EVENT_ID_BYTES_MAX {
         return Err(WebhookError::Malformed("no event id"));
     }
-    let news = news(&event.r#type, event.data.object)?;
-    Ok(Webhook { event_id: event.id, event_type: event.r#type, news })
+    let update = webhook_update(&event.r#type, event.data.object)?;
+    Ok(Webhook { event_id: event.id, event_type: event.r#type, update })
 }
 
-/// The time of a good signature over the body.
+/// Returns the signed time if one of the signatures over time and body is valid.
 fn verify(raw: &RawWebhook<'_>, secret: &str) -> Result<Timestamp, WebhookError> {
     let header = raw.header(SIGNATURE_HEADER).and_then(|value| std::str::from_utf8(value).ok());
     let parts: Vec<(&str, &str)> =
@@ -63,37 +63,37 @@ fn verify(raw: &RawWebhook<'_>, secret: &str) -> Result<Timestamp, WebhookError>
     let mut signed = format!("{time}.").into_bytes();
     signed.extend_from_slice(raw.body);
     let signatures = parts.iter().filter(|(name, _)| *name == "v1").take(SIGNATURES_MAX);
-    let is_good = signatures
+    let is_valid = signatures
         .filter_map(|(_, value)| from_hex(value))
         .any(|signature| hmac::verify(&key, &signed, &signature).is_ok());
-    if !is_good {
+    if !is_valid {
         return Err(WebhookError::Signature);
     }
     let seconds = time.parse().map_err(|_malformed| WebhookError::Malformed("no time"))?;
     Ok(Timestamp::from_secs(seconds))
 }
 
-/// What an event means for a payment of ours.
-fn news(kind: &str, object: Value) -> Result<Option<News>, WebhookError> {
-    let (payment_id, fact) = match kind {
+/// Returns the update that an event implies, or `None` for other types of events and objects that are not ours.
+fn webhook_update(event_type: &str, object: Value) -> Result<Option<WebhookUpdate>, WebhookError> {
+    let (payment_id, update) = match event_type {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {
             let session = session(object)?;
-            (session.payment_id(), session.fact().map_err(WebhookError::Malformed)?)
+            (session.payment_id(), session.update().map_err(WebhookError::Malformed)?)
         }
         "checkout.session.async_payment_failed" => {
-            (session(object)?.payment_id(), Some(Fact::Ended { reason: FailureReason::Declined }))
+            (session(object)?.payment_id(), Some(ProviderUpdate::Ended { reason: FailureReason::Declined }))
         }
         "checkout.session.expired" => {
-            (session(object)?.payment_id(), Some(Fact::Ended { reason: FailureReason::Expired }))
+            (session(object)?.payment_id(), Some(ProviderUpdate::Ended { reason: FailureReason::Expired }))
         }
         "payment_intent.canceled" => {
             let intent: Intent = serde_json::from_value(object)
                 .map_err(|_malformed| WebhookError::Malformed("no payment intent"))?;
-            (intent.payment_id(), Some(Fact::Ended { reason: intent.end() }))
+            (intent.payment_id(), Some(ProviderUpdate::Ended { reason: intent.failure_reason() }))
         }
         _ => (None, None),
     };
-    Ok(payment_id.zip(fact).map(|(payment_id, fact)| News { payment_id, fact }))
+    Ok(payment_id.zip(update).map(|(payment_id, update)| WebhookUpdate { payment_id, update }))
 }
 
 fn session(object: Value) -> Result<Session, WebhookError> {

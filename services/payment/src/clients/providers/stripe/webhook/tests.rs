@@ -1,4 +1,4 @@
-//! Which webhooks are believed.
+//! Verification and parsing of webhooks.
 
 use onsale_types::PaymentId;
 use proptest::prelude::*;
@@ -30,21 +30,21 @@ fn event(kind: &str, object: &serde_json::Value) -> Vec<u8> {
 }
 
 #[test]
-fn any_of_several_signatures_may_be_the_good_one() {
+fn one_valid_signature_among_several_is_enough() {
     let body = event("customer.created", &serde_json::json!({}));
-    let good = signature(SECRET, NOW, &body);
+    let valid = signature(SECRET, NOW, &body);
     let old = signature("whsec_old", NOW, &body);
-    assert!(read_with(&format!("t={NOW},v1={old},v1={good},v0=00"), &body).is_ok());
+    assert!(read_with(&format!("t={NOW},v1={old},v1={valid},v0=00"), &body).is_ok());
     assert_eq!(read_with(&format!("t={NOW},v1={old}"), &body), Err(WebhookError::Signature));
-    assert_eq!(read_with(&format!("t={NOW},v0={good}"), &body), Err(WebhookError::Signature));
+    assert_eq!(read_with(&format!("t={NOW},v0={valid}"), &body), Err(WebhookError::Signature));
     assert_eq!(read_with("", &body), Err(WebhookError::Signature));
     let headers = [];
-    let bare = RawWebhook { headers: &headers, body: &body };
-    assert_eq!(read(&bare, SECRET, TOLERANCE, Timestamp::from_secs(NOW)), Err(WebhookError::Signature));
+    let unsigned = RawWebhook { headers: &headers, body: &body };
+    assert_eq!(read(&unsigned, SECRET, TOLERANCE, Timestamp::from_secs(NOW)), Err(WebhookError::Signature));
 }
 
 #[test]
-fn a_signature_covers_its_time_and_ages() {
+fn signature_covers_its_time_and_expires() {
     let body = event("customer.created", &serde_json::json!({}));
     for (time, expected) in [(NOW - 300, None), (NOW + 300, None), (NOW - 301, Some(WebhookError::TooOld))] {
         let header = format!("t={time},v1={}", signature(SECRET, time, &body));
@@ -55,48 +55,48 @@ fn a_signature_covers_its_time_and_ages() {
 }
 
 #[test]
-fn a_session_that_is_complete_and_unpaid_says_nothing_yet() {
+fn complete_session_that_is_unpaid_implies_no_update() {
     let id = PaymentId::generate();
     let mut session = serde_json::json!({
         "id": "cs_1", "status": "complete", "payment_status": "unpaid", "payment_intent": "pi_1",
         "amount_total": 4_000, "currency": "eur", "metadata": { "payment_id": id.to_string() },
     });
-    assert_eq!(read_signed(&event("checkout.session.completed", &session)).unwrap().news, None);
+    assert_eq!(read_signed(&event("checkout.session.completed", &session)).unwrap().update, None);
     session["payment_status"] = "paid".into();
-    let news = read_signed(&event("checkout.session.completed", &session)).unwrap().news.unwrap();
-    assert_eq!(news.payment_id, id);
-    assert!(matches!(news.fact, Fact::Paid { charge, .. } if charge == "pi_1"));
+    let paid = read_signed(&event("checkout.session.completed", &session)).unwrap().update.unwrap();
+    assert_eq!(paid.payment_id, id);
+    assert!(matches!(paid.update, ProviderUpdate::Paid { charge, .. } if charge == "pi_1"));
     session["amount_total"] = serde_json::Value::Null;
     let malformed = read_signed(&event("checkout.session.completed", &session));
     assert!(matches!(malformed, Err(WebhookError::Malformed(_))));
 }
 
 #[test]
-fn what_is_not_about_a_payment_of_ours_is_no_news() {
+fn event_about_no_payment_of_ours_implies_no_update() {
     let session = serde_json::json!({ "id": "cs_1", "status": "expired", "metadata": null });
-    assert_eq!(read_signed(&event("checkout.session.expired", &session)).unwrap().news, None);
-    assert_eq!(read_signed(&event("invoice.paid", &session)).unwrap().news, None);
+    assert_eq!(read_signed(&event("checkout.session.expired", &session)).unwrap().update, None);
+    assert_eq!(read_signed(&event("invoice.paid", &session)).unwrap().update, None);
 }
 
 proptest! {
     #[test]
-    fn no_changed_body_is_believed(change in any::<u8>(), place: prop::sample::Index) {
+    fn changed_body_is_rejected(change in any::<u8>(), position: prop::sample::Index) {
         let body = event("checkout.session.expired", &serde_json::json!({ "id": "cs_1" }));
         let header = format!("t={NOW},v1={}", signature(SECRET, NOW, &body));
         let mut changed = body.clone();
-        let place = place.index(changed.len());
-        changed[place] = change;
+        let position = position.index(changed.len());
+        changed[position] = change;
         prop_assume!(changed != body);
         prop_assert_eq!(read_with(&header, &changed), Err(WebhookError::Signature));
     }
 
     #[test]
-    fn no_header_makes_it_panic(header in ".{0,80}", body in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn header_never_causes_a_panic(header in ".{0,80}", body in prop::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(read_with(&header, &body).is_err());
     }
 
     #[test]
-    fn no_signed_body_makes_it_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn signed_body_never_causes_a_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = read_signed(&body);
     }
 }
