@@ -30,12 +30,12 @@ use std::error::Error as StdError;
 use std::future::Future;
 use std::time::Duration;
 
-use onsale_kit::error::{Chain, Kind, Reason, ServiceError};
+use onsale_kit::error::{Kind, Reason, ServiceError};
+use onsale_kit::tasks::Tasks;
+use onsale_kit::worker::{Round, Worker};
 use onsale_proto::r#type::v1::ErrorReason;
 use onsale_types::RequestId;
 use prost::Message;
-use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::postgres::row::RowExt as _;
@@ -48,14 +48,14 @@ const FIND: &str = "SELECT fingerprint, response FROM idempotency
     WHERE method = $1 AND caller = $2 AND request_id = $3";
 const ANSWER: &str = "UPDATE idempotency SET response = $4
     WHERE method = $1 AND caller = $2 AND request_id = $3";
-const FORGET: &str = "DELETE FROM idempotency WHERE ctid IN (
+const DELETE_OLD: &str = "DELETE FROM idempotency WHERE ctid IN (
         SELECT ctid FROM idempotency WHERE created_at < now() - make_interval(secs => $1) LIMIT $2
         FOR UPDATE SKIP LOCKED)";
 
-/// How much one call of [`forget`] removes.
-const FORGET_MAX: i64 = 10_000;
-/// How often [`keep_small`] looks for old answers.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// Maximum number of answers that one call of [`delete_old`] deletes.
+const DELETE_MAX: i64 = 10_000;
+/// Interval of the worker that deletes old answers.
+const DELETE_EVERY: Duration = Duration::from_secs(60);
 /// How long answers are kept: far longer than any caller goes on trying.
 pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -254,32 +254,21 @@ where
     Ok(answer)
 }
 
-/// Forgets answers older than `retention`, some at a time; answers how many. The retention must be longer than any
-/// caller goes on trying.
-pub async fn forget(postgres: &Postgres, retention: Duration) -> Result<u64, postgres::Error> {
-    postgres.execute("forget requests", FORGET, &[&retention.as_secs_f64(), &FORGET_MAX]).await
+/// Deletes at most 10,000 answers older than `retention` and returns their number. The retention must be longer than any
+/// caller retries.
+pub async fn delete_old(postgres: &Postgres, retention: Duration) -> Result<u64, postgres::Error> {
+    postgres.execute("forget requests", DELETE_OLD, &[&retention.as_secs_f64(), &DELETE_MAX]).await
 }
 
-/// Forgets answers older than [`RETENTION`], until `shutdown`. Any number of processes may do so at once.
-pub async fn keep_small(postgres: Postgres, shutdown: CancellationToken) {
-    let mut rounds = tokio::time::interval(FORGET_EVERY);
-    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            _ = rounds.tick() => {}
+/// Starts a worker that deletes answers older than [`RETENTION`]. Any number of processes may run one.
+pub fn start_cleanup(postgres: Postgres, tasks: &Tasks) {
+    Worker::every("forget requests", DELETE_EVERY).start(tasks, move || {
+        let postgres = postgres.clone();
+        async move {
+            let deleted = delete_old(&postgres, RETENTION).await?;
+            // A busy hour writes more than one call deletes.
+            let is_full = deleted >= DELETE_MAX.unsigned_abs();
+            Ok::<_, postgres::Error>(if is_full { Round::More } else { Round::Idle })
         }
-        // One call removes less than a busy hour writes, so as many as it takes.
-        loop {
-            match forget(&postgres, RETENTION).await {
-                Ok(forgotten) if forgotten < FORGET_MAX.unsigned_abs() => break,
-                Ok(_) if shutdown.is_cancelled() => return,
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "failed to forget old answers, trying again later");
-                    break;
-                }
-            }
-        }
-    }
+    });
 }

@@ -15,7 +15,7 @@ mod stores;
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -23,6 +23,7 @@ use std::{
 
 use onsale_kit::error::{Kind, Reason, ServiceError};
 use onsale_proto::r#type::v1::ErrorReason;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::{sync::Notify, time::Instant};
 
@@ -219,10 +220,10 @@ impl Lease {
     }
 
     fn until(&self) -> Instant {
-        *self.held.until.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.held.until.lock()
     }
 
     fn extend(&self, until: Instant) {
-        *self.held.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        *self.held.until.lock() = until;
     }
 }

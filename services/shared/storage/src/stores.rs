@@ -112,8 +112,7 @@ impl Stores {
         let outbox = Outbox::new(chassis.service(), chassis.clock());
         let stores = Self { postgres, redis, outbox, election };
         stores.start_relay(config.relay.clone(), chassis)?;
-        let forgetting = idempotency::keep_small(stores.postgres.clone(), chassis.tasks().token());
-        chassis.tasks().spawn("forget requests", forgetting);
+        idempotency::start_cleanup(stores.postgres.clone(), chassis.tasks());
         Ok(stores)
     }
 
@@ -143,9 +142,8 @@ impl Stores {
     fn start_relay(&self, config: RelayConfig, chassis: &Chassis) -> Result<(), OpenError> {
         let candidacy = self.election.enter(RELAY_LEASE).map_err(OpenError::Lease)?;
         let relay = Relay::new(self.postgres.clone(), self.redis.clone(), &self.outbox, TOPICS, config)
-            .map_err(OpenError::Relay)?
-            .only_while(move || candidacy.lease().is_some());
-        chassis.tasks().spawn("outbox relay", relay.run(chassis.tasks().token()));
+            .map_err(OpenError::Relay)?;
+        relay.start_while(candidacy.into_condition(), chassis.tasks());
         Ok(())
     }
 }

@@ -3,16 +3,18 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use onsale_kit::tasks::Tasks;
+use onsale_kit::{tasks::Tasks, worker::Condition};
+use parking_lot::{Mutex, MutexGuard};
 use rand::RngExt;
 use tokio::{
     sync::{Notify, mpsc, watch},
     time::Instant,
 };
+use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -111,7 +113,7 @@ impl Election {
 
 impl Shared {
     fn names(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 
     fn instant(&self, moment: Moment) -> Instant {
@@ -147,6 +149,13 @@ impl Candidacy {
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
         self.leadership.borrow().lease().filter(|lease| lease.is_current()).cloned()
+    }
+
+    /// Returns the condition that this process leads, for a worker. It keeps the candidacy until the worker ends.
+    #[must_use]
+    pub fn into_condition(self) -> Condition {
+        let changes = WatchStream::from_changes(self.leadership()).map(drop);
+        Condition::new(move || self.lease().is_some(), changes)
     }
 
     /// Waits until this process leads. Fails when the election has ended.
@@ -193,6 +202,7 @@ struct Running {
     turns: FuturesUnordered<BoxFuture<'static, Option<Member>>>,
 }
 
+// Not a `kit::worker`: one event loop over entering members, answers, wake-ups and due times.
 impl Running {
     async fn run(mut self, mut entered: mpsc::UnboundedReceiver<Member>, shutdown: CancellationToken) {
         let shared = Arc::clone(&self.shared);

@@ -143,6 +143,7 @@ enum Chore {
     Clean,
 }
 
+// Not a `kit::worker`: `run` is an event loop over reads, ended tasks, heartbeats and shutdown.
 impl<H: Handler> Consumer<H> {
     /// A consumer of the topic of `P`, whose handler writes to `postgres`. The contract must name the group as a listener.
     pub fn new<P: EventPayload>(

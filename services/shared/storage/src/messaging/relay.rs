@@ -6,13 +6,15 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use onsale_kit::backoff::{Backoff, BackoffConfig};
+use onsale_kit::backoff::BackoffConfig;
 use onsale_kit::error::Chain;
+use onsale_kit::tasks::Tasks;
+use onsale_kit::worker::{Condition, Worker};
 use onsale_proto::Topic;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{Error, Outbox, metrics, retention, stream_key};
@@ -100,7 +102,7 @@ impl RelayConfig {
 /// The most envelope bytes in one call to Redis, which serves nobody else meanwhile.
 const CALL_BYTES_MAX: i64 = 4 * 1024 * 1024;
 
-/// Pauses after failures. A relay never gives up: the attempts begin anew each time it has used them up.
+/// Waits after failed rounds, in addition to `poll_every`.
 const FAILURES: BackoffConfig = BackoffConfig {
     initial: Duration::from_millis(100),
     max: Duration::from_secs(5),
@@ -115,13 +117,20 @@ pub struct Relay {
     config: RelayConfig,
     /// Those of the service, and who listens to each.
     topics: Vec<Topic>,
-    /// Topics that wait and are none of ours, each reported once.
-    strangers: HashSet<String>,
     hint: Arc<Notify>,
-    leads: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Per topic, how far its stream was when last seen. Only a starting point: the script compares.
+    state: Mutex<RelayState>,
+}
+
+/// State that the rounds of a relay leave to the next one.
+#[derive(Default)]
+struct RelayState {
+    /// Topics with waiting events that are not this service's. Each is logged once.
+    unknown_topics: HashSet<String>,
+    /// Last known position of each topic's stream. Only a starting point: the script compares.
     published: HashMap<String, i64>,
+    /// Time of the last check of all streams. `None` after a failed round, so that the next one checks again.
     checked: Option<Instant>,
+    /// Time of the last retention run.
     retained: Option<Instant>,
 }
 
@@ -141,65 +150,42 @@ impl Relay {
             redis,
             config,
             topics: topics.iter().copied().filter(|topic| topic.source == outbox.source()).collect(),
-            strangers: HashSet::new(),
             hint: outbox.hint(),
-            leads: Box::new(|| true),
-            published: HashMap::new(),
-            checked: None,
-            retained: None,
+            state: Mutex::default(),
         })
     }
 
-    /// Works only while `leads` says so. This saves work; nothing goes wrong when two lead.
-    #[must_use]
-    pub fn only_while(self, leads: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { leads: Box::new(leads), ..self }
+    /// Starts the rounds as a worker of `tasks`, with a hint from the outbox after each commit.
+    pub fn start(self, tasks: &Tasks) {
+        Arc::new(self).start_worker(tasks, |worker| worker);
     }
 
-    /// Carries events until `shutdown`.
-    pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut failures = Backoff::new(FAILURES);
-        while !shutdown.is_cancelled() {
-            let hint = Arc::clone(&self.hint);
-            // A relay may be dropped anywhere, so a shutdown need not wait for a Redis that does not answer.
-            let turn = tokio::select! {
-                () = shutdown.cancelled() => break,
-                turn = self.turn() => turn,
-            };
-            let pause = match turn {
-                Ok(()) => {
-                    failures.reset();
-                    self.config.poll_every
-                }
-                Err(error) => {
-                    metrics::relay_failed();
-                    tracing::warn!(error = %Chain(&error), "relay failed, trying again");
-                    failures.next_delay().unwrap_or(FAILURES.max).max(self.config.poll_every)
-                }
-            };
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = hint.notified() => {}
-                () = sleep(pause) => {}
-            }
-        }
+    /// Like [`Relay::start`], but runs rounds only while `condition` is met. This saves work; the stream stays correct when two
+    /// relays run.
+    pub fn start_while(self, condition: Condition, tasks: &Tasks) {
+        let relay = Arc::new(self);
+        let stopped = Arc::clone(&relay);
+        let condition = condition.while_unmet(move || stopped.step_down());
+        relay.start_worker(tasks, |worker| worker.only_while(condition));
     }
 
-    async fn turn(&mut self) -> Result<(), Error> {
-        if !(self.leads)() {
-            self.step_down();
-            return Ok(());
-        }
-        self.step().await
+    fn start_worker(self: Arc<Self>, tasks: &Tasks, restrict: impl FnOnce(Worker) -> Worker) {
+        let worker = Worker::every("outbox relay", self.config.poll_every)
+            .backoff(FAILURES)
+            .notified_by(Arc::clone(&self.hint));
+        restrict(worker).start(tasks, move || {
+            let relay = Arc::clone(&self);
+            async move { relay.round().await.inspect_err(|_| metrics::relay_failed()) }
+        });
     }
 
-    /// Another leads and moves on: what we saw says nothing by the time we lead again, and what we measured would stand
-    /// beside what it measures.
-    fn step_down(&mut self) {
-        if self.published.is_empty() {
+    /// Forgets the stream positions, because another relay moves on, and sets the gauges to 0, because that relay reports
+    /// them now.
+    fn step_down(&self) {
+        let published = std::mem::take(&mut self.state.lock().published);
+        if published.is_empty() {
             return;
         }
-        self.published.clear();
         for topic in &self.topics {
             topic.listeners.iter().for_each(|listener| metrics::lag(topic.name, listener, 0));
             metrics::stream_length(topic.name, 0);
@@ -208,11 +194,11 @@ impl Relay {
 
     /// Numbers and publishes all that waits, and looks after the streams when it is time. A topic that fails does not
     /// hold back the others; the first failure is the answer.
-    pub async fn step(&mut self) -> Result<(), Error> {
-        let check = is_due(self.checked, self.config.check_every);
+    pub async fn round(&self) -> Result<(), Error> {
         // Only a step that went well spares the next one the look at the streams: what was numbered and not published
         // waits in no list.
-        let before = self.checked.take();
+        let before = self.state.lock().checked.take();
+        let check = is_due(before, self.config.check_every);
         let mut topics = self.number_waiting().await?;
         if check {
             // Also topics without news: their stream may have been lost.
@@ -224,7 +210,7 @@ impl Relay {
         for (topic, published) in topics.into_iter().zip(published) {
             match published {
                 Ok(position) => {
-                    self.published.insert(topic, position);
+                    self.state.lock().published.insert(topic, position);
                 }
                 Err(error) => {
                     tracing::debug!(topic, error = %Chain(&error), "failed to publish");
@@ -235,23 +221,27 @@ impl Relay {
         if let Some(error) = failure {
             return Err(error);
         }
-        self.checked = if check { Some(Instant::now()) } else { before };
-        if is_due(self.retained, self.config.retain_every) {
+        let retained = {
+            let mut state = self.state.lock();
+            state.checked = if check { Some(Instant::now()) } else { before };
+            state.retained
+        };
+        if is_due(retained, self.config.retain_every) {
             retention::run(&self.postgres, &self.redis, &self.topics, &self.config).await?;
-            self.retained = Some(Instant::now());
+            self.state.lock().retained = Some(Instant::now());
         }
         Ok(())
     }
 
     /// Gives every waiting event its position; answers the topics that had one. Events of a topic we do not know wait for
     /// a relay that knows who listens: that of a later release, while both run.
-    async fn number_waiting(&mut self) -> Result<Vec<String>, Error> {
+    async fn number_waiting(&self) -> Result<Vec<String>, Error> {
         let rows = self.postgres.query("waiting topics", WAITING_TOPICS, &[]).await?;
         let mut topics = Vec::with_capacity(rows.len());
         for row in rows {
             let topic: String = column(&row, "topic")?;
             if self.topics.iter().all(|known| known.name != topic) {
-                if self.strangers.insert(topic.clone()) {
+                if self.state.lock().unknown_topics.insert(topic.clone()) {
                     tracing::warn!(topic, "events of a topic that is not this service's wait in its outbox");
                 }
                 continue;
@@ -287,7 +277,7 @@ impl Relay {
 
     /// Appends to the stream what it does not have yet, and answers how far it is. With `check`, asks the stream first.
     async fn publish(&self, topic: &str, check: bool) -> Result<i64, Error> {
-        let known = self.published.get(topic).copied();
+        let known = self.state.lock().published.get(topic).copied();
         let mut after = match known {
             Some(after) if !check => after,
             // Without events the script only answers where the stream is.

@@ -1,11 +1,12 @@
 //! One attempt at a transaction: begin, work, commit, and what each way of failing means.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, future};
 use onsale_kit::deadline::Deadline;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_postgres::Row;
 
 use super::connection::Connection;
@@ -122,8 +123,8 @@ impl Transaction {
 }
 
 impl Inner {
-    fn acts(&self) -> std::sync::MutexGuard<'_, Vec<AfterCommit>> {
-        self.after_commit.lock().unwrap_or_else(PoisonError::into_inner)
+    fn acts(&self) -> MutexGuard<'_, Vec<AfterCommit>> {
+        self.after_commit.lock()
     }
 }
 

@@ -10,12 +10,13 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use futures_util::{Stream, StreamExt, stream};
 use onsale_kit::tasks::Tasks;
+use parking_lot::Mutex;
 use redis::{ProtocolVersion, PushInfo, PushKind, RedisError, Value, cluster_async::ClusterConnection};
 use tokio::sync::{Notify, broadcast};
 use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
@@ -46,7 +47,7 @@ pub struct Hints {
 
 impl std::fmt::Debug for Hints {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Hints").field("channels", &lock(&self.shared.channels).len()).finish()
+        formatter.debug_struct("Hints").field("channels", &self.shared.channels.lock().len()).finish()
     }
 }
 
@@ -75,7 +76,7 @@ impl Hints {
     /// Listens to a channel from now on. Ends when dropped.
     #[must_use]
     pub fn subscribe(&self, channel: &Key) -> Subscription {
-        let mut channels = lock(&self.shared.channels);
+        let mut channels = self.shared.channels.lock();
         let receiver = match channels.get(channel.as_str()) {
             Some(known) => known.sender.subscribe(),
             None => {
@@ -122,6 +123,7 @@ struct Keeper {
     connection: Option<ClusterConnection>,
 }
 
+// Not a `kit::worker`: a round keeps no result, so shutdown drops it instead of waiting 8 s for a frozen node.
 impl Keeper {
     async fn run(mut self, shutdown: CancellationToken) {
         let mut round = tokio::time::interval(self.config.resubscribe_every);
@@ -141,7 +143,7 @@ impl Keeper {
 
     async fn subscribe_all(&mut self) {
         self.forget_unheard().await;
-        let channels: Vec<String> = lock(&self.shared.channels).keys().cloned().collect();
+        let channels: Vec<String> = self.shared.channels.lock().keys().cloned().collect();
         if channels.is_empty() {
             return;
         }
@@ -171,7 +173,7 @@ impl Keeper {
     /// Drops channels that nobody listens to any more.
     async fn forget_unheard(&mut self) {
         let unheard: Vec<String> = {
-            let mut channels = lock(&self.shared.channels);
+            let mut channels = self.shared.channels.lock();
             let unheard: Vec<String> = channels
                 .iter()
                 .filter(|(_, channel)| channel.sender.receiver_count() == 0)
@@ -211,7 +213,7 @@ impl Keeper {
 
     fn disconnect(&mut self) {
         self.connection = None;
-        for channel in lock(&self.shared.channels).values_mut() {
+        for channel in self.shared.channels.lock().values_mut() {
             channel.confirmed = false;
         }
     }
@@ -228,7 +230,7 @@ impl Shared {
             return;
         };
         let Ok(name) = String::from_utf8(name) else { return };
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         let Some(channel) = channels.get_mut(&name) else { return };
         // Sending fails only when nobody listens any more.
         match push.kind {
@@ -249,12 +251,8 @@ impl Shared {
 
     /// A node's connection was lost, and with it the subscriptions there; we are not told which.
     fn gap_everywhere(&self) {
-        for channel in lock(&self.channels).values_mut() {
+        for channel in self.channels.lock().values_mut() {
             channel.confirmed = false;
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,13 +10,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use onsale_kit::deadline::Deadline;
+use parking_lot::Mutex;
 use redis::{
     ErrorKind, RedisError, Value,
     cluster::{ClusterClient, ClusterClientBuilder},
@@ -98,7 +99,7 @@ impl Links {
             return Ok(guard.clone());
         }
         // Bound to a name so that the lock is not held over the wait below.
-        let newest = lock(&self.newest).clone();
+        let newest = self.newest.lock().clone();
         if let Some(link) = newest {
             return Ok(link);
         }
@@ -164,7 +165,7 @@ impl bb8::ManageConnection for Manager {
 impl Manager {
     async fn attempt(&self, give_up: Deadline) -> Result<Link, RedisError> {
         let mut link = Link::new(self.client.get_async_connection().await?);
-        let is_first = lock(&self.newest).is_none();
+        let is_first = self.newest.lock().is_none();
         // At start a link to a part of the cluster is better than none.
         if !is_first {
             let masters = masters(&mut link.connection).await?;
@@ -174,7 +175,7 @@ impl Manager {
                 return Err(broken());
             }
         }
-        *lock(&self.newest) = Some(link.clone());
+        *self.newest.lock() = Some(link.clone());
         Ok(link)
     }
 }
@@ -230,8 +231,4 @@ fn cluster(subcommand: &str) -> redis::Cmd {
 
 fn broken() -> RedisError {
     (ErrorKind::Io, "the cluster connection is being replaced").into()
-}
-
-fn lock(newest: &Newest) -> std::sync::MutexGuard<'_, Option<Link>> {
-    newest.lock().unwrap_or_else(PoisonError::into_inner)
 }

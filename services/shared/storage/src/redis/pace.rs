@@ -4,13 +4,9 @@
 //! refusing, that loop takes a processor for as long as Redis is away. The one step of it that is ours is how a node's
 //! name becomes an address, so there it waits.
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
+use parking_lot::Mutex;
 use redis::{RedisError, RedisFuture, io::AsyncDNSResolver};
 use tokio::time::{Instant, sleep_until};
 
@@ -31,7 +27,7 @@ impl Pace {
     /// When the node may be called; counts as a call.
     fn turn(&self, host: &str, port: u16) -> Instant {
         let now = Instant::now();
-        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.nodes.lock();
         nodes.retain(|_, made_up| *made_up > now);
         let made_up = nodes.entry((host.to_owned(), port)).or_insert(now);
         let turn = made_up.checked_sub(AHEAD_MAX).map_or(now, |turn| turn.max(now));
@@ -70,7 +66,7 @@ mod tests {
         assert_eq!(pace.turn("a", 2), begin, "another node waits for nobody");
         sleep_until(begin + STEP * 10).await;
         assert_eq!(pace.turn("a", 1), Instant::now(), "all is made up for");
-        assert_eq!(pace.nodes.lock().unwrap().len(), 1, "what is made up for is forgotten");
+        assert_eq!(pace.nodes.lock().len(), 1, "what is made up for is forgotten");
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onsale_kit::backoff::BackoffConfig;
+use onsale_kit::tasks::Tasks;
 use onsale_proto::{EventPayload, Topic};
 use onsale_storage::messaging::{
     Consumer, ConsumerConfig, DeadLetters, Handler, HandlerError, Message, NewEvent, Outbox, Relay,
@@ -105,9 +106,11 @@ impl World {
         self.start_consumer(self.consumer(handler));
     }
 
-    pub(crate) fn start_relay(&mut self) -> tokio::task::AbortHandle {
-        let relay = self.relay();
-        self.spawn(relay.run(CancellationToken::new()))
+    /// Starts a relay in a task set of its own.
+    pub(crate) fn start_relay(&self) -> Tasks {
+        let tasks = Tasks::new();
+        self.relay().start(&tasks);
+        tasks
     }
 
     pub(crate) fn start_consumer<H: Handler>(&mut self, consumer: Consumer<H>) -> tokio::task::AbortHandle {

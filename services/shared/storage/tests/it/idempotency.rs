@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use onsale_kit::error::{Kind, ServiceError as _};
+use onsale_kit::tasks::Tasks;
 use onsale_storage::idempotency::{self, Answer, Error, Method, Request};
 use onsale_storage::postgres::{Postgres, column};
 use onsale_testkit::wait_until;
 use onsale_types::RequestId;
 use prost::Message as _;
-use tokio_util::sync::CancellationToken;
 
 use crate::events::Noted;
 use crate::support::sandbox;
@@ -106,8 +106,8 @@ async fn old_answers_are_forgotten() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     double(&postgres, &runs, "me", id, 1).await.unwrap();
-    assert_eq!(idempotency::forget(&postgres, Duration::from_secs(60)).await.unwrap(), 0);
-    assert_eq!(idempotency::forget(&postgres, Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(idempotency::delete_old(&postgres, Duration::from_secs(60)).await.unwrap(), 0);
+    assert_eq!(idempotency::delete_old(&postgres, Duration::ZERO).await.unwrap(), 1);
     double(&postgres, &runs, "me", id, 1).await.unwrap();
     assert_eq!(runs.load(Ordering::Relaxed), 2);
 }
@@ -122,20 +122,16 @@ async fn the_memory_of_requests_keeps_itself_small_and_loses_no_young_one() {
     let retention = idempotency::RETENTION.as_secs_f64();
     postgres.execute("fill", fill, &[&(retention + 60.0), &25_000_i32]).await.unwrap();
     postgres.execute("fill", fill, &[&(retention - 600.0), &3_i32]).await.unwrap();
-    let shutdown = CancellationToken::new();
     let kept = async || {
         let row = postgres.query_one("kept", "SELECT count(*) AS count FROM idempotency", &[]).await.unwrap();
         column::<i64>(&row, "count").unwrap()
     };
-    let looking = async {
-        wait_until("the old ones are gone", Duration::from_secs(20), async || kept().await <= 3).await;
-        shutdown.cancel();
-    };
-    tokio::join!(
-        idempotency::keep_small(postgres.clone(), shutdown.clone()),
-        idempotency::keep_small(postgres.clone(), shutdown.clone()),
-        looking,
-    );
+    let tasks = Tasks::new();
+    for _ in 0..2 {
+        idempotency::start_cleanup(postgres.clone(), &tasks);
+    }
+    wait_until("the old ones are gone", Duration::from_secs(20), async || kept().await <= 3).await;
+    assert!(tasks.shutdown(Duration::from_secs(20)).await.is_empty());
     assert_eq!(kept().await, 3);
 }
 

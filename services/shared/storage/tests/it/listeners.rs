@@ -74,7 +74,7 @@ async fn refuse(app: Arc<App>, _: Transaction, event: Received<Noted>) -> Result
 
 #[tokio::test]
 async fn a_listener_gets_payload_and_metadata_in_the_inbox_transaction() {
-    let mut world = World::new().await;
+    let world = World::new().await;
     let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
     listeners(&world, &tasks, &app).on(noted).start(&tasks).unwrap();
     world.start_relay();
@@ -87,7 +87,7 @@ async fn a_listener_gets_payload_and_metadata_in_the_inbox_transaction() {
 
 #[tokio::test]
 async fn an_error_of_the_service_is_mapped_by_its_kind() {
-    let mut world = World::new().await;
+    let world = World::new().await;
     let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
     listeners(&world, &tasks, &app).on(refuse).start(&tasks).unwrap();
     world.start_relay();
@@ -99,7 +99,7 @@ async fn an_error_of_the_service_is_mapped_by_its_kind() {
 
 #[tokio::test]
 async fn ignored_events_are_acknowledged() {
-    let mut world = World::new().await;
+    let world = World::new().await;
     let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
     listeners(&world, &tasks, &app).ignore::<Noted>("nothing to do in a test").start(&tasks).unwrap();
     world.start_relay();

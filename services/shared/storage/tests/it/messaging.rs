@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use onsale_kit::tasks::Tasks;
 use onsale_kit::telemetry::propagation::{CallContext, TraceContext};
+use onsale_kit::worker::Condition;
 use onsale_storage::messaging::{
     Consumer, ConsumerConfig, Error, Handler, HandlerError, Message, NewEvent, OutgoingEvent, RelayConfig,
 };
@@ -62,7 +64,7 @@ async fn events_of_the_domain_are_encoded_by_the_outbox() {
 
 #[tokio::test]
 async fn two_relays_at_once_publish_each_event_once_and_in_order() {
-    let mut world = World::new().await;
+    let world = World::new().await;
     for _ in 0..2 {
         world.start_relay();
     }
@@ -85,17 +87,18 @@ async fn two_relays_at_once_publish_each_event_once_and_in_order() {
 
 #[tokio::test]
 async fn a_relay_that_does_not_lead_publishes_nothing() {
-    let mut world = World::new().await;
+    let world = World::new().await;
     let (leads, looks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-    let relay = {
+    let condition = {
         let (leads, looks) = (Arc::clone(&leads), Arc::clone(&looks));
-        world.relay().only_while(move || {
+        let is_leader = move || {
             looks.fetch_add(1, Ordering::Relaxed);
             leads.load(Ordering::Relaxed)
-        })
+        };
+        Condition::new(is_leader, futures_util::stream::empty())
     };
     world.produce("k", [1]).await;
-    world.spawn(relay.run(CancellationToken::new()));
+    world.relay().start_while(condition, &Tasks::new());
     wait_until("it has looked often", SOON, async || looks.load(Ordering::Relaxed) > 3).await;
     assert!(world.positions().await.is_empty());
     leads.store(true, Ordering::Relaxed);
@@ -258,7 +261,7 @@ async fn a_stopping_consumer_finishes_what_it_does_and_gives_back_the_rest() {
         ..consumer_config()
     };
     world.produce("k", 0..5).await;
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     let handler = Slow { postgres: world.postgres.clone(), hold: Duration::from_millis(300) };
     let shutdown = CancellationToken::new();
     let first = world.spawn(world.consumer_with(config.clone(), handler).run(shutdown.clone()));
@@ -314,27 +317,27 @@ async fn an_event_older_than_the_inbox_remembers_is_not_handled_on_a_guess() {
 async fn events_stay_until_every_known_group_has_acknowledged_them() {
     let mut world = World::new().await;
     let config = RelayConfig { retention: Duration::ZERO, retain_every: Duration::ZERO, ..relay_config() };
-    let mut relay = world.relay_with(config);
+    let relay = world.relay_with(config);
     world.stream(async |stream| stream.create_group("slow", StreamId::ZERO).await).await.unwrap();
     world.produce("k", 0..10).await;
     world.start_consumer(world.consumer(Apply));
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     world.wait_for_effects(10).await;
     world.wait_until_idle().await;
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     assert_eq!(world.positions().await.len(), 10, "one group has read none of them");
 
     let read = world.stream(async |stream| stream.read_group("slow", "one", 5).await).await.unwrap();
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     assert_eq!(world.positions().await.len(), 10, "reading is not acknowledging");
 
     let ids: Vec<_> = read.iter().map(|entry| entry.id).collect();
     world.stream(async |stream| stream.acknowledge("slow", &ids).await).await.unwrap();
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     assert_eq!(world.positions().await, (6..=10).collect::<Vec<_>>());
     // New ones go on from there.
     world.produce("k", [10]).await;
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     assert_eq!(world.positions().await, (6..=11).collect::<Vec<_>>());
     world.wait_for_effects(11).await;
 }
@@ -345,6 +348,6 @@ async fn a_stream_that_is_ahead_of_its_outbox_stops_the_relay() {
     let fields: &[(&str, &[u8])] = &[("x", b"")];
     world.stream(async |stream| stream.append(StreamId::new(5, 0), fields).await).await.unwrap();
     world.produce("k", [1]).await;
-    let outcome = world.relay().step().await;
+    let outcome = world.relay().round().await;
     assert!(matches!(outcome, Err(Error::StreamAhead { stream: 5, outbox: 1, .. })), "{outcome:?}");
 }

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use onsale_kit::tasks::Tasks;
 use onsale_proto::{EventPayload, Topic};
 use onsale_storage::messaging::{Consumer, ConsumerConfig, NewEvent};
 use onsale_storage::postgres::{Postgres, PostgresConfig};
@@ -80,7 +81,7 @@ async fn child_consumer() {
 async fn an_event_that_kills_its_consumers_dies_in_the_end() {
     let mut world = World::new().await;
     world.produce("k", [1]).await;
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     world.stream(async |it| it.create_group(GROUP, StreamId::ZERO).await).await.unwrap();
     let read = world.stream(async |it| it.read_group(GROUP, "first", 1).await).await.unwrap();
     assert_eq!(read.len(), 1);
@@ -101,7 +102,7 @@ async fn an_event_that_kills_its_consumers_dies_in_the_end() {
 async fn what_a_dead_consumer_left_is_found_behind_any_number_that_others_keep() {
     let mut world = World::new().await;
     world.produce("k", 0..41).await;
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     world.stream(async |it| it.create_group(GROUP, StreamId::ZERO).await).await.unwrap();
     let kept = world.stream(async |it| it.read_group(GROUP, "alive", 40).await).await.unwrap();
     let left = world.stream(async |it| it.read_group(GROUP, "dead", 10).await).await.unwrap();
@@ -129,17 +130,20 @@ async fn without_redis_relay_and_consumer_still_end_when_asked() {
     let mut world = World::on_private(&cluster).await;
     world.produce("k", [1]).await;
     let shutdown = CancellationToken::new();
-    let relay = world.relay();
-    let consumer = world.consumer(Apply);
-    let tasks = [world.spawn(relay.run(shutdown.clone())), world.spawn(consumer.run(shutdown.clone()))];
+    let relay = world.start_relay();
+    let consumer = world.spawn(world.consumer(Apply).run(shutdown.clone()));
     world.wait_for_effects(1).await;
     cluster.freeze_all().unwrap();
     world.produce("k", [2]).await;
-    // By now both are in the middle of a call, which may take far longer than the end.
+    // By now both are in the middle of a call, which may take 8 s.
     tokio::time::sleep(consumer_config().claim_idle).await;
-    assert!(world.redis.config().overall_timeout > Duration::from_secs(7));
+    let call_max = world.redis.config().overall_timeout;
+    assert!(call_max > Duration::from_secs(7));
     shutdown.cancel();
-    wait_until("both end", Duration::from_secs(5), async || tasks.iter().all(|it| it.is_finished())).await;
+    wait_until("the consumer ends", Duration::from_secs(5), async || consumer.is_finished()).await;
+    // The relay finishes its round, whose calls to Redis run in parallel.
+    let aborted = relay.shutdown(call_max + Duration::from_secs(5)).await;
+    assert!(aborted.is_empty(), "{aborted:?}");
 }
 
 /// A payload whose topic lies on another node than that of the others.
@@ -156,7 +160,7 @@ impl EventPayload for Elsewhere {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_whose_node_is_down_holds_no_other_up() {
     let cluster = RedisCluster::start_private().await.unwrap();
-    let mut world = World::on_private(&cluster).await;
+    let world = World::on_private(&cluster).await;
     let down = "test:events:stream:{test.elsewhere}";
     let up = "test:events:stream:{test.noted}";
     assert_ne!(cluster.master_of(down).await.unwrap(), cluster.master_of(up).await.unwrap());
@@ -171,8 +175,7 @@ async fn a_topic_whose_node_is_down_holds_no_other_up() {
     append.await.unwrap();
     world.produce("k", [1]).await;
     let topics = [Topic::of::<Elsewhere>(), Topic::of::<Noted>()];
-    let relay = world.relay_of(&topics, relay_config());
-    world.spawn(relay.run(CancellationToken::new()));
+    world.relay_of(&topics, relay_config()).start(&Tasks::new());
     // Before the call to the other has even been given up.
     let soon = Duration::from_secs(5);
     assert!(world.redis.config().overall_timeout > soon);
@@ -212,12 +215,12 @@ async fn a_relay_may_be_dropped_anywhere() {
             world.produce("k", produced..produced + 3).await;
             produced += 3;
         }
-        let mut relay = world.relay();
+        let relay = world.relay();
         // A different moment each time: before, in and after numbering and publishing.
         let moment = Duration::from_micros(round * 150);
-        let _ = tokio::time::timeout(moment, relay.step()).await;
+        let _ = tokio::time::timeout(moment, relay.round()).await;
     }
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     assert_eq!(world.positions().await, (1..=180).collect::<Vec<_>>());
 }
 
@@ -226,7 +229,7 @@ async fn events_flushed_before_they_were_read_are_published_again() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let mut world = World::on_private(&cluster).await;
     world.produce("k", 0..10).await;
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     assert_eq!(world.positions().await.len(), 10);
     cluster.flush_all().await.unwrap();
     assert!(world.positions().await.is_empty());
@@ -287,7 +290,8 @@ async fn whatever_dies_each_event_takes_effect_once() {
     for round in 0..40 {
         tokio::time::sleep(Duration::from_millis(rand::random_range(5..80))).await;
         let relay = &mut relays[rand::random_range(0..2)];
-        relay.abort();
+        // Aborts the round that is running.
+        relay.shutdown(Duration::ZERO).await;
         *relay = world.start_relay();
         let consumer = &mut consumers[rand::random_range(0..3)];
         consumer.abort();

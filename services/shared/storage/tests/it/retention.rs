@@ -30,20 +30,20 @@ async fn kept(world: &World) -> i64 {
 #[tokio::test]
 async fn events_stay_until_every_listener_of_the_contract_has_handled_them_even_one_never_seen() {
     let mut world = World::new().await;
-    let mut relay = world.relay_of(&[WITH_LATE_LISTENER], eager());
+    let relay = world.relay_of(&[WITH_LATE_LISTENER], eager());
     world.produce("k", 0..5).await;
     world.start_consumer(world.consumer(Apply));
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     world.wait_for_effects(5).await;
     world.wait_until_idle().await;
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     assert_eq!((kept(&world).await, world.positions().await.len()), (5, 5), "one has not begun to listen");
 
     // Also after Redis lost the stream and both groups.
     let key = world.redis.keyspace("events").unwrap().key("stream", Noted::TOPIC).unwrap();
     let _gone: u64 = world.redis.run(Command::new("DEL").key(&key)).await.unwrap();
-    let mut relay = world.relay_of(&[WITH_LATE_LISTENER], eager());
-    relay.step().await.unwrap();
+    let relay = world.relay_of(&[WITH_LATE_LISTENER], eager());
+    relay.round().await.unwrap();
     assert_eq!(world.positions().await.len(), 5, "the stream is whole again");
 
     world.stream(async |stream| stream.create_group("late", StreamId::ZERO).await).await.unwrap();
@@ -51,7 +51,7 @@ async fn events_stay_until_every_listener_of_the_contract_has_handled_them_even_
     let ids: Vec<_> = read.iter().map(|entry| entry.id).collect();
     assert_eq!(ids.len(), 5, "it gets what was published before it began");
     world.stream(async |stream| stream.acknowledge("late", &ids).await).await.unwrap();
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     assert_eq!((kept(&world).await, world.positions().await.len()), (0, 0));
 }
 
@@ -59,19 +59,19 @@ async fn events_stay_until_every_listener_of_the_contract_has_handled_them_even_
 async fn a_listener_of_the_contract_is_never_forgotten_and_another_group_is() {
     let mut world = World::new().await;
     let config = RelayConfig { group_forgotten_after: Duration::ZERO, ..eager() };
-    let mut relay = world.relay_with(config);
+    let relay = world.relay_with(config);
     for group in [GROUP, "former"] {
         world.stream(async |stream| stream.create_group(group, StreamId::ZERO).await).await.unwrap();
     }
     world.produce("k", 0..3).await;
     for _ in 0..3 {
-        relay.step().await.unwrap();
+        relay.round().await.unwrap();
         assert_eq!(kept(&world).await, 3, "the listener has handled none of them");
     }
     world.start_consumer(world.consumer(Apply));
     world.wait_for_effects(3).await;
     world.wait_until_idle().await;
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     assert_eq!(kept(&world).await, 0, "the other group has handled none of them");
 }
 
@@ -92,10 +92,10 @@ async fn events_of_a_topic_that_the_relay_does_not_know_wait_for_one_that_does()
     world.produce("k", [1, 2]).await;
     let another = Topic { source: "another", ..Topic::of::<Noted>() };
     for topics in [&[][..], &[another]] {
-        world.relay_of(topics, eager()).step().await.unwrap();
+        world.relay_of(topics, eager()).round().await.unwrap();
         assert_eq!((kept(&world).await, world.positions().await.len()), (2, 0));
     }
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     assert_eq!(world.positions().await, [1, 2]);
 }
 
@@ -125,7 +125,7 @@ async fn the_inbox_forgets_what_can_come_no_more_and_nothing_younger() {
 async fn names_of_dead_consumers_go_unless_events_are_pending_for_them() {
     let mut world = World::new().await;
     world.produce("k", 0..2).await;
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     world.stream(async |stream| stream.create_group(GROUP, StreamId::ZERO).await).await.unwrap();
     for name in ["finished", "cut-off"] {
         let read = world.stream(async |stream| stream.read_group(GROUP, name, 1).await).await.unwrap();
