@@ -42,11 +42,11 @@ use crate::postgres::row::RowExt as _;
 use crate::postgres::{self, Postgres, Transaction};
 
 // Waits for a transaction that does the same request right now, and then finds it done.
-const ENTER: &str = "INSERT INTO idempotency (method, caller, request_id, fingerprint)
+const INSERT: &str = "INSERT INTO idempotency (method, caller, request_id, fingerprint)
     VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
 const FIND: &str = "SELECT fingerprint, response FROM idempotency
     WHERE method = $1 AND caller = $2 AND request_id = $3";
-const ANSWER: &str = "UPDATE idempotency SET response = $4
+const STORE: &str = "UPDATE idempotency SET response = $4
     WHERE method = $1 AND caller = $2 AND request_id = $3";
 const DELETE_OLD: &str = "DELETE FROM idempotency WHERE ctid IN (
         SELECT ctid FROM idempotency WHERE created_at < now() - make_interval(secs => $1) LIMIT $2
@@ -126,7 +126,7 @@ impl<R> Request<'_, R> {
     /// Enters the request, unless it was done before; then returns its stored answer.
     async fn enter(&self, transaction: &Transaction) -> Result<Option<StoredAnswer>, Error> {
         let Self { method, caller, id, fingerprint, .. } = self;
-        if transaction.execute(ENTER, &[method, caller, id, fingerprint]).await? > 0 {
+        if transaction.execute(INSERT, &[method, caller, id, fingerprint]).await? > 0 {
             return Ok(None);
         }
         let row = transaction.query_one(FIND, &[method, caller, id]).await?;
@@ -139,7 +139,7 @@ impl<R> Request<'_, R> {
     }
 
     async fn store(&self, transaction: &Transaction, response: &[u8]) -> Result<(), Error> {
-        transaction.execute(ANSWER, &[&self.method, &self.caller, &self.id, &response]).await?;
+        transaction.execute(STORE, &[&self.method, &self.caller, &self.id, &response]).await?;
         Ok(())
     }
 }

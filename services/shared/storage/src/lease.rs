@@ -162,37 +162,42 @@ impl Leadership {
 /// One tenure. Clones are the same tenure.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    held: Arc<Held>,
+    state: Arc<LeaseState>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct LeaseState {
     name: String,
     epoch: i64,
     /// Moves on with each renewal.
     until: Mutex<Instant>,
     /// Set by a guard that found a higher epoch; the election then steps down at once.
     fenced: AtomicBool,
-    fenced_somewhere: Arc<Notify>,
+    fence_notice: Arc<Notify>,
 }
 
 impl Lease {
-    fn new(name: String, epoch: i64, until: Instant, fenced_somewhere: Arc<Notify>) -> Self {
-        let held =
-            Held { name, epoch, until: Mutex::new(until), fenced: AtomicBool::new(false), fenced_somewhere };
-        Self { held: Arc::new(held) }
+    fn new(name: String, epoch: i64, until: Instant, fence_notice: Arc<Notify>) -> Self {
+        let state = LeaseState {
+            name,
+            epoch,
+            until: Mutex::new(until),
+            fenced: AtomicBool::new(false),
+            fence_notice,
+        };
+        Self { state: Arc::new(state) }
     }
 
     /// What is led.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.held.name
+        &self.state.name
     }
 
     /// The epoch: higher than that of every leader before.
     #[must_use]
     pub fn epoch(&self) -> i64 {
-        self.held.epoch
+        self.state.epoch
     }
 
     /// Whether it is still worth beginning something, as far as the local clock knows. Never a reason to skip
@@ -206,24 +211,24 @@ impl Lease {
     /// transaction of a leader, before its first write: a takeover waits for the transactions that passed, and those
     /// that come after it do not pass.
     pub async fn guard(&self, transaction: &Transaction) -> Result<(), Error> {
-        let current = stores::guarded_epoch(transaction, &self.held.name).await?;
-        if current == Some(self.held.epoch) {
+        let current = stores::guarded_epoch(transaction, &self.state.name).await?;
+        if current == Some(self.state.epoch) {
             return Ok(());
         }
-        self.held.fenced.store(true, Ordering::Release);
-        self.held.fenced_somewhere.notify_one();
-        Err(Error::Fenced { name: self.held.name.clone(), epoch: self.held.epoch, current })
+        self.state.fenced.store(true, Ordering::Release);
+        self.state.fence_notice.notify_one();
+        Err(Error::Fenced { name: self.state.name.clone(), epoch: self.state.epoch, current })
     }
 
     fn is_fenced(&self) -> bool {
-        self.held.fenced.load(Ordering::Acquire)
+        self.state.fenced.load(Ordering::Acquire)
     }
 
     fn until(&self) -> Instant {
-        *self.held.until.lock()
+        *self.state.until.lock()
     }
 
     fn extend(&self, until: Instant) {
-        *self.held.until.lock() = until;
+        *self.state.until.lock() = until;
     }
 }

@@ -23,10 +23,10 @@ mod dead_letters;
 mod delivery;
 mod event;
 mod handling;
-mod lanes;
 mod listeners;
 mod metrics;
 mod outbox;
+mod per_key_queue;
 mod relay;
 mod retention;
 

@@ -19,11 +19,11 @@ pub use plan::Refusal;
 
 /// How long to wait for another process that migrates the same schema.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(120);
-const LOCK_LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long one statement of a migration may wait for a table's lock. While it waits, everybody behind it does too.
 const TABLE_LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 /// The first half of the advisory lock's key; the second is the schema's hash. Any number will do, it is only ours.
-const LOCK_SPACE: i32 = 0x6d69_6772;
+const LOCK_KEY: i32 = 0x6d69_6772;
 
 const SHARED: &str = "shared";
 const SHARED_HISTORY: &str = "migration_history_shared";
@@ -113,7 +113,8 @@ pub async fn pending(config: &PostgresConfig) -> Result<Vec<String>, Error> {
     let mut client = connect(config).await?;
     let mut names = Vec::new();
     for (history, files) in [(SHARED_HISTORY, files(SHARED)), (OWN_HISTORY, files(&config.schema))] {
-        let pending = Step { schema: &config.schema, history, files: &files }.pending(&mut client).await?;
+        let pending =
+            MigrationSet { schema: &config.schema, history, files: &files }.pending(&mut client).await?;
         names.extend(pending.iter().map(ToString::to_string));
     }
     Ok(names)
@@ -142,7 +143,7 @@ async fn apply(
         .map_err(|source| Error::Postgres { attempt: "create the schema", source })?;
     let mut applied = Vec::new();
     for (history, files) in [(SHARED_HISTORY, shared), (OWN_HISTORY, own)] {
-        applied.extend(Step { schema, history, files }.run(&mut client).await?);
+        applied.extend(MigrationSet { schema, history, files }.run(&mut client).await?);
     }
     if !applied.is_empty() {
         tracing::info!(schema, count = applied.len(), last = applied.last(), "schema migrated");
@@ -151,13 +152,13 @@ async fn apply(
 }
 
 /// One directory's files and the table that remembers which were applied.
-struct Step<'a> {
+struct MigrationSet<'a> {
     schema: &'a str,
     history: &'static str,
     files: &'a [Migration],
 }
 
-impl Step<'_> {
+impl MigrationSet<'_> {
     async fn run(&self, client: &mut Client) -> Result<Vec<String>, Error> {
         if self.pending(client).await?.is_empty() {
             return Ok(Vec::new());
@@ -235,7 +236,7 @@ async fn lock(client: &Client, schema: &str) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
         let row = client
-            .query_one("SELECT pg_try_advisory_lock($1, hashtext($2))", &[&LOCK_SPACE, &schema])
+            .query_one("SELECT pg_try_advisory_lock($1, hashtext($2))", &[&LOCK_KEY, &schema])
             .await
             .and_then(|row| row.try_get::<_, bool>(0))
             .map_err(|source| Error::Postgres { attempt: "take the migration lock", source })?;
@@ -245,7 +246,7 @@ async fn lock(client: &Client, schema: &str) -> Result<(), Error> {
         if begun.elapsed() >= LOCK_WAIT_MAX {
             return Err(Error::Locked { schema: schema.to_owned(), waited: begun.elapsed() });
         }
-        sleep(LOCK_LOOK_AGAIN).await;
+        sleep(LOCK_POLL_INTERVAL).await;
     }
 }
 

@@ -120,11 +120,11 @@ impl Postgres {
     {
         let deadline = self.deadline();
         let mut backoff = Backoff::new(RETRY);
-        let mut measured = metrics::Measured::begin(label);
+        let mut timer = metrics::CallTimer::start(label);
         loop {
             let failure = match transaction::attempt(self, isolation, label, deadline, &work).await {
                 Ok(value) => {
-                    measured.succeeded();
+                    timer.succeeded();
                     return Ok(value);
                 }
                 Err(failure) => failure,
@@ -181,7 +181,7 @@ impl Postgres {
     ) -> Result<u64, Error> {
         self.single(label, |connection| async move {
             let statement = connection.prepare(label, sql).await?;
-            connection.execute_prepared(label, &statement, parameters).await.map_err(error::of_lone_write)
+            connection.execute_prepared(label, &statement, parameters).await.map_err(error::of_autocommit)
         })
         .await
     }
@@ -192,15 +192,15 @@ impl Postgres {
         F: Future<Output = Result<T, Error>>,
     {
         let deadline = self.deadline();
-        let mut measured = metrics::Measured::begin(label);
+        let mut timer = metrics::CallTimer::start(label);
         // Boxed: a bounded future holds the work twice, and callers hold many of these.
         let attempt = || Box::pin(async { statement(self.acquire(label, deadline).await?).await });
         let bounded = || async {
             deadline.bound(attempt()).await.unwrap_or(Err(Error::Timeout { label, source: None }))
         };
-        let again = |error: &Error| if error.is_without_effect() { Retry::Later } else { Retry::Never };
-        let result = retry(deadline, Backoff::new(RETRY), again, bounded).await?;
-        measured.succeeded();
+        let verdict = |error: &Error| if error.is_without_effect() { Retry::Later } else { Retry::Never };
+        let result = retry(deadline, Backoff::new(RETRY), verdict, bounded).await?;
+        timer.succeeded();
         Ok(result)
     }
 

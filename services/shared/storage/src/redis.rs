@@ -7,13 +7,13 @@
 
 mod command;
 mod config;
+mod connection_pool;
 mod error;
 mod execute;
 mod hints;
 mod key;
-mod link;
 mod metrics;
-mod pace;
+mod reconnect_limiter;
 mod stream;
 
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub use self::{
     },
 };
 use self::{
+    connection_pool::ConnectionPool,
     execute::{Call, execute},
-    link::Links,
 };
 
 /// The door. Clones share the connections.
@@ -50,7 +50,7 @@ pub struct Redis {
 
 struct Shared {
     config: RedisConfig,
-    links: Links,
+    pool: ConnectionPool,
 }
 
 impl std::fmt::Debug for Redis {
@@ -64,8 +64,8 @@ impl Redis {
     pub async fn connect(config: &RedisConfig) -> Result<Self, Error> {
         config.validate()?;
         metrics::describe();
-        let links = Links::connect(config).await?;
-        Ok(Self { shared: Arc::new(Shared { config: config.clone(), links }) })
+        let pool = ConnectionPool::connect(config).await?;
+        Ok(Self { shared: Arc::new(Shared { config: config.clone(), pool }) })
     }
 
     /// The settings it was made with.
@@ -85,7 +85,7 @@ impl Redis {
     }
 
     /// Runs the commands of a pipeline; `T` is a tuple or list of their answers. The first refusal is the answer of the
-    /// whole, though the other commands have run: Redis takes nothing back, not even with [`Pipeline::atomic`], which only
+    /// with_code, though the other commands have run: Redis takes nothing back, not even with [`Pipeline::atomic`], which only
     /// runs none when one cannot even be queued.
     pub async fn run_all<T: FromRedisValue>(&self, pipeline: Pipeline) -> Result<T, Error> {
         self.call(Call::Many(pipeline)).await
@@ -116,19 +116,19 @@ impl Redis {
     pub async fn publish_outside(&self, channel: &'static str, payload: &[u8]) -> Result<(), Error> {
         let mut cmd = ::redis::cmd("PUBLISH");
         cmd.arg(channel).arg(payload);
-        self.anywhere("PUBLISH", cmd).await
+        self.run_on_any_node("PUBLISH", cmd).await
     }
 
     /// Whether Redis answers; for the readiness of the process. One node is asked: a shard in failover must not take
     /// every pod out of service.
     pub async fn ready(&self) -> Result<(), Error> {
-        self.anywhere("PING", ::redis::cmd("PING")).await
+        self.run_on_any_node("PING", ::redis::cmd("PING")).await
     }
 
     async fn call<T: FromRedisValue>(&self, call: Call) -> Result<T, Error> {
         let command = call.name();
         let begin = Instant::now();
-        let result = match execute(&self.shared.links, &self.shared.config, &call).await {
+        let result = match execute(&self.shared.pool, &self.shared.config, &call).await {
             Ok(value) => {
                 from_redis_value(value).map_err(|error| Error::Reply { command, message: error.to_string() })
             }
@@ -142,11 +142,11 @@ impl Redis {
     }
 
     /// Sends what any node can answer, once.
-    async fn anywhere(&self, command: &'static str, cmd: ::redis::Cmd) -> Result<(), Error> {
+    async fn run_on_any_node(&self, command: &'static str, cmd: ::redis::Cmd) -> Result<(), Error> {
         let deadline = Deadline::current_or_after(self.shared.config.overall_timeout);
-        let mut link = self.shared.links.link(command, deadline).await?;
+        let mut shared = self.shared.pool.get(command, deadline).await?;
         let routing = RoutingInfo::SingleNode(SingleNodeRoutingInfo::RandomPrimary);
-        let answer = deadline.bound(link.connection.route_command(cmd, routing)).await;
+        let answer = deadline.bound(shared.connection.route_command(cmd, routing)).await;
         let result = answer.unwrap_or_else(|_passed| Err(error::timed_out())).and_then(Value::extract_error);
         result.map(|_value| ()).map_err(|source| Error::Unknown { command, source })
     }

@@ -94,11 +94,13 @@ impl Stores {
     /// Redis has no readiness check: without it a service is slower, and none that asked for a restart would be faster.
     pub async fn open(config: &StoresConfig, chassis: &Chassis) -> Result<Self, OpenError> {
         let deadline = Deadline::after(OPEN_TIME_MAX);
-        let migrated = patiently(deadline, "postgres", may_migrate_later, || migrate::run(&config.postgres));
+        let migrated = retry_until(deadline, "postgres", is_transient_migration_error, || {
+            migrate::run(&config.postgres)
+        });
         migrated.await.map_err(OpenError::Migrate)?;
         let postgres = Postgres::lazy(&config.postgres).map_err(OpenError::Postgres)?;
         config.redis.validate().map_err(OpenError::Redis)?;
-        let redis = patiently(deadline, "redis", |_| true, || Redis::connect(&config.redis));
+        let redis = retry_until(deadline, "redis", |_| true, || Redis::connect(&config.redis));
         let redis = redis.await.map_err(OpenError::Redis)?;
         let keys = redis.keyspace(chassis.service()).map_err(OpenError::Redis)?;
         let election = Election::start(&redis, &postgres, &keys, &config.lease, chassis.tasks())
@@ -149,27 +151,27 @@ impl Stores {
 }
 
 /// Whether waiting can help: files that do not fit together, or settings that make no sense, stay as they are.
-fn may_migrate_later(error: &migrate::Error) -> bool {
+fn is_transient_migration_error(error: &migrate::Error) -> bool {
     !matches!(error, migrate::Error::Config { .. } | migrate::Error::Refused { .. })
 }
 
 /// Repeats `attempt` until it succeeds, fails for good or the time is over.
-async fn patiently<T, E, F>(
+async fn retry_until<T, E, F>(
     deadline: Deadline,
     store: &'static str,
-    may_help: impl Fn(&E) -> bool,
+    is_transient: impl Fn(&E) -> bool,
     attempt: impl FnMut() -> F,
 ) -> Result<T, E>
 where
     E: std::error::Error + 'static,
     F: Future<Output = Result<T, E>>,
 {
-    let again = |error: &E| {
-        if !may_help(error) {
+    let verdict = |error: &E| {
+        if !is_transient(error) {
             return Retry::Never;
         }
         tracing::warn!(store, error = %Chain(error), "store is not there yet, trying again");
         Retry::Later
     };
-    retry(deadline, Backoff::new(OPEN_RETRY), again, attempt).await
+    retry(deadline, Backoff::new(OPEN_RETRY), verdict, attempt).await
 }

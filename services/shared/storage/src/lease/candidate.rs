@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 /// A point on the candidate's own monotonic clock.
-pub(super) type Moment = Duration;
+pub(super) type Elapsed = Duration;
 
 /// The spans a candidate lives by.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +27,9 @@ pub(super) struct Timing {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Nothing before this moment.
-    Wait { until: Moment },
+pub(super) enum LeaseAction {
+    /// Nothing before this elapsed.
+    Wait { until: Elapsed },
     /// Take the lease in Redis.
     Acquire,
     /// Read the epoch in Postgres; 0 where there is none.
@@ -67,10 +67,10 @@ pub(super) struct Candidate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    Following { try_at: Moment },
-    Acquired { held_until: Moment },
-    Read { held_until: Moment, seen: i64 },
-    Confirmed { held_until: Moment, seen: i64 },
+    Following { try_at: Elapsed },
+    Acquired { held_until: Elapsed },
+    Read { held_until: Elapsed, seen: i64 },
+    Confirmed { held_until: Elapsed, seen: i64 },
     Leading(Tenure),
 }
 
@@ -80,18 +80,18 @@ pub(super) struct Tenure {
     /// What it may write under.
     pub(super) epoch: i64,
     /// Until when the lease is ours for sure, as long as clocks run at about the same speed.
-    pub(super) held_until: Moment,
-    renew_at: Moment,
+    pub(super) held_until: Elapsed,
+    renew_at: Elapsed,
 }
 
 impl Candidate {
     /// A follower that tries at `try_at`.
-    pub(super) fn new(timing: Timing, try_at: Moment) -> Self {
+    pub(super) fn new(timing: Timing, try_at: Elapsed) -> Self {
         Self { timing, phase: Phase::Following { try_at } }
     }
 
     /// What to do at `now`.
-    pub(super) fn step(&mut self, now: Moment) -> Step {
+    pub(super) fn next_action(&mut self, now: Elapsed) -> LeaseAction {
         if let Phase::Leading(tenure) = self.phase
             && now >= tenure.held_until
         {
@@ -99,22 +99,22 @@ impl Candidate {
             self.phase = Phase::Following { try_at: now };
         }
         match self.phase {
-            Phase::Following { try_at } if now < try_at => Step::Wait { until: try_at },
-            Phase::Following { .. } => Step::Acquire,
-            Phase::Acquired { .. } => Step::ReadEpoch,
-            Phase::Read { .. } => Step::Confirm,
-            Phase::Confirmed { seen, .. } => Step::TakeEpoch { seen },
+            Phase::Following { try_at } if now < try_at => LeaseAction::Wait { until: try_at },
+            Phase::Following { .. } => LeaseAction::Acquire,
+            Phase::Acquired { .. } => LeaseAction::ReadEpoch,
+            Phase::Read { .. } => LeaseAction::Confirm,
+            Phase::Confirmed { seen, .. } => LeaseAction::TakeEpoch { seen },
             Phase::Leading(tenure) if now < tenure.renew_at => {
-                Step::Wait { until: tenure.renew_at.min(tenure.held_until) }
+                LeaseAction::Wait { until: tenure.renew_at.min(tenure.held_until) }
             }
-            Phase::Leading(_) => Step::Renew,
+            Phase::Leading(_) => LeaseAction::Renew,
         }
     }
 
     /// Takes in the answer to the step of [`Candidate::step`], asked at `begun` and answered by `now`. `jitter`, 0 to
     /// 1000, spreads the next try, so that candidates that were refused together do not come back together.
-    pub(super) fn apply(&mut self, begun: Moment, answer: Answer, now: Moment, jitter: u16) {
-        // Counted from before the question: Redis began to count at some moment after it.
+    pub(super) fn apply(&mut self, begun: Elapsed, answer: Answer, now: Elapsed, jitter: u16) {
+        // Counted from before the question: Redis began to count at some elapsed after it.
         let held_until = begun.saturating_add(self.timing.ttl.saturating_sub(self.timing.margin));
         self.phase = match (self.phase, answer) {
             (Phase::Following { .. }, Answer::Held) => Phase::Acquired { held_until },
@@ -143,14 +143,14 @@ impl Candidate {
     }
 
     /// A transaction found a higher epoch than ours: another leads, whatever Redis says.
-    pub(super) fn fenced(&mut self, epoch: i64, now: Moment) {
+    pub(super) fn fenced(&mut self, epoch: i64, now: Elapsed) {
         if matches!(self.phase, Phase::Leading(tenure) if tenure.epoch == epoch) {
             self.phase = Phase::Following { try_at: now };
         }
     }
 
     /// Leadership at `now`.
-    pub(super) fn tenure(&self, now: Moment) -> Option<Tenure> {
+    pub(super) fn tenure(&self, now: Elapsed) -> Option<Tenure> {
         match self.phase {
             Phase::Leading(tenure) if now < tenure.held_until => Some(tenure),
             Phase::Leading(_)
@@ -161,7 +161,7 @@ impl Candidate {
         }
     }
 
-    fn renew_at(&self, begun: Moment, jitter: u16) -> Moment {
+    fn renew_at(&self, begun: Elapsed, jitter: u16) -> Elapsed {
         begun.saturating_add(spread(self.timing.renew_every, jitter))
     }
 

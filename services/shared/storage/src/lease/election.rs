@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Error, Leadership, Lease, LeaseConfig,
-    candidate::{Candidate, Moment, Step, Timing},
+    candidate::{Candidate, Elapsed, LeaseAction, Timing},
     stores::Stores,
 };
 use crate::{
@@ -66,18 +66,18 @@ impl Election {
             postgres: postgres.clone(),
             ttl: config.ttl,
             // So that a leader has several tries before its lease is over.
-            step_timeout: config.ttl / 4,
+            action_timeout: config.ttl / 4,
         };
         let shared =
             Arc::new(Shared { names: Mutex::default(), wake: Arc::new(Notify::new()), base: Instant::now() });
-        let running = Running {
+        let election = ElectionLoop {
             stores: Arc::new(stores),
             shared: Arc::clone(&shared),
             concurrency: config.concurrency,
-            resting: BTreeMap::new(),
-            turns: FuturesUnordered::new(),
+            waiting: BTreeMap::new(),
+            running: FuturesUnordered::new(),
         };
-        tasks.spawn("lease election", running.run(entered, tasks.token()));
+        tasks.spawn("lease election", election.run(entered, tasks.token()));
         let timing = Timing {
             ttl: config.ttl,
             margin: config.margin,
@@ -116,8 +116,8 @@ impl Shared {
         self.names.lock()
     }
 
-    fn instant(&self, moment: Moment) -> Instant {
-        self.base.checked_add(moment).unwrap_or(self.base)
+    fn instant(&self, elapsed: Elapsed) -> Instant {
+        self.base.checked_add(elapsed).unwrap_or(self.base)
     }
 }
 
@@ -192,76 +192,76 @@ struct Member {
     left: CancellationToken,
 }
 
-struct Running {
+struct ElectionLoop {
     stores: Arc<Stores>,
     shared: Arc<Shared>,
     concurrency: usize,
-    /// Members with nothing to do until the moment they are filed under; the token keeps them apart.
-    resting: BTreeMap<(Moment, String), Member>,
+    /// Members with nothing to do until the elapsed they are filed under; the token keeps them apart.
+    waiting: BTreeMap<(Elapsed, String), Member>,
     /// Members that wait for answers; those that left come back as none.
-    turns: FuturesUnordered<BoxFuture<'static, Option<Member>>>,
+    running: FuturesUnordered<BoxFuture<'static, Option<Member>>>,
 }
 
 // Not a `kit::worker`: one event loop over entering members, answers, wake-ups and due times.
-impl Running {
+impl ElectionLoop {
     async fn run(mut self, mut entered: mpsc::UnboundedReceiver<Member>, shutdown: CancellationToken) {
         let shared = Arc::clone(&self.shared);
         loop {
-            self.begin_due();
-            let has_room = self.turns.len() < self.concurrency;
-            let next = self.resting.keys().next().map(|(moment, _)| shared.instant(*moment));
+            self.start_due();
+            let has_room = self.running.len() < self.concurrency;
+            let next = self.waiting.keys().next().map(|(elapsed, _)| shared.instant(*elapsed));
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 member = entered.recv() => match member {
-                    Some(member) => self.rest(member),
+                    Some(member) => self.schedule(member),
                     // The election and all candidacies are gone.
                     None => break,
                 },
-                Some(member) = self.turns.next() => member.into_iter().for_each(|member| self.rest(member)),
-                () = shared.wake.notified() => self.wake_concerned(),
+                Some(member) = self.running.next() => member.into_iter().for_each(|member| self.schedule(member)),
+                () = shared.wake.notified() => self.wake_pending(),
                 () = sleep_until(next), if has_room => {}
             }
         }
         self.end(entered).await;
     }
 
-    /// Begins the turns that are due, as far as there is room.
-    fn begin_due(&mut self) {
+    /// Begins the running that are due, as far as there is room.
+    fn start_due(&mut self) {
         let now = self.shared.base.elapsed();
-        while self.turns.len() < self.concurrency {
-            match self.resting.first_entry() {
+        while self.running.len() < self.concurrency {
+            match self.waiting.first_entry() {
                 Some(first) if first.key().0 <= now => {
                     let member = first.remove();
-                    self.begin(member);
+                    self.start(member);
                 }
                 Some(_) | None => return,
             }
         }
     }
 
-    fn begin(&mut self, member: Member) {
+    fn start(&mut self, member: Member) {
         let (stores, shared) = (Arc::clone(&self.stores), Arc::clone(&self.shared));
-        self.turns.push(Box::pin(member.take_turn(stores, shared)));
+        self.running.push(Box::pin(member.advance(stores, shared)));
     }
 
-    /// Files a member under the moment when it has something to do.
-    fn rest(&mut self, mut member: Member) {
+    /// Files a member under the elapsed when it has something to do.
+    fn schedule(&mut self, mut member: Member) {
         let now = self.shared.base.elapsed();
-        let until = match member.next_step(now) {
-            Step::Wait { until } if !member.left.is_cancelled() => until,
+        let until = match member.next_action(now) {
+            LeaseAction::Wait { until } if !member.left.is_cancelled() => until,
             _ => now,
         };
-        self.resting.insert((until, member.token.clone()), member);
+        self.waiting.insert((until, member.token.clone()), member);
     }
 
     /// Members that left or were fenced have something to do now.
-    fn wake_concerned(&mut self) {
-        let resting = std::mem::take(&mut self.resting);
-        for (place, member) in resting {
-            if member.is_concerned() {
-                self.rest(member);
+    fn wake_pending(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (place, member) in waiting {
+            if member.needs_attention() {
+                self.schedule(member);
             } else {
-                self.resting.insert(place, member);
+                self.waiting.insert(place, member);
             }
         }
     }
@@ -270,21 +270,21 @@ impl Running {
     async fn end(mut self, mut entered: mpsc::UnboundedReceiver<Member>) {
         entered.close();
         while let Some(member) = entered.recv().await {
-            self.rest(member);
+            self.schedule(member);
         }
         // Nobody begins anything new.
-        for member in self.resting.values() {
+        for member in self.waiting.values() {
             member.left.cancel();
         }
-        while !self.resting.is_empty() || !self.turns.is_empty() {
-            while self.turns.len() < self.concurrency
-                && let Some((_, member)) = self.resting.pop_first()
+        while !self.waiting.is_empty() || !self.running.is_empty() {
+            while self.running.len() < self.concurrency
+                && let Some((_, member)) = self.waiting.pop_first()
             {
-                self.begin(member);
+                self.start(member);
             }
-            if let Some(Some(member)) = self.turns.next().await {
+            if let Some(Some(member)) = self.running.next().await {
                 member.left.cancel();
-                self.rest(member);
+                self.schedule(member);
             }
         }
     }
@@ -293,37 +293,37 @@ impl Running {
 impl Member {
     /// Asks until there is nothing to ask for a while, and tells what came of it. Who left gives its lease back and does
     /// not return.
-    async fn take_turn(mut self, stores: Arc<Stores>, shared: Arc<Shared>) -> Option<Self> {
+    async fn advance(mut self, stores: Arc<Stores>, shared: Arc<Shared>) -> Option<Self> {
         loop {
             if self.left.is_cancelled() {
-                self.give_back(&stores).await;
+                self.release(&stores).await;
                 return None;
             }
             let begun = shared.base.elapsed();
-            let step = self.next_step(begun);
-            self.tell(&shared, begun);
-            if matches!(step, Step::Wait { .. }) {
+            let action = self.next_action(begun);
+            self.publish(&shared, begun);
+            if matches!(action, LeaseAction::Wait { .. }) {
                 return Some(self);
             }
-            let answer = stores.perform(step, &self.name, &self.key, &self.token).await;
+            let answer = stores.perform(action, &self.name, &self.key, &self.token).await;
             let now = shared.base.elapsed();
             self.candidate.apply(begun, answer, now, rand::rng().random_range(0..=1_000));
-            self.tell(&shared, now);
+            self.publish(&shared, now);
         }
     }
 
-    fn next_step(&mut self, now: Moment) -> Step {
+    fn next_action(&mut self, now: Elapsed) -> LeaseAction {
         if let Some(epoch) = self.fenced_epoch() {
             self.candidate.fenced(epoch, now);
         }
-        self.candidate.step(now)
+        self.candidate.next_action(now)
     }
 
     /// Makes the leadership that others see what the candidate knows.
-    fn tell(&self, shared: &Shared, now: Moment) {
+    fn publish(&self, shared: &Shared, now: Elapsed) {
         let tenure = self.candidate.tenure(now);
-        let told = self.leadership.borrow().lease().cloned();
-        match (told, tenure) {
+        let published = self.leadership.borrow().lease().cloned();
+        match (published, tenure) {
             (Some(lease), Some(tenure)) if lease.epoch() == tenure.epoch => {
                 lease.extend(shared.instant(tenure.held_until));
             }
@@ -341,7 +341,7 @@ impl Member {
         }
     }
 
-    async fn give_back(&self, stores: &Stores) {
+    async fn release(&self, stores: &Stores) {
         // First of all nobody here may act on it any more.
         self.leadership.send_replace(Leadership::Follower);
         if let Err(error) = stores.release(&self.key, &self.token).await {
@@ -350,7 +350,7 @@ impl Member {
         }
     }
 
-    fn is_concerned(&self) -> bool {
+    fn needs_attention(&self) -> bool {
         self.left.is_cancelled() || self.fenced_epoch().is_some()
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::candidate::{Answer, Candidate, Moment, Step, Timing};
+use super::candidate::{Answer, Candidate, Elapsed, LeaseAction, Timing};
 
 const TIMING: Timing = Timing {
     ttl: Duration::from_millis(1_000),
@@ -63,7 +63,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 struct Process {
     candidate: Candidate,
-    asked: Option<(Moment, Answer)>,
+    asked: Option<(Elapsed, Answer)>,
     /// The epoch of the last lease it was told of. It may be long over.
     epoch: Option<i64>,
     /// The epoch its open transaction was guarded with.
@@ -71,9 +71,9 @@ struct Process {
 }
 
 struct World {
-    now: Moment,
+    now: Elapsed,
     /// Who holds the lease in Redis, and until when by the clock of Redis.
-    lease: Option<(usize, Moment)>,
+    lease: Option<(usize, Elapsed)>,
     holder_before: Option<usize>,
     /// How far the clock of Redis is from ours: ahead, and back.
     ahead: Duration,
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    fn redis_now(&self) -> Moment {
+    fn redis_now(&self) -> Elapsed {
         (self.now + self.ahead).saturating_sub(self.back)
     }
 
@@ -144,32 +144,36 @@ impl World {
         if self.processes[who].asked.is_some() {
             return;
         }
-        let step = self.processes[who].candidate.step(self.now);
+        let action = self.processes[who].candidate.next_action(self.now);
         let until = self.redis_now() + TIMING.ttl;
         let is_free_or_ours = self.holder().is_none_or(|holder| holder == who);
         let is_ours = self.holder() == Some(who);
-        let answer = match step {
-            Step::Wait { .. } => return,
-            Step::Acquire if is_free_or_ours => {
+        let answer = match action {
+            LeaseAction::Wait { .. } => return,
+            LeaseAction::Acquire if is_free_or_ours => {
                 let last = self.lease.map(|(holder, _)| holder);
                 self.holder_before = last.filter(|holder| *holder != who).or(self.holder_before);
                 self.lease = Some((who, until));
                 Answer::Held
             }
-            Step::Confirm | Step::Renew if is_ours => {
+            LeaseAction::Confirm | LeaseAction::Renew if is_ours => {
                 self.lease = Some((who, until));
                 Answer::Held
             }
-            Step::Acquire | Step::Confirm | Step::Renew => Answer::Refused { free_in: None },
-            Step::ReadEpoch => Answer::Epoch(self.epoch),
+            LeaseAction::Acquire | LeaseAction::Confirm | LeaseAction::Renew => {
+                Answer::Refused { free_in: None }
+            }
+            LeaseAction::ReadEpoch => Answer::Epoch(self.epoch),
             // The row is share-locked by the guard of an open transaction: this waits, as if asked later.
-            Step::TakeEpoch { .. } if self.processes.iter().any(|process| process.open.is_some()) => return,
-            Step::TakeEpoch { seen } if seen == self.epoch => {
+            LeaseAction::TakeEpoch { .. } if self.processes.iter().any(|process| process.open.is_some()) => {
+                return;
+            }
+            LeaseAction::TakeEpoch { seen } if seen == self.epoch => {
                 self.epoch += 1;
                 self.epochs.push((self.epoch, who));
                 Answer::Epoch(self.epoch)
             }
-            Step::TakeEpoch { .. } => Answer::Refused { free_in: None },
+            LeaseAction::TakeEpoch { .. } => Answer::Refused { free_in: None },
         };
         self.processes[who].asked = Some((self.now, answer));
     }
@@ -312,7 +316,7 @@ fn a_belief_is_counted_from_before_the_question() {
     let mut candidate = Candidate::new(TIMING, Duration::ZERO);
     let asked = Duration::from_millis(5);
     let heard = Duration::from_millis(600);
-    assert_eq!(candidate.step(asked), Step::Acquire);
+    assert_eq!(candidate.next_action(asked), LeaseAction::Acquire);
     candidate.apply(asked, Answer::Held, heard, 0);
     candidate.apply(heard, Answer::Epoch(0), heard, 0);
     let confirmed = Duration::from_millis(700);
@@ -321,7 +325,7 @@ fn a_belief_is_counted_from_before_the_question() {
     let end = confirmed + TIMING.ttl - TIMING.margin;
     assert_eq!(candidate.tenure(Duration::from_millis(1_500)).map(|tenure| tenure.held_until), Some(end));
     assert_eq!(candidate.tenure(end), None, "it stops by itself");
-    assert_eq!(candidate.step(end), Step::Acquire, "and begins anew");
+    assert_eq!(candidate.next_action(end), LeaseAction::Acquire, "and begins anew");
 }
 
 #[test]
@@ -329,10 +333,10 @@ fn a_follower_tries_when_the_lease_may_be_free_and_no_later_than_usual() {
     let now = Duration::from_secs(1);
     for (free_in, latest) in [(Some(20), 31), (Some(60_000), 101), (None, 101)] {
         let mut candidate = Candidate::new(TIMING, now);
-        assert_eq!(candidate.step(now), Step::Acquire);
+        assert_eq!(candidate.next_action(now), LeaseAction::Acquire);
         let free_in = free_in.map(Duration::from_millis);
         candidate.apply(now, Answer::Refused { free_in }, now, 1_000);
-        let Step::Wait { until } = candidate.step(now) else { panic!("it waits") };
+        let LeaseAction::Wait { until } = candidate.next_action(now) else { panic!("it waits") };
         assert!(until > now && until - now <= Duration::from_millis(latest), "{until:?}");
     }
 }
@@ -341,7 +345,7 @@ fn a_follower_tries_when_the_lease_may_be_free_and_no_later_than_usual() {
 fn a_leader_whose_renewals_get_no_answer_stops_before_its_lease_ends() {
     let mut candidate = Candidate::new(TIMING, Duration::ZERO);
     for answer in [Answer::Held, Answer::Epoch(0), Answer::Held, Answer::Epoch(1)] {
-        let _step = candidate.step(Duration::ZERO);
+        let _step = candidate.next_action(Duration::ZERO);
         candidate.apply(Duration::ZERO, answer, Duration::ZERO, 500);
     }
     let mut renewals = 0;
@@ -351,7 +355,7 @@ fn a_leader_whose_renewals_get_no_answer_stops_before_its_lease_ends() {
             assert!(now >= TIMING.ttl - TIMING.margin);
             break;
         }
-        if candidate.step(now) == Step::Renew {
+        if candidate.next_action(now) == LeaseAction::Renew {
             renewals += 1;
             candidate.apply(now, Answer::Failed, now, 500);
         }

@@ -6,7 +6,7 @@ use onsale_kit::deadline::Deadline;
 
 use super::{
     Error,
-    candidate::{Answer, Step},
+    candidate::{Answer, LeaseAction},
 };
 use crate::{
     postgres::{self, Postgres, Transaction, column},
@@ -35,26 +35,26 @@ pub(super) struct Stores {
     pub(super) redis: Redis,
     pub(super) postgres: Postgres,
     pub(super) ttl: Duration,
-    pub(super) step_timeout: Duration,
+    pub(super) action_timeout: Duration,
 }
 
 impl Stores {
     /// Carries out one step.
-    pub(super) async fn perform(&self, step: Step, name: &str, key: &Key, token: &str) -> Answer {
+    pub(super) async fn perform(&self, action: LeaseAction, name: &str, key: &Key, token: &str) -> Answer {
         let work = async {
-            match step {
-                Step::Wait { .. } => Ok(Answer::Failed),
-                Step::Acquire => self.acquire(key, token).await,
-                Step::ReadEpoch => self.read_epoch(name).await,
-                Step::Confirm | Step::Renew => self.renew(key, token).await,
-                Step::TakeEpoch { seen } => self.take_epoch(name, seen, token).await,
+            match action {
+                LeaseAction::Wait { .. } => Ok(Answer::Failed),
+                LeaseAction::Acquire => self.acquire(key, token).await,
+                LeaseAction::ReadEpoch => self.read_epoch(name).await,
+                LeaseAction::Confirm | LeaseAction::Renew => self.renew(key, token).await,
+                LeaseAction::TakeEpoch { seen } => self.take_epoch(name, seen, token).await,
             }
         };
-        match Deadline::after(self.step_timeout).scope(work).await {
+        match Deadline::after(self.action_timeout).scope(work).await {
             Ok(answer) => answer,
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, lease = name, ?step, "failed to ask for a lease");
+                tracing::warn!(error, lease = name, ?action, "failed to ask for a lease");
                 Answer::Failed
             }
         }
@@ -63,7 +63,7 @@ impl Stores {
     /// Gives the lease back, so that another need not wait until it runs out.
     pub(super) async fn release(&self, key: &Key, token: &str) -> Result<(), Error> {
         let call = RELEASE.call().key(key).arg(token).idempotent();
-        let _released: bool = Deadline::after(self.step_timeout).scope(self.redis.run(call)).await?;
+        let _released: bool = Deadline::after(self.action_timeout).scope(self.redis.run(call)).await?;
         Ok(())
     }
 

@@ -20,27 +20,27 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::delivery::Delivery;
-use super::handling::Handling;
-use super::lanes::Lanes;
+use super::handling::DeliveryProcessor;
+use super::per_key_queue::PerKeyQueue;
 use super::{Error, Handler, metrics, stream_key};
 use crate::postgres::{Parameters, Postgres, column};
 use crate::redis::{Command, Entry, Key, Redis, Script, StreamId};
 
-const REQUESTED_LETTERS: &str = "SELECT event_id FROM dead_letter
+const REQUESTED_RETRIES: &str = "SELECT event_id FROM dead_letter
     WHERE consumer = $1 AND topic = $2 AND retry_requested_at IS NOT NULL
     ORDER BY retry_requested_at LIMIT $3";
-const FORGET: &str = "DELETE FROM inbox WHERE ctid IN (
+const DELETE_OLD: &str = "DELETE FROM inbox WHERE ctid IN (
         SELECT ctid FROM inbox
         WHERE consumer = $1 AND handled_at < now() - make_interval(secs => $2) LIMIT $3 FOR UPDATE SKIP LOCKED)";
 
 /// How much of the inbox one round forgets: enough to keep up with a thousand events a second.
-const FORGET_MAX: i64 = 60_000;
-const LETTERS_PER_ROUND_MAX: i64 = 16;
+const DELETE_MAX: i64 = 60_000;
+const RETRIES_PER_ROUND_MAX: i64 = 16;
 /// An event is remembered this much longer than it may be handled: clocks differ.
-const REMEMBER_LONGER: Duration = Duration::from_secs(60 * 60);
+const INBOX_MARGIN: Duration = Duration::from_secs(60 * 60);
 
-static FORGET_CONSUMERS: LazyLock<Script> =
-    LazyLock::new(|| Script::new("forget_consumers", include_str!("forget_consumers.lua")));
+static DELETE_CONSUMERS: LazyLock<Script> =
+    LazyLock::new(|| Script::new("forget_consumers", include_str!("delete_consumers.lua")));
 
 /// How a consumer works.
 #[derive(Clone, Debug, Deserialize)]
@@ -123,7 +123,7 @@ impl ConsumerConfig {
 
 /// Reads one topic for one group.
 pub struct Consumer<H> {
-    handling: Arc<Handling<H>>,
+    processor: Arc<DeliveryProcessor<H>>,
     redis: Redis,
     key: Key,
     /// This process's name in the group; new with every start, so a dead one's events are nobody's but by claim.
@@ -131,19 +131,19 @@ pub struct Consumer<H> {
 }
 
 /// What a task of the consumer reports when it ends.
-enum Ended {
+enum Finished {
     Event { id: StreamId, key: String },
-    Chore,
+    Maintenance,
 }
 
 /// Work beside the events, one at a time.
 #[derive(Clone, Copy, Debug)]
-enum Chore {
-    RetryLetters,
+enum MaintenanceTask {
+    RetryDeadLetters,
     Clean,
 }
 
-// Not a `kit::worker`: `run` is an event loop over reads, ended tasks, heartbeats and shutdown.
+// Not a `kit::worker`: `run` is an event loop over reads, finished tasks, heartbeats and shutdown.
 impl<H: Handler> Consumer<H> {
     /// A consumer of the topic of `P`, whose handler writes to `postgres`. The contract must name the group as a listener.
     pub fn new<P: EventPayload>(
@@ -162,7 +162,7 @@ impl<H: Handler> Consumer<H> {
         let key = stream_key(&redis, topic)?;
         let name = format!("{}-{}", config.group, Uuid::now_v7().simple());
         Ok(Self {
-            handling: Arc::new(Handling { postgres, clock, topic, config, handler }),
+            processor: Arc::new(DeliveryProcessor { postgres, clock, topic, config, handler }),
             redis,
             key,
             name,
@@ -171,95 +171,95 @@ impl<H: Handler> Consumer<H> {
 
     /// Handles events until `shutdown`; then what is being handled is finished and the rest is given back.
     pub async fn run(self, shutdown: CancellationToken) {
-        let config = &self.handling.config;
+        let config = &self.processor.config;
         let mut reader = self.start_reader();
-        let mut running: JoinSet<Ended> = JoinSet::new();
-        let mut lanes = Lanes::default();
+        let mut running: JoinSet<Finished> = JoinSet::new();
+        let mut queue = PerKeyQueue::default();
         // Often enough that two heartbeats may fail.
         let mut heartbeat = ticks(config.claim_idle / 4);
         let mut letters = ticks(config.letters_every);
         let mut cleaning = ticks(config.clean_every);
-        let mut has_chore = false;
+        let mut is_maintaining = false;
         let mut take_over_from = StreamId::ZERO;
         while !shutdown.is_cancelled() {
-            self.begin_ready(&mut lanes, &mut running);
-            reader.ask(config.held_max.saturating_sub(lanes.len()));
+            self.start_ready(&mut queue, &mut running);
+            reader.ask(config.held_max.saturating_sub(queue.len()));
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 Some(read) = reader.entries.recv() => {
                     reader.is_reading = false;
-                    self.take_in(&mut lanes, &read, 0);
+                    self.enqueue(&mut queue, &read, 0);
                 }
-                Some(ended) = running.join_next() => match ended {
-                    Ok(Ended::Event { id, key }) => lanes.done(id, &key),
-                    Ok(Ended::Chore) => has_chore = false,
-                    Err(error) => tracing::error!(%error, topic = self.handling.topic, "consumer task failed"),
+                Some(finished) = running.join_next() => match finished {
+                    Ok(Finished::Event { id, key }) => queue.done(id, &key),
+                    Ok(Finished::Maintenance) => is_maintaining = false,
+                    Err(error) => tracing::error!(%error, topic = self.processor.topic, "consumer task failed"),
                 },
                 _ = heartbeat.tick() => tokio::select! {
                     // Redis may be away, and a shutdown must not wait for it. What is taken over and dropped here comes
                     // again to another.
                     () = shutdown.cancelled() => {}
-                    next = self.beat(&mut lanes, take_over_from) => take_over_from = next,
+                    next = self.heartbeat(&mut queue, take_over_from) => take_over_from = next,
                 },
-                _ = letters.tick(), if !has_chore => {
-                    has_chore = true;
-                    self.begin_chore(&mut running, Chore::RetryLetters);
+                _ = letters.tick(), if !is_maintaining => {
+                    is_maintaining = true;
+                    self.start_maintenance(&mut running, MaintenanceTask::RetryDeadLetters);
                 }
-                _ = cleaning.tick(), if !has_chore => {
-                    has_chore = true;
-                    self.begin_chore(&mut running, Chore::Clean);
+                _ = cleaning.tick(), if !is_maintaining => {
+                    is_maintaining = true;
+                    self.start_maintenance(&mut running, MaintenanceTask::Clean);
                 }
             }
         }
-        self.drain(lanes, running, reader).await;
+        self.drain(queue, running, reader).await;
     }
 
-    fn begin_ready(&self, lanes: &mut Lanes, running: &mut JoinSet<Ended>) {
-        while running.len() < self.handling.config.concurrency {
-            let Some(delivery) = lanes.next() else { break };
-            let handling = Arc::clone(&self.handling);
+    fn start_ready(&self, queue: &mut PerKeyQueue, running: &mut JoinSet<Finished>) {
+        while running.len() < self.processor.config.concurrency {
+            let Some(delivery) = queue.next() else { break };
+            let processor = Arc::clone(&self.processor);
             let (redis, stream) = (self.redis.clone(), self.key.clone());
             running.spawn(async move {
-                handling.finish(&delivery).await;
+                processor.process(&delivery).await;
                 // Not before the commit. Should this fail, the event comes again and the inbox knows it.
                 let acknowledged =
-                    redis.stream(&stream).acknowledge(&handling.config.group, &[delivery.id]).await;
+                    redis.stream(&stream).acknowledge(&processor.config.group, &[delivery.id]).await;
                 if let Err(error) = acknowledged {
                     tracing::warn!(error = %Chain(&error), "failed to acknowledge an event, it will come again");
                 }
-                Ended::Event { id: delivery.id, key: delivery.key }
+                Finished::Event { id: delivery.id, key: delivery.key }
             });
         }
     }
 
-    fn take_in(&self, lanes: &mut Lanes, entries: &[Entry], deaths: u32) {
+    fn enqueue(&self, queue: &mut PerKeyQueue, entries: &[Entry], crash_count: u32) {
         for entry in entries {
-            lanes.push(Delivery::read(self.handling.topic, entry, deaths));
+            queue.push(Delivery::read(self.processor.topic, entry, crash_count));
         }
     }
 
     /// Keeps what we hold, and takes over from `start` on what others left; answers where to go on.
-    async fn beat(&self, lanes: &mut Lanes, start: StreamId) -> StreamId {
-        self.keep_claims(lanes).await;
-        self.take_over(lanes, start).await
+    async fn heartbeat(&self, queue: &mut PerKeyQueue, start: StreamId) -> StreamId {
+        self.renew_claims(queue).await;
+        self.take_over(queue, start).await
     }
 
     /// The heartbeat: tells the group that what we hold is being worked on.
-    async fn keep_claims(&self, lanes: &Lanes) {
-        let held = lanes.held();
+    async fn renew_claims(&self, queue: &PerKeyQueue) {
+        let held = queue.held();
         let renewed =
-            self.redis.stream(&self.key).renew(&self.handling.config.group, &self.name, &held).await;
+            self.redis.stream(&self.key).renew(&self.processor.config.group, &self.name, &held).await;
         if let Err(error) = renewed {
             tracing::debug!(error = %Chain(&error), "failed to renew claims");
         }
     }
 
     /// Takes over what others, or we ourselves in a lost answer, have left alone for too long. One call looks at a few
-    /// pending events only, so the next goes on where this one ended: else many that are well would hide one that is not.
-    async fn take_over(&self, lanes: &mut Lanes, start: StreamId) -> StreamId {
-        let config = &self.handling.config;
+    /// pending events only, so the next goes on where this one finished: else many that are well would hide one that is not.
+    async fn take_over(&self, queue: &mut PerKeyQueue, start: StreamId) -> StreamId {
+        let config = &self.processor.config;
         let stream = self.redis.stream(&self.key);
-        let room = config.held_max.saturating_sub(lanes.len()).min(config.concurrency);
+        let room = config.held_max.saturating_sub(queue.len()).min(config.concurrency);
         if room == 0 {
             return start;
         }
@@ -269,53 +269,53 @@ impl<H: Handler> Consumer<H> {
             let pending = stream.pending(&config.group, entry.id, 1).await.unwrap_or_default();
             // This hand-out is not over yet.
             let handed_out = pending.first().filter(|it| it.id == entry.id).map_or(0, |it| it.deliveries);
-            self.take_in(lanes, &[entry], u32::try_from(handed_out.saturating_sub(1)).unwrap_or(u32::MAX));
+            self.enqueue(queue, &[entry], u32::try_from(handed_out.saturating_sub(1)).unwrap_or(u32::MAX));
         }
         claimed.next
     }
 
-    fn begin_chore(&self, running: &mut JoinSet<Ended>, chore: Chore) {
-        let handling = Arc::clone(&self.handling);
+    fn start_maintenance(&self, running: &mut JoinSet<Finished>, task: MaintenanceTask) {
+        let processor = Arc::clone(&self.processor);
         let (redis, key) = (self.redis.clone(), self.key.clone());
         running.spawn(async move {
-            let done = match chore {
-                Chore::RetryLetters => retry_letters(&handling).await,
-                Chore::Clean => clean(&handling, &redis, &key).await,
+            let done = match task {
+                MaintenanceTask::RetryDeadLetters => retry_dead_letters(&processor).await,
+                MaintenanceTask::Clean => clean(&processor, &redis, &key).await,
             };
             if let Err(error) = done {
-                tracing::warn!(?chore, error = %Chain(&error), "chore of a consumer failed");
+                tracing::warn!(?task, error = %Chain(&error), "task of a consumer failed");
             }
-            Ended::Chore
+            Finished::Maintenance
         });
     }
 
     /// Finishes what is being handled and lets others have the rest at once.
-    async fn drain(self, mut lanes: Lanes, mut running: JoinSet<Ended>, mut reader: ReaderHandle) {
-        let end = Instant::now() + self.handling.config.handler_timeout;
-        while let Ok(Some(ended)) = tokio::time::timeout_at(end, running.join_next()).await {
-            if let Ok(Ended::Event { id, key }) = ended {
-                lanes.done(id, &key);
+    async fn drain(self, mut queue: PerKeyQueue, mut running: JoinSet<Finished>, mut reader: ReaderHandle) {
+        let end = Instant::now() + self.processor.config.handler_timeout;
+        while let Ok(Some(finished)) = tokio::time::timeout_at(end, running.join_next()).await {
+            if let Ok(Finished::Event { id, key }) = finished {
+                queue.done(id, &key);
             }
         }
         // As long as a read may take, and no longer: without Redis the reader goes on trying.
-        let read_end = Instant::now() + self.handling.config.block + self.redis.config().command_timeout;
+        let read_end = Instant::now() + self.processor.config.block + self.redis.config().command_timeout;
         if reader.is_reading
             && let Ok(Some(read)) = tokio::time::timeout_at(read_end.min(end), reader.entries.recv()).await
         {
-            self.take_in(&mut lanes, &read, 0);
+            self.enqueue(&mut queue, &read, 0);
         }
         running.shutdown().await;
-        for (deaths, held) in lanes.held_by_deaths() {
-            self.give_back(&held, deaths).await;
+        for (crash_count, held) in queue.held_by_crash_count() {
+            self.release(&held, crash_count).await;
         }
     }
 
     /// Lets others have events that we will not handle. We live, so having had them counts as no death.
-    async fn give_back(&self, held: &[StreamId], deaths: u32) {
+    async fn release(&self, held: &[StreamId], crash_count: u32) {
         // An idle time of `claim_idle` makes them free to claim now.
-        let idle = self.handling.config.claim_idle.as_millis().to_string();
-        let command = Command::new("XCLAIM").key(&self.key).arg(&self.handling.config.group).arg(&self.name);
-        let command = command.arg(0).arg(held).arg("IDLE").arg(idle).arg("RETRYCOUNT").arg(deaths);
+        let idle = self.processor.config.claim_idle.as_millis().to_string();
+        let command = Command::new("XCLAIM").key(&self.key).arg(&self.processor.config.group).arg(&self.name);
+        let command = command.arg(0).arg(held).arg("IDLE").arg(idle).arg("RETRYCOUNT").arg(crash_count);
         if let Err(error) = self.redis.run::<crate::redis::Value>(command.arg("JUSTID").idempotent()).await {
             tracing::debug!(error = %Chain(&error), "failed to give back events");
         }
@@ -326,7 +326,7 @@ impl<H: Handler> Consumer<H> {
         let (request, mut requests) = mpsc::channel::<usize>(1);
         let (found, entries) = mpsc::channel(1);
         let (redis, key) = (self.redis.clone(), self.key.clone());
-        let (config, name) = (self.handling.config.clone(), self.name.clone());
+        let (config, name) = (self.processor.config.clone(), self.name.clone());
         #[expect(
             clippy::disallowed_methods,
             reason = "ends when its consumer does, which the task set waits for"
@@ -376,21 +376,21 @@ impl ReaderHandle {
     }
 }
 
-async fn retry_letters<H: Handler>(handling: &Handling<H>) -> Result<(), Error> {
-    let (group, topic) = (&handling.config.group, &handling.topic);
-    let parameters: Parameters<'_> = &[group, topic, &LETTERS_PER_ROUND_MAX];
-    for row in handling.postgres.query("requested letters", REQUESTED_LETTERS, parameters).await? {
-        handling.retry_letter(column(&row, "event_id")?).await;
+async fn retry_dead_letters<H: Handler>(processor: &DeliveryProcessor<H>) -> Result<(), Error> {
+    let (group, topic) = (&processor.config.group, &processor.topic);
+    let parameters: Parameters<'_> = &[group, topic, &RETRIES_PER_ROUND_MAX];
+    for row in processor.postgres.query("requested letters", REQUESTED_RETRIES, parameters).await? {
+        processor.retry_dead_letter(column(&row, "event_id")?).await;
     }
     Ok(())
 }
 
-async fn clean<H>(handling: &Handling<H>, redis: &Redis, key: &Key) -> Result<(), Error> {
-    let group = &handling.config.group;
-    let remembered = (handling.config.inbox_retention + REMEMBER_LONGER).as_secs_f64();
-    handling.postgres.execute("forget inbox", FORGET, &[group, &remembered, &FORGET_MAX]).await?;
-    let dead_after = handling.config.consumer_dead_after.as_millis().to_string();
-    let call = FORGET_CONSUMERS.call().key(key).arg(group).arg(dead_after).idempotent();
+async fn clean<H>(processor: &DeliveryProcessor<H>, redis: &Redis, key: &Key) -> Result<(), Error> {
+    let group = &processor.config.group;
+    let remembered = (processor.config.inbox_retention + INBOX_MARGIN).as_secs_f64();
+    processor.postgres.execute("forget inbox", DELETE_OLD, &[group, &remembered, &DELETE_MAX]).await?;
+    let dead_after = processor.config.consumer_dead_after.as_millis().to_string();
+    let call = DELETE_CONSUMERS.call().key(key).arg(group).arg(dead_after).idempotent();
     let _forgotten: u64 = redis.run(call).await?;
     Ok(())
 }

@@ -15,13 +15,13 @@ pub(super) struct Delivery {
     pub(super) envelope: Vec<u8>,
     /// The event's id as the entry says it; made from its place if it says none.
     pub(super) event_id: Uuid,
-    /// Hand-outs that ended without an acknowledgement: whoever had it died.
-    pub(super) deaths: u32,
+    /// Hand-outs that finished without an acknowledgement: whoever had it died.
+    pub(super) crash_count: u32,
 }
 
 impl Delivery {
     /// Reads `entry` of `topic`; whatever is in it, the result can at least be buried.
-    pub(super) fn read(topic: &str, entry: &Entry, deaths: u32) -> Self {
+    pub(super) fn read(topic: &str, entry: &Entry, crash_count: u32) -> Self {
         let text = |name| entry.field(name).and_then(|bytes| std::str::from_utf8(bytes).ok());
         let event_id = text("id").and_then(|id| Uuid::parse_str(id).ok()).unwrap_or_else(|| {
             let place = format!("{topic}/{}", entry.id.millis);
@@ -32,7 +32,7 @@ impl Delivery {
             key: text("key").unwrap_or_default().to_owned(),
             envelope: entry.field("envelope").unwrap_or_default().to_vec(),
             event_id,
-            deaths,
+            crash_count,
         }
     }
 

@@ -116,7 +116,7 @@ pub enum MessageError {
     TooOld,
     /// Every consumer that began with it died, so none could say why.
     #[error("every consumer that tried to handle the event died")]
-    Deadly,
+    ConsumersCrashed,
 }
 
 impl Message {

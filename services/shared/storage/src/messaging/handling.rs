@@ -1,4 +1,4 @@
-//! One event's handling: in one transaction with its inbox row, again when it fails, to the dead letters in the end.
+//! One event's processor: in one transaction with its inbox row, again when it fails, to the dead letters in the end.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -22,13 +22,13 @@ use crate::postgres::{self, Postgres, Transaction, column};
 
 // Waits for a transaction that handles the same event right now, and then finds it handled.
 const ENTER: &str = "INSERT INTO inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-const BURY: &str =
+const INSERT_DEAD_LETTER: &str =
     "INSERT INTO dead_letter (consumer, event_id, topic, position, key, envelope, error, attempts)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
-const TAKE_LETTER: &str = "SELECT position, envelope FROM dead_letter
+const LOCK_DEAD_LETTER: &str = "SELECT position, envelope FROM dead_letter
     WHERE consumer = $1 AND event_id = $2 AND retry_requested_at IS NOT NULL FOR UPDATE SKIP LOCKED";
-const REMOVE_LETTER: &str = "DELETE FROM dead_letter WHERE consumer = $1 AND event_id = $2";
-const LETTER_FAILED: &str = "UPDATE dead_letter
+const DELETE_DEAD_LETTER: &str = "DELETE FROM dead_letter WHERE consumer = $1 AND event_id = $2";
+const RECORD_FAILED_RETRY: &str = "UPDATE dead_letter
     SET error = $3, attempts = attempts + 1, retry_requested_at = NULL
     WHERE consumer = $1 AND event_id = $2 AND retry_requested_at IS NOT NULL";
 
@@ -36,7 +36,7 @@ const LETTER_FAILED: &str = "UPDATE dead_letter
 const ERROR_CHARS_MAX: usize = 2_000;
 
 /// Does what an event asks for. What takes long belongs into statements or before them: a transaction that sits idle is
-/// ended by Postgres (`idle_in_transaction_timeout`). It may be called again for the same event, after a failure or a crash, but only one of
+/// finished by Postgres (`idle_in_transaction_timeout`). It may be called again for the same event, after a failure or a crash, but only one of
 /// the calls commits; so everything it does must be in `transaction`, or be idempotent by itself.
 pub trait Handler: Send + Sync + 'static {
     /// Handles `message` inside `transaction`, in which its inbox row is already written.
@@ -108,7 +108,7 @@ impl From<MessageError> for HandlerError {
     }
 }
 
-/// How an event ended.
+/// How an event finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Its effect was committed now.
@@ -120,7 +120,7 @@ pub(super) enum Outcome {
 }
 
 /// What a consumer's tasks share.
-pub(super) struct Handling<H> {
+pub(super) struct DeliveryProcessor<H> {
     pub(super) postgres: Postgres,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) topic: &'static str,
@@ -128,10 +128,10 @@ pub(super) struct Handling<H> {
     pub(super) handler: H,
 }
 
-impl<H: Handler> Handling<H> {
+impl<H: Handler> DeliveryProcessor<H> {
     /// Handles `delivery` to its end; returns only then. Dropping it leaves nothing done.
-    pub(super) async fn finish(&self, delivery: &Delivery) -> Outcome {
-        let outcome = self.attempts(delivery).await;
+    pub(super) async fn process(&self, delivery: &Delivery) -> Outcome {
+        let outcome = self.attempt_until_done(delivery).await;
         let name = match outcome {
             Outcome::Applied => "applied",
             Outcome::Repeated => "repeated",
@@ -141,26 +141,26 @@ impl<H: Handler> Handling<H> {
         outcome
     }
 
-    async fn attempts(&self, delivery: &Delivery) -> Outcome {
+    async fn attempt_until_done(&self, delivery: &Delivery) -> Outcome {
         let message = match self.read(delivery) {
             Ok(message) => message,
-            Err(error) => return self.bury(delivery, 1, &error).await,
+            Err(error) => return self.dead_letter(delivery, 1, &error).await,
         };
-        let mut attempts = delivery.deaths;
+        let mut attempts = delivery.crash_count;
         let mut backoff = Backoff::new(self.config.backoff);
         loop {
             if attempts >= self.config.attempts_max {
                 // Nobody lived to say why.
-                return self.bury(delivery, attempts, &MessageError::Deadly).await;
+                return self.dead_letter(delivery, attempts, &MessageError::ConsumersCrashed).await;
             }
             let error = match self.apply(&message).await {
                 Ok(outcome) => return outcome,
                 Err(error) => error,
             };
             match &error {
-                HandlerError::Poison(_) => return self.bury(delivery, attempts + 1, &error).await,
+                HandlerError::Poison(_) => return self.dead_letter(delivery, attempts + 1, &error).await,
                 HandlerError::Retry(_) if attempts + 1 >= self.config.attempts_max => {
-                    return self.bury(delivery, attempts + 1, &error).await;
+                    return self.dead_letter(delivery, attempts + 1, &error).await;
                 }
                 HandlerError::Retry(_) => attempts += 1,
                 HandlerError::Unavailable(_) => {}
@@ -187,7 +187,7 @@ impl<H: Handler> Handling<H> {
     async fn apply(&self, message: &Message) -> Result<Outcome, HandlerError> {
         let work = self.postgres.transaction("handle event", |transaction| async move {
             let entered = transaction.execute(ENTER, &[&self.config.group, &message.id]).await;
-            if entered.map_err(not_entered)? == 0 {
+            if entered.map_err(inbox_insert_failed)? == 0 {
                 return Ok(Outcome::Repeated);
             }
             self.handler.handle(&transaction, message).await?;
@@ -197,16 +197,16 @@ impl<H: Handler> Handling<H> {
     }
 
     /// Tries a dead letter again, if somebody asked for it and nobody else is at it.
-    pub(super) async fn retry_letter(&self, event_id: Uuid) {
+    pub(super) async fn retry_dead_letter(&self, event_id: Uuid) {
         let group = &self.config.group;
         let work = self.postgres.transaction("retry dead letter", |transaction| async move {
-            let Some(row) = transaction.query_opt(TAKE_LETTER, &[group, &event_id]).await? else {
+            let Some(row) = transaction.query_opt(LOCK_DEAD_LETTER, &[group, &event_id]).await? else {
                 return Ok(false);
             };
             let envelope: Vec<u8> = column(&row, "envelope")?;
             let message = Message::read(column(&row, "position")?, &envelope)?;
             self.handler.handle(&transaction, &message).await?;
-            transaction.execute(REMOVE_LETTER, &[group, &event_id]).await?;
+            transaction.execute(DELETE_DEAD_LETTER, &[group, &event_id]).await?;
             Ok::<_, HandlerError>(true)
         });
         match self.in_context("", work).await {
@@ -219,7 +219,7 @@ impl<H: Handler> Handling<H> {
                 tracing::warn!(topic = self.topic, %event_id, error = %text, "dead letter failed again");
                 if let Err(error) = self
                     .postgres
-                    .execute("note failed retry", LETTER_FAILED, &[group, &event_id, &text])
+                    .execute("note failed retry", RECORD_FAILED_RETRY, &[group, &event_id, &text])
                     .await
                 {
                     tracing::warn!(error = %Chain(&error), "failed to note a failed retry");
@@ -230,12 +230,17 @@ impl<H: Handler> Handling<H> {
 
     /// Puts the event into the dead letters and the inbox, in one transaction: it is dead once. Does not give up: until
     /// it lies there the entry stays pending, and nothing is lost.
-    async fn bury(&self, delivery: &Delivery, attempts: u32, error: &(dyn StdError + Sync)) -> Outcome {
+    async fn dead_letter(
+        &self,
+        delivery: &Delivery,
+        attempts: u32,
+        error: &(dyn StdError + Sync),
+    ) -> Outcome {
         let text = &error_text(error);
         let attempts = attempts.max(1);
         let mut backoff = Backoff::new(self.config.backoff);
         loop {
-            let buried = self.postgres.transaction("bury event", |transaction| async move {
+            let stored = self.postgres.transaction("bury event", |transaction| async move {
                 let (group, event_id) = (&self.config.group, &delivery.event_id);
                 if transaction.execute(ENTER, &[group, event_id]).await? == 0 {
                     return Ok(Outcome::Repeated);
@@ -243,16 +248,16 @@ impl<H: Handler> Handling<H> {
                 let (position, key, envelope) = (delivery.position(), &delivery.key, &delivery.envelope);
                 transaction
                     .execute(
-                        BURY,
+                        INSERT_DEAD_LETTER,
                         &[group, event_id, &self.topic, &position, key, envelope, text, &SqlCount(attempts)],
                     )
                     .await?;
                 Ok::<_, postgres::Error>(Outcome::Dead)
             });
-            match buried.await {
+            match stored.await {
                 Ok(outcome) => {
                     if outcome == Outcome::Dead {
-                        metrics::died(self.topic, &self.config.group);
+                        metrics::record_dead_letter(self.topic, &self.config.group);
                         tracing::error!(
                             topic = self.topic, event_id = %delivery.event_id, attempts, error = %text,
                             "event went to the dead letters"
@@ -280,7 +285,7 @@ impl<H: Handler> Handling<H> {
     }
 }
 
-/// The transaction ends itself by the deadline; the handler's other doings are ended here, and so is a panic, which
+/// The transaction ends itself by the deadline; the handler's other doings are finished here, and so is a panic, which
 /// counts as a failed try and must not take the consumer with it.
 async fn limit<T>(
     timeout: Duration,
@@ -296,7 +301,7 @@ async fn limit<T>(
 }
 
 /// Waiting for another who handles the same event is no failed try of this one.
-fn not_entered(error: postgres::Error) -> HandlerError {
+fn inbox_insert_failed(error: postgres::Error) -> HandlerError {
     match error {
         error @ postgres::Error::Timeout { .. } => HandlerError::Unavailable(error.into()),
         error => error.into(),

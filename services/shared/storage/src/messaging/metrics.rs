@@ -44,7 +44,7 @@ pub(super) fn retried(topic: &str, group: &str) {
     metrics::counter!(RETRIES, "topic" => topic.to_owned(), "group" => group.to_owned()).increment(1);
 }
 
-pub(super) fn died(topic: &str, group: &str) {
+pub(super) fn record_dead_letter(topic: &str, group: &str) {
     metrics::counter!(DEAD, "topic" => topic.to_owned(), "group" => group.to_owned()).increment(1);
 }
 

@@ -32,7 +32,7 @@ const WAITING_TOPICS: &str = "WITH RECURSIVE waiting AS (
     SELECT topic FROM waiting WHERE topic IS NOT NULL";
 const ENSURE_TOPIC: &str = "INSERT INTO outbox_topic (topic) VALUES ($1) ON CONFLICT DO NOTHING";
 const LOCK_TOPIC: &str = "SELECT last_position FROM outbox_topic WHERE topic = $1 FOR UPDATE";
-const NUMBER: &str = "WITH chosen AS (
+const ASSIGN_POSITIONS: &str = "WITH chosen AS (
         SELECT event_id, row_number() OVER (ORDER BY seq) AS place
         FROM (SELECT event_id, seq FROM outbox
               WHERE topic = $1 AND position IS NULL ORDER BY seq LIMIT $3) AS oldest),
@@ -199,7 +199,7 @@ impl Relay {
         // waits in no list.
         let before = self.state.lock().checked.take();
         let check = is_due(before, self.config.check_every);
-        let mut topics = self.number_waiting().await?;
+        let mut topics = self.assign_waiting().await?;
         if check {
             // Also topics without news: their stream may have been lost.
             topics = self.known_topics().await?;
@@ -235,7 +235,7 @@ impl Relay {
 
     /// Gives every waiting event its position; answers the topics that had one. Events of a topic we do not know wait for
     /// a relay that knows who listens: that of a later release, while both run.
-    async fn number_waiting(&self) -> Result<Vec<String>, Error> {
+    async fn assign_waiting(&self) -> Result<Vec<String>, Error> {
         let rows = self.postgres.query("waiting topics", WAITING_TOPICS, &[]).await?;
         let mut topics = Vec::with_capacity(rows.len());
         for row in rows {
@@ -246,23 +246,24 @@ impl Relay {
                 }
                 continue;
             }
-            while self.number(&topic).await? == i64::from(self.config.batch_max) {}
+            while self.assign_positions(&topic).await? == i64::from(self.config.batch_max) {}
             topics.push(topic);
         }
         Ok(topics)
     }
 
-    async fn number(&self, topic: &str) -> Result<i64, Error> {
+    async fn assign_positions(&self, topic: &str) -> Result<i64, Error> {
         let batch_max = i64::from(self.config.batch_max);
         self.postgres
-            .transaction("number events", |tx| async move {
-                tx.execute(ENSURE_TOPIC, &[&topic]).await?;
+            .transaction("number events", |transaction| async move {
+                transaction.execute(ENSURE_TOPIC, &[&topic]).await?;
                 // A statement of its own: the next one must see what the last holder of the lock has numbered.
-                let last: i64 = column(&tx.query_one(LOCK_TOPIC, &[&topic]).await?, "last_position")?;
-                let row = tx.query_one(NUMBER, &[&topic, &last, &batch_max]).await?;
+                let last: i64 =
+                    column(&transaction.query_one(LOCK_TOPIC, &[&topic]).await?, "last_position")?;
+                let row = transaction.query_one(ASSIGN_POSITIONS, &[&topic, &last, &batch_max]).await?;
                 let count: i64 = column(&row, "count")?;
                 if count > 0 {
-                    tx.execute(ADVANCE_TOPIC, &[&topic, &count]).await?;
+                    transaction.execute(ADVANCE_TOPIC, &[&topic, &count]).await?;
                 }
                 Ok(count)
             })
@@ -284,22 +285,22 @@ impl Relay {
             Some(_) | None => self.append(topic, 0, &[]).await?,
         };
         loop {
-            let events = self.next(topic, after).await?;
+            let events = self.load_after(topic, after).await?;
             let Some(end) = events.last().map(|event| event.position) else { break };
             let last = self.append(topic, after, &events).await?;
             if last > end {
-                self.refuse_foreign_ids(topic, last).await?;
+                self.check_not_ahead(topic, last).await?;
             }
             after = last;
         }
         // With nothing left to publish, a stream that is ahead of us would swallow what comes next.
         if check {
-            self.refuse_foreign_ids(topic, after).await?;
+            self.check_not_ahead(topic, after).await?;
         }
         Ok(after)
     }
 
-    async fn append(&self, topic: &str, after: i64, events: &[Numbered]) -> Result<i64, Error> {
+    async fn append(&self, topic: &str, after: i64, events: &[NumberedEvent]) -> Result<i64, Error> {
         let key = stream_key(&self.redis, topic)?;
         // Idempotent: what is there is not appended again.
         let mut call = PUBLISH.call().key(&key).arg(after).idempotent();
@@ -312,13 +313,13 @@ impl Relay {
         Ok(last)
     }
 
-    async fn next(&self, topic: &str, after: i64) -> Result<Vec<Numbered>, Error> {
+    async fn load_after(&self, topic: &str, after: i64) -> Result<Vec<NumberedEvent>, Error> {
         let batch_max = i64::from(self.config.batch_max);
         let rows =
             self.postgres.query("next events", NEXT, &[&topic, &after, &batch_max, &CALL_BYTES_MAX]).await?;
         let mut events = Vec::with_capacity(rows.len());
         for row in rows {
-            events.push(Numbered {
+            events.push(NumberedEvent {
                 id: column(&row, "event_id")?,
                 position: column(&row, "position")?,
                 key: column(&row, "key")?,
@@ -328,7 +329,7 @@ impl Relay {
         Ok(events)
     }
 
-    async fn refuse_foreign_ids(&self, topic: &str, stream: i64) -> Result<(), Error> {
+    async fn check_not_ahead(&self, topic: &str, stream: i64) -> Result<(), Error> {
         // Asked after the stream was seen, so what another relay published meanwhile is counted.
         let row = self.postgres.query_one("last position", LAST_POSITION, &[&topic]).await?;
         let outbox: i64 = column(&row, "last_position")?;
@@ -340,7 +341,7 @@ impl Relay {
 }
 
 /// An event with its place.
-struct Numbered {
+struct NumberedEvent {
     id: Uuid,
     position: i64,
     key: String,

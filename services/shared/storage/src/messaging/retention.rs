@@ -11,13 +11,13 @@ use crate::redis::{GroupInfo, Redis, Stream, StreamId};
 
 const TOPICS: &str = "SELECT topic, last_position FROM outbox_topic";
 // What a group has once acknowledged it has handled: a failover that forgets it does not undo it.
-const NOTE_GROUP: &str = "INSERT INTO outbox_group (topic, consumer_group, acknowledged_position)
+const RECORD_GROUP: &str = "INSERT INTO outbox_group (topic, consumer_group, acknowledged_position)
     VALUES ($1, $2, $3)
     ON CONFLICT (topic, consumer_group) DO UPDATE SET seen_at = now(),
         acknowledged_position = greatest(outbox_group.acknowledged_position, excluded.acknowledged_position)";
 // Who holds events back: the listeners of the contract always, having acknowledged nothing until they are seen; other
 // groups while they show signs.
-const HOLDING: &str = "SELECT consumer_group, coalesce(acknowledged_position, 0) AS acknowledged_position
+const RETAINING_GROUPS: &str = "SELECT consumer_group, coalesce(acknowledged_position, 0) AS acknowledged_position
     FROM unnest($2::text[]) AS listener (consumer_group)
     FULL JOIN (SELECT consumer_group, acknowledged_position, seen_at FROM outbox_group WHERE topic = $1) AS seen
         USING (consumer_group)
@@ -46,18 +46,18 @@ pub(super) async fn run(
         let key = stream_key(redis, &topic)?;
         let stream = redis.stream(&key);
         let listeners = topics.iter().find(|known| known.name == topic).map_or(&[][..], |it| it.listeners);
-        note_groups(postgres, &stream, &topic).await?;
-        let floor = floor(postgres, &topic, listeners, last_position, config).await?;
+        record_groups(postgres, &stream, &topic).await?;
+        let floor = acknowledged_by_all(postgres, &topic, listeners, last_position, config).await?;
         remove_old(postgres, &topic, floor, config).await?;
         trim(postgres, &stream, &topic, last_position, config).await?;
     }
     Ok(())
 }
 
-async fn note_groups(postgres: &Postgres, stream: &Stream<'_>, topic: &str) -> Result<(), Error> {
+async fn record_groups(postgres: &Postgres, stream: &Stream<'_>, topic: &str) -> Result<(), Error> {
     for group in stream.groups().await? {
         let seen = acknowledged(stream, &group).await?;
-        postgres.execute("note group", NOTE_GROUP, &[&topic, &group.name, &seen]).await?;
+        postgres.execute("note group", RECORD_GROUP, &[&topic, &group.name, &seen]).await?;
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ async fn acknowledged(stream: &Stream<'_>, group: &GroupInfo) -> Result<i64, Err
 }
 
 /// Up to where all that hold events back have acknowledged them. Reports how far each is behind.
-async fn floor(
+async fn acknowledged_by_all(
     postgres: &Postgres,
     topic: &str,
     listeners: &[&str],
@@ -84,7 +84,9 @@ async fn floor(
 ) -> Result<i64, Error> {
     let forgotten_after = seconds(config.group_forgotten_after);
     let mut floor = last_position;
-    for row in postgres.query("holding groups", HOLDING, &[&topic, &listeners, &forgotten_after]).await? {
+    for row in
+        postgres.query("holding groups", RETAINING_GROUPS, &[&topic, &listeners, &forgotten_after]).await?
+    {
         let group: &str = column(&row, "consumer_group")?;
         let acknowledged: i64 = column(&row, "acknowledged_position")?;
         metrics::lag(topic, group, last_position.saturating_sub(acknowledged));

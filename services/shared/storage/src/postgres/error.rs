@@ -187,7 +187,7 @@ pub(super) fn of_statement(label: &'static str, source: tokio_postgres::Error) -
             Error::Query { label, source }
         };
     };
-    if is_lost_race(state) {
+    if is_serialization_failure(state) {
         Error::Contended { label, source }
     } else if *state == SqlState::QUERY_CANCELED || *state == SqlState::LOCK_NOT_AVAILABLE {
         Error::Timeout { label, source: Some(source) }
@@ -202,7 +202,7 @@ pub(super) fn of_statement(label: &'static str, source: tokio_postgres::Error) -
 }
 
 /// A write outside of a transaction commits by itself: without its answer nothing is known.
-pub(super) fn of_lone_write(error: Error) -> Error {
+pub(super) fn of_autocommit(error: Error) -> Error {
     match error {
         Error::Unavailable { label, source } => {
             let source = source.downcast::<tokio_postgres::Error>().ok().map(|it| *it);
@@ -232,7 +232,7 @@ pub(super) fn at_most_one(label: &'static str, mut rows: Vec<Row>) -> Result<Opt
 }
 
 /// Serialization failure and deadlock: Postgres rolled back and asks to begin again.
-fn is_lost_race(state: &SqlState) -> bool {
+fn is_serialization_failure(state: &SqlState) -> bool {
     *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED
 }
 

@@ -30,15 +30,15 @@ pub(super) fn pool(schema: &str, status: &Status) {
     metrics::gauge!(WAITING, "schema" => schema.to_owned()).set(gauge_value(status.waiting));
 }
 
-/// Measures from its making until it is dropped, so that a cancelled call is measured too.
-pub(super) struct Measured {
+/// Measures from its making until it is dropped, so that a cancelled call is timer too.
+pub(super) struct CallTimer {
     label: &'static str,
     begun: Instant,
     outcome: &'static str,
 }
 
-impl Measured {
-    pub(super) fn begin(label: &'static str) -> Self {
+impl CallTimer {
+    pub(super) fn start(label: &'static str) -> Self {
         Self { label, begun: Instant::now(), outcome: "failed" }
     }
 
@@ -47,7 +47,7 @@ impl Measured {
     }
 }
 
-impl Drop for Measured {
+impl Drop for CallTimer {
     fn drop(&mut self) {
         metrics::histogram!(DURATION, "label" => self.label, "outcome" => self.outcome)
             .record(self.begun.elapsed());

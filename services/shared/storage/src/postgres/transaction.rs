@@ -40,10 +40,10 @@ struct Inner {
     /// The work has ended: what comes now comes too late.
     closed: AtomicBool,
     /// What is done once all of it is true.
-    after_commit: Mutex<Vec<AfterCommit>>,
+    after_commit: Mutex<Vec<CommitHook>>,
 }
 
-type AfterCommit = Box<dyn FnOnce() + Send>;
+type CommitHook = Box<dyn FnOnce() + Send>;
 
 /// A failed attempt.
 pub(super) struct Failure<E> {
@@ -54,7 +54,7 @@ pub(super) struct Failure<E> {
 impl Transaction {
     /// Runs one statement and gives back its rows. `sql` is static because it is prepared once per connection and kept.
     pub async fn query(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
-        self.note(self.open()?.query(self.0.label, sql, parameters).await)
+        self.record(self.open()?.query(self.0.label, sql, parameters).await)
     }
 
     /// As [`Transaction::query`], for exactly one row.
@@ -73,7 +73,7 @@ impl Transaction {
 
     /// Runs one statement and gives back how many rows it touched.
     pub async fn execute(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<u64, Error> {
-        self.note(self.open()?.execute(self.0.label, sql, parameters).await)
+        self.record(self.open()?.execute(self.0.label, sql, parameters).await)
     }
 
     /// Runs a `COPY … FROM STDIN (FORMAT binary)` of `rows`. The answer is how many arrived.
@@ -89,13 +89,13 @@ impl Transaction {
             }
             sink.as_mut().finish().await
         };
-        self.note(connection.run(self.0.label, copy).await)
+        self.record(connection.run(self.0.label, copy).await)
     }
 
-    /// Has `act` done right after the commit, and not at all when the transaction is rolled back, begun again, or its
+    /// Has `hook` done right after the commit, and not at all when the transaction is rolled back, begun again, or its
     /// commit's answer is lost. For hints only: a crash in between loses it. It must not wait for anything.
-    pub fn after_commit(&self, act: impl FnOnce() + Send + 'static) {
-        self.0.acts().push(Box::new(act));
+    pub fn after_commit(&self, hook: impl FnOnce() + Send + 'static) {
+        self.0.hooks().push(Box::new(hook));
     }
 
     /// What the caller of the transaction calls it.
@@ -111,7 +111,7 @@ impl Transaction {
         Ok(&self.0.connection)
     }
 
-    fn note<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+    fn record<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &result {
             self.0.failed.store(true, Ordering::Relaxed);
             if error.is_without_effect() {
@@ -123,7 +123,7 @@ impl Transaction {
 }
 
 impl Inner {
-    fn acts(&self) -> MutexGuard<'_, Vec<AfterCommit>> {
+    fn hooks(&self) -> MutexGuard<'_, Vec<CommitHook>> {
         self.after_commit.lock()
     }
 }
@@ -168,9 +168,9 @@ where
         return Err(Failure { error: Error::Aborted { label }.into(), repeatable });
     }
     commit(&inner.connection, label, deadline).await?;
-    let acts = std::mem::take(&mut *inner.acts());
-    for act in acts {
-        act();
+    let hooks = std::mem::take(&mut *inner.hooks());
+    for hook in hooks {
+        hook();
     }
     Ok(value)
 }
@@ -189,7 +189,7 @@ async fn commit<E: From<Error>>(
         }
         // Without an answer nothing is known.
         Err(_passed) => Err(Failure::of(Error::CommitUnknown { label, source: None })),
-        Ok(Err(lost @ Error::Unavailable { .. })) => Err(Failure::of(error::of_lone_write(lost))),
+        Ok(Err(lost @ Error::Unavailable { .. })) => Err(Failure::of(error::of_autocommit(lost))),
         // Postgres answered with a refusal, and a refused commit is a rollback.
         Ok(Err(refusal)) => {
             connection.set_in_transaction(false);

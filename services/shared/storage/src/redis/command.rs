@@ -11,7 +11,7 @@ use super::{Error, key::Key};
 pub struct Command {
     name: &'static str,
     body: Body,
-    home: Home,
+    routing: Routing,
     idempotent: bool,
 }
 
@@ -25,13 +25,13 @@ impl Command {
     /// Begins the command called `name`, for example `"ZADD"`; the name is also its metric label.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
-        Self { name, body: Body::Plain(redis::cmd(name)), home: Home::Unset, idempotent: false }
+        Self { name, body: Body::Plain(redis::cmd(name)), routing: Routing::Unset, idempotent: false }
     }
 
     /// Adds a key.
     #[must_use]
     pub fn key(mut self, key: &Key) -> Self {
-        self.home.add(key);
+        self.routing.add(key);
         match &mut self.body {
             Body::Plain(cmd) => {
                 cmd.arg(key);
@@ -70,17 +70,17 @@ impl Command {
     }
 
     /// The key whose slot the command goes to.
-    pub(super) fn home(&self) -> Result<&Key, Error> {
-        self.home.key(self.name)
+    pub(super) fn routing_key(&self) -> Result<&Key, Error> {
+        self.routing.key(self.name)
     }
 
     /// As Redis wants it; `whole` sends a script's code instead of its hash, which also makes the node remember it.
-    pub(super) fn render(&self, whole: bool) -> Cmd {
+    pub(super) fn render(&self, with_code: bool) -> Cmd {
         match &self.body {
             Body::Plain(cmd) => cmd.clone(),
             Body::Script { hash, code, keys, arguments } => {
-                let mut cmd = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
-                if whole {
+                let mut cmd = redis::cmd(if with_code { "EVAL" } else { "EVALSHA" });
+                if with_code {
                     cmd.arg(*code);
                 } else {
                     cmd.arg(hash);
@@ -120,7 +120,7 @@ impl Script {
             keys: Vec::new(),
             arguments: Vec::new(),
         };
-        Command { name: self.name, body, home: Home::Unset, idempotent: false }
+        Command { name: self.name, body, routing: Routing::Unset, idempotent: false }
     }
 }
 
@@ -177,14 +177,14 @@ impl Pipeline {
         self.commands.iter().all(Command::is_idempotent)
     }
 
-    pub(super) fn home(&self) -> Result<&Key, Error> {
+    pub(super) fn routing_key(&self) -> Result<&Key, Error> {
         let mut first: Option<&Key> = None;
         for command in &self.commands {
-            let home = command.home()?;
+            let key = command.routing_key()?;
             match first {
-                None => first = Some(home),
-                Some(key) if key.tag() == home.tag() => {}
-                Some(key) => return Err(cross_tag(self.name, key.tag(), home.tag())),
+                None => first = Some(key),
+                Some(known) if known.tag() == key.tag() => {}
+                Some(known) => return Err(cross_tag(self.name, known.tag(), key.tag())),
             }
         }
         first.ok_or(Error::NoKey { command: self.name })
@@ -202,19 +202,19 @@ impl Pipeline {
 
 /// Where a call belongs, learned from its keys.
 #[derive(Clone, Debug)]
-enum Home {
+enum Routing {
     Unset,
     At(Key),
     Split { first: String, second: String },
 }
 
-impl Home {
+impl Routing {
     fn add(&mut self, key: &Key) {
         match self {
             Self::Unset => *self = Self::At(key.clone()),
-            Self::At(home) if home.tag() == key.tag() => {}
-            Self::At(home) => {
-                *self = Self::Split { first: home.tag().to_owned(), second: key.tag().to_owned() };
+            Self::At(known) if known.tag() == key.tag() => {}
+            Self::At(known) => {
+                *self = Self::Split { first: known.tag().to_owned(), second: key.tag().to_owned() };
             }
             Self::Split { .. } => {}
         }

@@ -170,7 +170,7 @@ pub(super) enum Verdict {
 /// Only an answer of a node proves that a command did not run. Everything that is not an answer counts as ambiguous,
 /// even a refused connection: when the client fails to refresh its slot map, it hands that failure to every command in
 /// flight, also to those that a healthy node is just carrying out.
-pub(super) fn judge(error: &RedisError) -> Verdict {
+pub(super) fn classify(error: &RedisError) -> Verdict {
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::Ask) => {
             match error.redirect_node().and_then(|(node, _)| split(node)) {

@@ -1,6 +1,6 @@
 //! Sharded Pub/Sub, as hints.
 //!
-//! A hint says "there may be something new"; it is never the fact itself. Messages get lost in a failover, while a slot
+//! A hint says "there may be something new"; it is never the field itself. Messages get lost in a failover, while a slot
 //! moves, and when a subscriber is slow. Where a gap matters, read a stream, and use the hint only to read it sooner.
 //!
 //! After a failover the client does not find its way back by itself, so every channel is subscribed again, one command
@@ -22,10 +22,10 @@ use tokio::sync::{Notify, broadcast};
 use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
 use tokio_util::sync::CancellationToken;
 
-use super::{Key, Redis, RedisConfig, error::timed_out, link, metrics};
+use super::{Key, Redis, RedisConfig, connection_pool, error::timed_out, metrics};
 
 /// How many hints wait for a slow subscriber; the oldest beyond are dropped, and it learns that some are missing.
-const BUFFER_HINTS: usize = 64;
+const BUFFER_HINTS_MAX: usize = 64;
 
 /// How many channels are subscribed at the same time.
 const SUBSCRIBE_CONCURRENCY: usize = 32;
@@ -68,8 +68,12 @@ impl Hints {
     #[must_use]
     pub fn start(redis: &Redis, tasks: &Tasks) -> Self {
         let shared = Arc::new(Shared { channels: Mutex::default(), added: Notify::new() });
-        let keeper = Keeper { config: redis.config().clone(), shared: Arc::clone(&shared), connection: None };
-        tasks.spawn("redis hints", keeper.run(tasks.token().clone()));
+        let subscriptions = SubscriptionLoop {
+            config: redis.config().clone(),
+            shared: Arc::clone(&shared),
+            connection: None,
+        };
+        tasks.spawn("redis hints", subscriptions.run(tasks.token().clone()));
         Self { shared }
     }
 
@@ -80,7 +84,7 @@ impl Hints {
         let receiver = match channels.get(channel.as_str()) {
             Some(known) => known.sender.subscribe(),
             None => {
-                let (sender, receiver) = broadcast::channel(BUFFER_HINTS);
+                let (sender, receiver) = broadcast::channel(BUFFER_HINTS_MAX);
                 channels.insert(channel.as_str().to_owned(), Channel { sender, confirmed: false });
                 self.shared.added.notify_one();
                 receiver
@@ -117,14 +121,14 @@ impl Stream for Subscription {
 }
 
 /// The loop behind [`Hints`].
-struct Keeper {
+struct SubscriptionLoop {
     config: RedisConfig,
     shared: Arc<Shared>,
     connection: Option<ClusterConnection>,
 }
 
 // Not a `kit::worker`: a round keeps no result, so shutdown drops it instead of waiting 8 s for a frozen node.
-impl Keeper {
+impl SubscriptionLoop {
     async fn run(mut self, shutdown: CancellationToken) {
         let mut round = tokio::time::interval(self.config.resubscribe_every);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -142,7 +146,7 @@ impl Keeper {
     }
 
     async fn subscribe_all(&mut self) {
-        self.forget_unheard().await;
+        self.unsubscribe_unused().await;
         let channels: Vec<String> = self.shared.channels.lock().keys().cloned().collect();
         if channels.is_empty() {
             return;
@@ -171,21 +175,21 @@ impl Keeper {
     }
 
     /// Drops channels that nobody listens to any more.
-    async fn forget_unheard(&mut self) {
-        let unheard: Vec<String> = {
+    async fn unsubscribe_unused(&mut self) {
+        let unused: Vec<String> = {
             let mut channels = self.shared.channels.lock();
-            let unheard: Vec<String> = channels
+            let unused: Vec<String> = channels
                 .iter()
                 .filter(|(_, channel)| channel.sender.receiver_count() == 0)
                 .map(|(name, _)| name.clone())
                 .collect();
-            for name in &unheard {
+            for name in &unused {
                 channels.remove(name);
             }
-            unheard
+            unused
         };
         let Some(connection) = &mut self.connection else { return };
-        for name in unheard {
+        for name in unused {
             // What stays subscribed by a failure is dropped on arrival.
             let _ignored = connection.sunsubscribe(name).await;
         }
@@ -196,12 +200,12 @@ impl Keeper {
             return Ok(connection.clone());
         }
         let shared = Arc::clone(&self.shared);
-        let client = link::builder(&self.config)
+        let client = connection_pool::builder(&self.config)
             .response_timeout(self.config.command_timeout)
             .overall_response_timeout(Some(self.config.overall_timeout))
             .use_protocol(ProtocolVersion::RESP3)
             .push_sender(move |push: PushInfo| -> Result<(), Infallible> {
-                shared.take(push);
+                shared.handle_push(push);
                 Ok(())
             })
             .build()?;
@@ -221,11 +225,11 @@ impl Keeper {
 
 impl Shared {
     /// Takes what Redis pushes. Runs on the connection's own task: must not wait.
-    fn take(&self, push: PushInfo) {
+    fn handle_push(&self, push: PushInfo) {
         let mut fields = push.data.into_iter();
         let Some(Value::BulkString(name)) = fields.next() else {
             if push.kind == PushKind::Disconnection {
-                self.gap_everywhere();
+                self.mark_all_unconfirmed();
             }
             return;
         };
@@ -250,7 +254,7 @@ impl Shared {
     }
 
     /// A node's connection was lost, and with it the subscriptions there; we are not told which.
-    fn gap_everywhere(&self) {
+    fn mark_all_unconfirmed(&self) {
         for channel in self.channels.lock().values_mut() {
             channel.confirmed = false;
         }

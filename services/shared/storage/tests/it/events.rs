@@ -182,8 +182,10 @@ pub(crate) async fn produce(
     numbers: impl IntoIterator<Item = i64>,
 ) -> Vec<Uuid> {
     let events: &Vec<_> = &numbers.into_iter().map(|number| NewEvent::new(key, &Noted { number })).collect();
-    let ids =
-        postgres.transaction("produce", |tx| async move { outbox.append(&tx, events).await }).await.unwrap();
+    let ids = postgres
+        .transaction("produce", |transaction| async move { outbox.append(&transaction, events).await })
+        .await
+        .unwrap();
     outbox.wake_relay();
     ids
 }

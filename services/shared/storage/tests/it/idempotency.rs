@@ -24,13 +24,13 @@ async fn double(
 ) -> Result<i64, Error> {
     let request = &Request::new("Double", caller, id, &Noted { number });
     let answer = postgres
-        .transaction("double", |tx| async move {
+        .transaction("double", |transaction| async move {
             let work = async {
                 runs.fetch_add(1, Ordering::Relaxed);
-                tx.execute("SELECT pg_sleep(0.05)", &[]).await?;
+                transaction.execute("SELECT pg_sleep(0.05)", &[]).await?;
                 Ok::<_, Error>(Noted { number: number * 2 })
             };
-            idempotency::once(&tx, request, work).await
+            idempotency::once(&transaction, request, work).await
         })
         .await?;
     Ok(answer.number)
@@ -74,9 +74,9 @@ async fn a_failed_request_is_not_remembered() {
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     let request = &Request::new("Double", "me", id, &Noted { number: 1 });
     let failed = postgres
-        .transaction("fails", |tx| async move {
+        .transaction("fails", |transaction| async move {
             let work = async { Err::<Noted, _>(Error::RequestIdReused { id: id.as_uuid() }) };
-            idempotency::once(&tx, request, work).await
+            idempotency::once(&transaction, request, work).await
         })
         .await;
     assert!(failed.is_err());
@@ -90,9 +90,9 @@ async fn a_failure_that_was_committed_nevertheless_answers_nobody() {
     let id = RequestId::generate();
     let request = &Request::new("Double", "me", id, &Noted { number: 1 });
     postgres
-        .transaction("swallows", |tx| async move {
+        .transaction("swallows", |transaction| async move {
             let work = async { Err::<Noted, _>(Error::RequestIdReused { id: id.as_uuid() }) };
-            assert!(idempotency::once(&tx, request, work).await.is_err());
+            assert!(idempotency::once(&transaction, request, work).await.is_err());
             Ok::<_, Error>(())
         })
         .await

@@ -26,8 +26,8 @@ async fn an_event_takes_effect_once_if_its_transaction_commits_and_never_if_not(
     let outbox = &world.outbox;
     let never: Result<(), postgres::Error> = world
         .postgres
-        .transaction("fails", |tx| async move {
-            outbox.append(&tx, &[NewEvent::new("k", &Noted { number: 1 })]).await?;
+        .transaction("fails", |transaction| async move {
+            outbox.append(&transaction, &[NewEvent::new("k", &Noted { number: 1 })]).await?;
             Err(refused())
         })
         .await;
@@ -54,7 +54,11 @@ async fn events_of_the_domain_are_encoded_by_the_outbox() {
     let mut world = World::new().await;
     let outbox = &world.outbox;
     let events = &[NumberNoted(7), NumberNoted(8)];
-    world.postgres.transaction("note", |tx| async move { outbox.append(&tx, events).await }).await.unwrap();
+    world
+        .postgres
+        .transaction("note", |transaction| async move { outbox.append(&transaction, events).await })
+        .await
+        .unwrap();
     world.start(Apply);
     world.wait_for_effects(2).await;
     let mut effects = world.effects().await;

@@ -169,8 +169,8 @@ async fn a_topic_whose_node_is_down_holds_no_other_up() {
         cluster.freeze(node).unwrap();
     }
     let outbox = &world.outbox;
-    let append = world.postgres.transaction("produce", |tx| async move {
-        outbox.append(&tx, &[NewEvent::new("k", &Elsewhere {})]).await
+    let append = world.postgres.transaction("produce", |transaction| async move {
+        outbox.append(&transaction, &[NewEvent::new("k", &Elsewhere {})]).await
     });
     append.await.unwrap();
     world.produce("k", [1]).await;

@@ -49,11 +49,11 @@ async fn running(postgres: &Postgres, text: &str) -> i64 {
 #[tokio::test]
 async fn a_transaction_is_kept_when_its_work_succeeds_and_gone_when_it_fails() {
     let (_database, postgres) = account().await;
-    postgres.transaction("ok", |tx| async move { add(&tx, 1, 5).await }).await.unwrap();
+    postgres.transaction("ok", |transaction| async move { add(&transaction, 1, 5).await }).await.unwrap();
     assert_eq!(amount(&postgres, 1).await, 105);
     let failed: Result<(), Error> = postgres
-        .transaction("fails", |tx| async move {
-            add(&tx, 1, 5).await?;
+        .transaction("fails", |transaction| async move {
+            add(&transaction, 1, 5).await?;
             Err(Error::Url)
         })
         .await;
@@ -88,9 +88,9 @@ async fn a_transaction_borrows_its_surroundings_and_can_run_on_any_thread() {
     let (_database, postgres) = account().await;
     let ids = vec![1, 2];
     let ids = &ids;
-    let work = |tx| async move {
+    let work = |transaction| async move {
         for id in ids {
-            add(&tx, *id, 1).await?;
+            add(&transaction, *id, 1).await?;
         }
         Ok::<_, Error>(ids.len())
     };
@@ -127,10 +127,10 @@ async fn racing_serializable_transactions_are_repeated_until_none_is_lost() {
     let move_one = async || {
         begin.wait().await;
         postgres
-            .transaction_at(Isolation::Serializable, "race", |tx| async move {
-                let row = tx.query_one("SELECT amount FROM account WHERE id = 1", &[]).await?;
+            .transaction_at(Isolation::Serializable, "race", |transaction| async move {
+                let row = transaction.query_one("SELECT amount FROM account WHERE id = 1", &[]).await?;
                 let next = column::<i64>(&row, "amount")? + 1;
-                tx.execute("UPDATE account SET amount = $1 WHERE id = 1", &[&next]).await?;
+                transaction.execute("UPDATE account SET amount = $1 WHERE id = 1", &[&next]).await?;
                 Ok::<_, Error>(())
             })
             .await
@@ -148,13 +148,13 @@ async fn of_two_deadlocked_transactions_both_end_well() {
     let transfer = async |from: i32, to: i32| {
         let first = &std::sync::atomic::AtomicBool::new(true);
         postgres
-            .transaction("transfer", |tx| async move {
+            .transaction("transfer", |transaction| async move {
                 runs.fetch_add(1, Ordering::Relaxed);
-                add(&tx, from, -10).await?;
+                add(&transaction, from, -10).await?;
                 if first.swap(false, Ordering::Relaxed) {
                     both_hold_one.wait().await;
                 }
-                add(&tx, to, 10).await
+                add(&transaction, to, 10).await
             })
             .await
             .unwrap();
@@ -169,14 +169,14 @@ async fn a_transaction_whose_connection_breaks_before_the_commit_is_repeated() {
     let (_database, postgres) = &account().await;
     let runs = &AtomicU32::new(0);
     postgres
-        .transaction("broken", |tx| async move {
-            add(&tx, 1, 1).await?;
+        .transaction("broken", |transaction| async move {
+            add(&transaction, 1, 1).await?;
             if runs.fetch_add(1, Ordering::Relaxed) == 0 {
-                let row = tx.query_one("SELECT pg_backend_pid() AS pid", &[]).await?;
+                let row = transaction.query_one("SELECT pg_backend_pid() AS pid", &[]).await?;
                 let pid: i32 = column(&row, "pid")?;
                 postgres.execute("kill", "SELECT pg_terminate_backend($1)", &[&pid]).await.unwrap();
             }
-            add(&tx, 1, 1).await
+            add(&transaction, 1, 1).await
         })
         .await
         .unwrap();
@@ -195,7 +195,10 @@ async fn a_statement_survives_the_end_of_every_pooled_session_and_a_lone_write_i
     run_sql(&database, kill).await;
     assert_eq!(amount(&postgres, 1).await, 100);
     for _ in 0..4 {
-        postgres.transaction("next", |tx| async move { add(&tx, 1, 1).await }).await.unwrap();
+        postgres
+            .transaction("next", |transaction| async move { add(&transaction, 1, 1).await })
+            .await
+            .unwrap();
     }
     assert_eq!(amount(&postgres, 1).await, 104);
 
@@ -220,9 +223,9 @@ async fn a_commit_without_an_answer_is_unknown_and_never_repeated() {
     )
     .await;
     let runs = &AtomicU32::new(0);
-    let commit = postgres.transaction("cut", |tx| async move {
+    let commit = postgres.transaction("cut", |transaction| async move {
         runs.fetch_add(1, Ordering::Relaxed);
-        add(&tx, 1, 1).await
+        add(&transaction, 1, 1).await
     });
     let cut = async {
         wait_until("the commit runs", SOON, async || running(&postgres, "COMMIT").await == 1).await;
@@ -233,9 +236,9 @@ async fn a_commit_without_an_answer_is_unknown_and_never_repeated() {
     let (outcome, ()) = tokio::join!(commit, cut);
     assert!(matches!(outcome, Err(Error::CommitUnknown { .. })), "{outcome:?}");
 
-    let late = postgres.transaction("late", |tx| async move {
+    let late = postgres.transaction("late", |transaction| async move {
         runs.fetch_add(1, Ordering::Relaxed);
-        add(&tx, 1, 1).await
+        add(&transaction, 1, 1).await
     });
     let outcome = Deadline::after(Duration::from_millis(300)).scope(late).await;
     assert!(matches!(outcome, Err(Error::CommitUnknown { .. } | Error::Timeout { .. })), "{outcome:?}");
@@ -245,9 +248,9 @@ async fn a_commit_without_an_answer_is_unknown_and_never_repeated() {
 #[tokio::test]
 async fn work_dropped_inside_a_statement_rolls_back_at_once_and_leaves_a_clean_pool() {
     let (_database, postgres) = account_with_pool(2).await;
-    let work = postgres.transaction("dropped", |tx| async move {
-        add(&tx, 1, 5).await?;
-        tx.execute("SELECT pg_sleep(60)", &[]).await
+    let work = postgres.transaction("dropped", |transaction| async move {
+        add(&transaction, 1, 5).await?;
+        transaction.execute("SELECT pg_sleep(60)", &[]).await
     });
     tokio::select! {
         outcome = work => panic!("ended by itself: {outcome:?}"),
@@ -256,7 +259,10 @@ async fn work_dropped_inside_a_statement_rolls_back_at_once_and_leaves_a_clean_p
     let begun = Instant::now();
     // Waits for the row's lock if the dropped transaction still holds it.
     for _ in 0..4 {
-        postgres.transaction("next", |tx| async move { add(&tx, 1, 1).await }).await.unwrap();
+        postgres
+            .transaction("next", |transaction| async move { add(&transaction, 1, 1).await })
+            .await
+            .unwrap();
     }
     assert!(begun.elapsed() < SOON, "took {:?}", begun.elapsed());
     assert_eq!(amount(&postgres, 1).await, 104);
@@ -267,8 +273,8 @@ async fn work_dropped_inside_a_statement_rolls_back_at_once_and_leaves_a_clean_p
 async fn work_dropped_between_statements_rolls_back() {
     let (_database, postgres) = account_with_pool(1).await;
     let reached = &tokio::sync::Notify::new();
-    let work = postgres.transaction("dropped", |tx| async move {
-        add(&tx, 1, 5).await?;
+    let work = postgres.transaction("dropped", |transaction| async move {
+        add(&transaction, 1, 5).await?;
         reached.notify_one();
         std::future::pending::<Result<(), Error>>().await
     });
@@ -276,7 +282,7 @@ async fn work_dropped_between_statements_rolls_back() {
         _ = work => panic!("it cannot end"),
         () = reached.notified() => {}
     }
-    postgres.transaction("next", |tx| async move { add(&tx, 1, 1).await }).await.unwrap();
+    postgres.transaction("next", |transaction| async move { add(&transaction, 1, 1).await }).await.unwrap();
     assert_eq!(amount(&postgres, 1).await, 101);
 }
 
@@ -284,7 +290,9 @@ async fn work_dropped_between_statements_rolls_back() {
 async fn a_deadline_ends_the_statement_on_the_server_too() {
     let (_database, postgres) = account().await;
     let begun = Instant::now();
-    let slow = postgres.transaction("slow", |tx| async move { tx.execute("SELECT pg_sleep(30)", &[]).await });
+    let slow = postgres.transaction("slow", |transaction| async move {
+        transaction.execute("SELECT pg_sleep(30)", &[]).await
+    });
     let outcome = Deadline::after(Duration::from_millis(150)).scope(slow).await;
     assert!(matches!(outcome, Err(Error::Timeout { .. })), "{outcome:?}");
     let single = postgres.execute("slow", "SELECT pg_sleep(30)", &[]);
@@ -299,14 +307,15 @@ async fn a_deadline_ends_the_statement_on_the_server_too() {
 async fn a_lock_is_waited_for_no_longer_than_the_deadline() {
     let (_database, postgres) = account().await;
     let held = &tokio::sync::Notify::new();
-    let holder = postgres.transaction("holder", |tx| async move {
-        add(&tx, 1, 1).await?;
+    let holder = postgres.transaction("holder", |transaction| async move {
+        add(&transaction, 1, 1).await?;
         held.notify_one();
         std::future::pending::<Result<(), Error>>().await
     });
     let waiter = async {
         held.notified().await;
-        let blocked = postgres.transaction("blocked", |tx| async move { add(&tx, 1, 1).await });
+        let blocked =
+            postgres.transaction("blocked", |transaction| async move { add(&transaction, 1, 1).await });
         Deadline::after(Duration::from_millis(100)).scope(blocked).await
     };
     tokio::select! {
@@ -334,9 +343,9 @@ async fn work_is_not_begun_with_too_little_time_left() {
 async fn success_over_a_failed_statement_is_no_commit() {
     let (_database, postgres) = account().await;
     let outcome = postgres
-        .transaction("swallowed", |tx| async move {
-            add(&tx, 1, 5).await?;
-            let _ = tx.execute("INSERT INTO account VALUES (1, 0)", &[]).await;
+        .transaction("swallowed", |transaction| async move {
+            add(&transaction, 1, 5).await?;
+            let _ = transaction.execute("INSERT INTO account VALUES (1, 0)", &[]).await;
             Ok::<_, Error>(())
         })
         .await;
@@ -348,8 +357,8 @@ async fn success_over_a_failed_statement_is_no_commit() {
 async fn success_over_a_dropped_statement_is_no_commit() {
     let (_database, postgres) = account().await;
     let outcome = postgres
-        .transaction("dropped", |tx| async move {
-            let statement = tx.execute("SELECT 1 / (pg_sleep(0.1) IS NULL)::int", &[]);
+        .transaction("dropped", |transaction| async move {
+            let statement = transaction.execute("SELECT 1 / (pg_sleep(0.1) IS NULL)::int", &[]);
             let _ = tokio::time::timeout(Duration::from_millis(20), statement).await;
             Ok::<_, Error>(())
         })
@@ -372,8 +381,8 @@ async fn a_caller_waits_for_a_connection_no_longer_than_allowed() {
     })
     .await;
     let held = &tokio::sync::Notify::new();
-    let holder = postgres.transaction("holder", |tx| async move {
-        tx.execute("SELECT 1", &[]).await?;
+    let holder = postgres.transaction("holder", |transaction| async move {
+        transaction.execute("SELECT 1", &[]).await?;
         held.notify_one();
         std::future::pending::<Result<(), Error>>().await
     });
@@ -396,12 +405,12 @@ async fn rows_arrive_by_copy_or_not_at_all() {
     let copy = async |ids: std::ops::Range<i32>| {
         let ids = &ids;
         postgres
-            .transaction("copy", |tx| async move {
+            .transaction("copy", |transaction| async move {
                 let mut rows = CopyRows::of(&TYPES, ids.len());
                 for id in ids.clone() {
                     rows.push(&[&id, &7_i64])?;
                 }
-                tx.copy_in(sql, rows).await
+                transaction.copy_in(sql, rows).await
             })
             .await
     };

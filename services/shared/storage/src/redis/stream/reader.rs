@@ -14,9 +14,9 @@ use redis::{
 
 use super::{Entry, StreamId, read_after_command, read_group_command, reply};
 use crate::redis::{
-    Command, Error, Key, RedisConfig,
-    error::{Verdict, judge, timed_out},
-    link, metrics,
+    Command, Error, Key, RedisConfig, connection_pool,
+    error::{Verdict, classify, timed_out},
+    metrics,
 };
 
 /// A reader that may wait. Not shared: one per loop.
@@ -68,7 +68,7 @@ impl Reader {
 
     async fn read(&mut self, command: Command, block: Duration) -> Result<Vec<Entry>, Error> {
         let name = command.name();
-        let slot = command.home()?.slot();
+        let slot = command.routing_key()?.slot();
         let result = self.attempt(&command, slot, block).await;
         if let Err(error) = &result {
             metrics::failed(name, error.class());
@@ -97,7 +97,7 @@ impl Reader {
                 self.connection = Some(connection);
                 Ok(value)
             }
-            Err(source) => match judge(&source) {
+            Err(source) => match classify(&source) {
                 Verdict::Refused | Verdict::NoScript => {
                     self.connection = Some(connection);
                     Err(refused(name, &source))
@@ -110,7 +110,7 @@ impl Reader {
     }
 
     async fn connect(&self, limit: Duration) -> Result<ClusterConnection, RedisError> {
-        let client = link::builder(&self.config)
+        let client = connection_pool::builder(&self.config)
             .response_timeout(limit)
             .overall_response_timeout(Some(limit))
             .build()?;

@@ -124,12 +124,12 @@ pub(super) fn groups(value: Value) -> Result<Vec<GroupInfo>, Error> {
     let groups: Vec<Vec<(String, Value)>> = parse(COMMAND, value)?;
     groups
         .into_iter()
-        .map(|facts| {
+        .map(|fields| {
             Ok(GroupInfo {
-                name: fact(COMMAND, &facts, "name")?,
-                pending: fact(COMMAND, &facts, "pending")?,
-                last_delivered: fact(COMMAND, &facts, "last-delivered-id")?,
-                lag: fact(COMMAND, &facts, "lag")?,
+                name: field(COMMAND, &fields, "name")?,
+                pending: field(COMMAND, &fields, "pending")?,
+                last_delivered: field(COMMAND, &fields, "last-delivered-id")?,
+                lag: field(COMMAND, &fields, "lag")?,
             })
         })
         .collect()
@@ -137,12 +137,16 @@ pub(super) fn groups(value: Value) -> Result<Vec<GroupInfo>, Error> {
 
 pub(super) fn last_id(value: Value) -> Result<StreamId, Error> {
     const COMMAND: &str = "XINFO";
-    let facts: Vec<(String, Value)> = parse(COMMAND, value)?;
-    fact(COMMAND, &facts, "last-generated-id")
+    let fields: Vec<(String, Value)> = parse(COMMAND, value)?;
+    field(COMMAND, &fields, "last-generated-id")
 }
 
-fn fact<T: FromRedisValue>(command: &'static str, facts: &[(String, Value)], name: &str) -> Result<T, Error> {
-    match facts.iter().find(|(fact, _)| fact == name) {
+fn field<T: FromRedisValue>(
+    command: &'static str,
+    fields: &[(String, Value)],
+    name: &str,
+) -> Result<T, Error> {
+    match fields.iter().find(|(field, _)| field == name) {
         Some((_, value)) => parse(command, value.clone()),
         None => Err(Error::Reply { command, message: format!("no {name}") }),
     }

@@ -1,4 +1,4 @@
-//! The shared cluster connections ("links"), and how a bad one is replaced.
+//! The shared cluster connections ("pool"), and how a bad one is replaced.
 //!
 //! A cluster connection is multiplexed: it is cloned out and never held, so two of them serve any number of callers.
 //! A caller that saw a timeout or a dropped connection marks its link as broken; the pool then builds another from the
@@ -27,25 +27,25 @@ use redis::{
 };
 use tokio::time::timeout;
 
-use super::{Error, RedisConfig, pace::Pace};
+use super::{Error, RedisConfig, reconnect_limiter::ReconnectLimiter};
 
 /// How long a caller waits for a healthy link before it takes the last one, broken or not.
 const CHECKOUT_WAIT: Duration = Duration::from_millis(5);
 
 /// How long to wait between two looks at the cluster, or two tries to connect.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long to look at a cluster in which nothing changes before a new try.
 const UNCHANGED_MAX: Duration = Duration::from_secs(1);
 
 /// A cluster connection and whether somebody found it broken. Clones share both.
 #[derive(Clone)]
-pub(super) struct Link {
+pub(super) struct SharedConnection {
     pub(super) connection: ClusterConnection,
     broken: Arc<AtomicBool>,
 }
 
-impl Link {
+impl SharedConnection {
     fn new(connection: ClusterConnection) -> Self {
         Self { connection, broken: Arc::new(AtomicBool::new(false)) }
     }
@@ -60,16 +60,16 @@ impl Link {
     }
 }
 
-/// The links of one process.
+/// The pool of one process.
 #[derive(Clone)]
-pub(super) struct Links {
-    pool: bb8::Pool<Manager>,
+pub(super) struct ConnectionPool {
+    pool: bb8::Pool<ConnectionManager>,
     newest: Newest,
 }
 
-type Newest = Arc<Mutex<Option<Link>>>;
+type Newest = Arc<Mutex<Option<SharedConnection>>>;
 
-impl Links {
+impl ConnectionPool {
     pub(super) async fn connect(config: &RedisConfig) -> Result<Self, Error> {
         let client = builder(config)
             .response_timeout(config.command_timeout)
@@ -77,8 +77,11 @@ impl Links {
             .build()
             .map_err(|source| Error::Unavailable { command: "connect", source })?;
         let newest = Newest::default();
-        let manager =
-            Manager { client, newest: Arc::clone(&newest), replace_timeout: config.overall_timeout };
+        let manager = ConnectionManager {
+            client,
+            newest: Arc::clone(&newest),
+            replace_timeout: config.overall_timeout,
+        };
         let pool = bb8::Pool::builder()
             .max_size(config.connections)
             .min_idle(config.connections)
@@ -94,14 +97,18 @@ impl Links {
     }
 
     /// A link to send on: a healthy one, or else the newest there is.
-    pub(super) async fn link(&self, command: &'static str, deadline: Deadline) -> Result<Link, Error> {
+    pub(super) async fn get(
+        &self,
+        command: &'static str,
+        deadline: Deadline,
+    ) -> Result<SharedConnection, Error> {
         if let Ok(Ok(guard)) = timeout(CHECKOUT_WAIT.min(deadline.remaining()), self.pool.get()).await {
             return Ok(guard.clone());
         }
         // Bound to a name so that the lock is not held over the wait below.
         let newest = self.newest.lock().clone();
-        if let Some(link) = newest {
-            return Ok(link);
+        if let Some(shared) = newest {
+            return Ok(shared);
         }
         match deadline.bound(self.pool.get()).await {
             Ok(Ok(guard)) => Ok(guard.clone()),
@@ -119,7 +126,7 @@ pub(super) fn builder(config: &RedisConfig) -> ClusterClientBuilder {
     let mut builder = ClusterClientBuilder::new(config.nodes.iter().map(String::as_str))
         .connection_timeout(config.connect_timeout)
         .tcp_settings(TcpSettings::default().set_nodelay(true))
-        .async_dns_resolver(Pace::default())
+        .async_dns_resolver(ReconnectLimiter::default())
         // The client would also send again what may have run; whether that is allowed is for us to say.
         .retries(0);
     if let Some(username) = &config.username {
@@ -131,52 +138,52 @@ pub(super) fn builder(config: &RedisConfig) -> ClusterClientBuilder {
     builder
 }
 
-struct Manager {
+struct ConnectionManager {
     client: ClusterClient,
     newest: Newest,
     replace_timeout: Duration,
 }
 
-impl bb8::ManageConnection for Manager {
-    type Connection = Link;
+impl bb8::ManageConnection for ConnectionManager {
+    type Connection = SharedConnection;
     type Error = RedisError;
 
-    async fn connect(&self) -> Result<Link, RedisError> {
-        let give_up = Deadline::after(self.replace_timeout);
+    async fn connect(&self) -> Result<SharedConnection, RedisError> {
+        let deadline = Deadline::after(self.replace_timeout);
         loop {
-            let attempt = self.attempt(give_up).await;
-            if attempt.is_ok() || give_up.is_past() {
+            let attempt = self.attempt(deadline).await;
+            if attempt.is_ok() || deadline.is_past() {
                 return attempt;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn is_valid(&self, link: &mut Link) -> Result<(), RedisError> {
+    async fn is_valid(&self, shared: &mut SharedConnection) -> Result<(), RedisError> {
         // Asking the server here would put a round trip to every master before each command.
-        if link.is_broken() { Err(broken()) } else { Ok(()) }
+        if shared.is_broken() { Err(broken()) } else { Ok(()) }
     }
 
-    fn has_broken(&self, link: &mut Link) -> bool {
-        link.is_broken()
+    fn has_broken(&self, shared: &mut SharedConnection) -> bool {
+        shared.is_broken()
     }
 }
 
-impl Manager {
-    async fn attempt(&self, give_up: Deadline) -> Result<Link, RedisError> {
-        let mut link = Link::new(self.client.get_async_connection().await?);
+impl ConnectionManager {
+    async fn attempt(&self, deadline: Deadline) -> Result<SharedConnection, RedisError> {
+        let mut shared = SharedConnection::new(self.client.get_async_connection().await?);
         let is_first = self.newest.lock().is_none();
         // At start a link to a part of the cluster is better than none.
         if !is_first {
-            let masters = masters(&mut link.connection).await?;
-            if !are_reached(&masters, &mut link.connection).await? {
+            let masters = masters(&mut shared.connection).await?;
+            if !are_reached(&masters, &mut shared.connection).await? {
                 // Connecting past a frozen node takes long. Looking is cheap: try again when there is a new master.
-                wait_for_change(&masters, &mut link.connection, give_up).await?;
+                wait_for_change(&masters, &mut shared.connection, deadline).await?;
                 return Err(broken());
             }
         }
-        *self.newest.lock() = Some(link.clone());
-        Ok(link)
+        *self.newest.lock() = Some(shared.clone());
+        Ok(shared)
     }
 }
 
@@ -213,12 +220,12 @@ async fn are_reached(masters: &Masters, connection: &mut ClusterConnection) -> R
 async fn wait_for_change(
     before: &Masters,
     connection: &mut ClusterConnection,
-    give_up: Deadline,
+    deadline: Deadline,
 ) -> Result<(), RedisError> {
     // A master that only was slow comes back without any change.
-    let end = give_up.min(Deadline::after(UNCHANGED_MAX));
+    let end = deadline.min(Deadline::after(UNCHANGED_MAX));
     while !end.is_past() && masters(connection).await? == *before {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }

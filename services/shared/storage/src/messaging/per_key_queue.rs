@@ -7,7 +7,7 @@ use crate::redis::StreamId;
 
 /// The deliveries of one consumer that are not acknowledged yet. A key that is slow or failing holds back only itself.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
+pub(super) struct PerKeyQueue {
     /// First of their key, not begun.
     ready: VecDeque<Delivery>,
     /// Behind another of their key; a key is here from its first delivery until its last is done.
@@ -16,15 +16,15 @@ pub(super) struct Lanes {
     held: HashMap<StreamId, u32>,
 }
 
-impl Lanes {
+impl PerKeyQueue {
     /// Takes a delivery in; one that is here already (claimed back from ourselves) is left out.
     pub(super) fn push(&mut self, delivery: Delivery) {
         if self.held.contains_key(&delivery.id) {
             return;
         }
-        self.held.insert(delivery.id, delivery.deaths);
+        self.held.insert(delivery.id, delivery.crash_count);
         match self.waiting.get_mut(&delivery.key) {
-            Some(lane) => lane.push_back(delivery),
+            Some(waiting) => waiting.push_back(delivery),
             None => {
                 self.waiting.insert(delivery.key.clone(), VecDeque::new());
                 self.ready.push_back(delivery);
@@ -37,7 +37,7 @@ impl Lanes {
         self.ready.pop_front()
     }
 
-    /// Frees the lane of a delivery that was begun and has ended.
+    /// Frees the waiting of a delivery that was begun and has finished.
     pub(super) fn done(&mut self, id: StreamId, key: &str) {
         self.held.remove(&id);
         match self.waiting.get_mut(key).and_then(VecDeque::pop_front) {
@@ -54,10 +54,10 @@ impl Lanes {
     }
 
     /// Everything held, by how many died with it.
-    pub(super) fn held_by_deaths(&self) -> BTreeMap<u32, Vec<StreamId>> {
+    pub(super) fn held_by_crash_count(&self) -> BTreeMap<u32, Vec<StreamId>> {
         let mut groups: BTreeMap<u32, Vec<StreamId>> = BTreeMap::new();
-        for (id, deaths) in &self.held {
-            groups.entry(*deaths).or_default().push(*id);
+        for (id, crash_count) in &self.held {
+            groups.entry(*crash_count).or_default().push(*id);
         }
         groups
     }
@@ -80,32 +80,32 @@ mod tests {
             key: key.to_string(),
             envelope: Vec::new(),
             event_id: Uuid::nil(),
-            deaths: 0,
+            crash_count: 0,
         }
     }
 
     #[test]
     fn a_delivery_that_is_here_already_is_left_out() {
-        let mut lanes = Lanes::default();
-        lanes.push(delivery(1, 1));
-        lanes.push(delivery(1, 1));
-        assert_eq!(lanes.len(), 1);
-        let first = lanes.next().unwrap();
-        lanes.push(delivery(1, 1));
-        assert!(lanes.next().is_none());
-        lanes.done(first.id, &first.key);
-        assert_eq!(lanes.len(), 0);
+        let mut queue = PerKeyQueue::default();
+        queue.push(delivery(1, 1));
+        queue.push(delivery(1, 1));
+        assert_eq!(queue.len(), 1);
+        let first = queue.next().unwrap();
+        queue.push(delivery(1, 1));
+        assert!(queue.next().is_none());
+        queue.done(first.id, &first.key);
+        assert_eq!(queue.len(), 0);
     }
 
     #[test]
     fn a_key_that_waits_holds_back_only_itself() {
-        let mut lanes = Lanes::default();
+        let mut queue = PerKeyQueue::default();
         for (place, key) in [(1, 1), (2, 1), (3, 2)] {
-            lanes.push(delivery(place, key));
+            queue.push(delivery(place, key));
         }
-        assert_eq!(lanes.next().unwrap().id.millis, 1);
-        assert_eq!(lanes.next().unwrap().id.millis, 3);
-        assert!(lanes.next().is_none());
+        assert_eq!(queue.next().unwrap().id.millis, 1);
+        assert_eq!(queue.next().unwrap().id.millis, 3);
+        assert!(queue.next().is_none());
     }
 
     proptest! {
@@ -114,7 +114,7 @@ mod tests {
             keys in prop::collection::vec(0_u8..4, 0..60),
             choices in prop::collection::vec(any::<(bool, u8)>(), 0..300),
         ) {
-            let mut lanes = Lanes::default();
+            let mut queue = PerKeyQueue::default();
             let mut running: Vec<Delivery> = Vec::new();
             let mut seen: BTreeMap<String, Vec<u64>> = BTreeMap::new();
             let mut arrivals = (1..).zip(&keys);
@@ -123,33 +123,33 @@ mod tests {
                 match choices.next() {
                     Some((true, _)) => {
                         if let Some((place, key)) = arrivals.next() {
-                            lanes.push(delivery(place, *key));
+                            queue.push(delivery(place, *key));
                         }
                     }
                     Some((false, which)) if !running.is_empty() => {
-                        let ended = running.swap_remove(usize::from(which) % running.len());
-                        lanes.done(ended.id, &ended.key);
+                        let finished = running.swap_remove(usize::from(which) % running.len());
+                        queue.done(finished.id, &finished.key);
                     }
                     Some(_) => {}
                     None => {
-                        let left = lanes.len();
+                        let left = queue.len();
                         for (place, key) in arrivals.by_ref() {
-                            lanes.push(delivery(place, *key));
+                            queue.push(delivery(place, *key));
                         }
                         match running.pop() {
-                            Some(ended) => lanes.done(ended.id, &ended.key),
-                            None if lanes.len() == left => break,
+                            Some(finished) => queue.done(finished.id, &finished.key),
+                            None if queue.len() == left => break,
                             None => {}
                         }
                     }
                 }
-                while let Some(next) = lanes.next() {
+                while let Some(next) = queue.next() {
                     prop_assert!(running.iter().all(|it| it.key != next.key), "two of one key at once");
                     seen.entry(next.key.clone()).or_default().push(next.id.millis);
                     running.push(next);
                 }
             }
-            prop_assert_eq!(lanes.len(), 0);
+            prop_assert_eq!(queue.len(), 0);
             prop_assert_eq!(seen.values().map(Vec::len).sum::<usize>(), keys.len());
             prop_assert!(seen.values().all(|places| places.is_sorted()));
         }
