@@ -1,9 +1,9 @@
-//! The one door to the Redis Cluster, whatever happens to the cluster.
+//! Client of the Redis Cluster.
 //!
-//! Every call is bounded by the caller's deadline and by an overall timeout. What provably did not run (a moved slot, a
-//! failover in progress) is sent again until then; what may have run is sent again only if the caller marked it
-//! [`Command::idempotent`], and otherwise comes back as [`Error::Unknown`]. An acknowledged write can still be lost in
-//! a failover: nothing in Redis may be the only copy of anything.
+//! Every call is bounded by the caller's deadline and by an overall timeout. Until then, an attempt that certainly did
+//! not run (a moved slot, a failover in progress) is repeated. An attempt that may have run is repeated only if the
+//! caller marked the command [`Command::idempotent`]; otherwise the call fails with [`Error::Unknown`]. A failover can
+//! lose acknowledged writes, so Redis must never hold the only copy of anything.
 
 mod command;
 mod config;
@@ -42,7 +42,7 @@ use self::{
     execute::{Call, execute},
 };
 
-/// The door. Clones share the connections.
+/// Client of the Redis Cluster. Clones share the connections.
 #[derive(Clone)]
 pub struct Redis {
     shared: Arc<Shared>,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// Connects. Fails when the settings make no sense or none of the nodes answers.
+    /// Connects to the cluster. Fails if the settings are invalid or no node answers within `overall_timeout`.
     pub async fn connect(config: &RedisConfig) -> Result<Self, Error> {
         config.validate()?;
         metrics::describe();
@@ -68,13 +68,13 @@ impl Redis {
         Ok(Self { shared: Arc::new(Shared { config: config.clone(), pool }) })
     }
 
-    /// The settings it was made with.
+    /// Returns the settings of this client.
     #[must_use]
     pub fn config(&self) -> &RedisConfig {
         &self.shared.config
     }
 
-    /// Where `service` keeps its keys.
+    /// Returns the keyspace of `service`.
     pub fn keyspace(&self, service: &str) -> Result<Keyspace, Error> {
         Ok(Keyspace::new(&self.shared.config.prefix, service)?)
     }
@@ -84,43 +84,43 @@ impl Redis {
         self.call(Call::One(command)).await
     }
 
-    /// Runs the commands of a pipeline; `T` is a tuple or list of their answers. The first refusal is the answer of the
-    /// with_code, though the other commands have run: Redis takes nothing back, not even with [`Pipeline::atomic`], which only
-    /// runs none when one cannot even be queued.
+    /// Runs the commands of a pipeline; `T` is a tuple or list of their replies. If one command is refused, the call
+    /// fails although the others have run: Redis rolls nothing back, not even with [`Pipeline::atomic`], which prevents
+    /// only that some run when another cannot be queued.
     pub async fn run_all<T: FromRedisValue>(&self, pipeline: Pipeline) -> Result<T, Error> {
         self.call(Call::Many(pipeline)).await
     }
 
-    /// The stream at `key`.
+    /// Returns the stream at `key`.
     #[must_use]
     pub fn stream<'a>(&'a self, key: &'a Key) -> Stream<'a> {
         Stream::new(self, key)
     }
 
-    /// A reader that may block, on a connection of its own: a blocking command stalls everything behind it.
+    /// Returns a reader for blocking reads, on a connection of its own, because a blocking command delays all commands
+    /// behind it.
     #[must_use]
     pub fn reader(&self) -> Reader {
         Reader::new(self.shared.config.clone())
     }
 
-    /// Sends a hint to the subscribers of a sharded channel. It may get lost, and nobody may be listening; see [`Hints`].
+    /// Publishes a hint on a sharded channel. It may be lost, and there may be no subscriber; see [`Hints`].
     pub async fn publish(&self, channel: &Key, payload: &[u8]) -> Result<(), Error> {
-        // A hint that comes twice is as good as one that comes once.
+        // Receiving a hint twice is harmless.
         let command = Command::new("SPUBLISH").key(channel).arg(payload).idempotent();
         let _receivers: i64 = self.run(command).await?;
         Ok(())
     }
 
-    /// Sends a message on an ordinary, unprefixed channel, for systems outside the mesh that listen there. Only our own
-    /// constants may name the channel.
+    /// Publishes a message on an ordinary channel without a prefix, for systems outside of the mesh. The name must be a
+    /// constant.
     pub async fn publish_outside(&self, channel: &'static str, payload: &[u8]) -> Result<(), Error> {
         let mut cmd = ::redis::cmd("PUBLISH");
         cmd.arg(channel).arg(payload);
         self.run_on_any_node("PUBLISH", cmd).await
     }
 
-    /// Whether Redis answers; for the readiness of the process. One node is asked: a shard in failover must not take
-    /// every pod out of service.
+    /// Checks that one random master answers. A shard in failover must not make every pod unready.
     pub async fn ready(&self) -> Result<(), Error> {
         self.run_on_any_node("PING", ::redis::cmd("PING")).await
     }
@@ -141,7 +141,7 @@ impl Redis {
         result
     }
 
-    /// Sends what any node can answer, once.
+    /// Runs a command that any node can answer, without retries.
     async fn run_on_any_node(&self, command: &'static str, cmd: ::redis::Cmd) -> Result<(), Error> {
         let deadline = Deadline::current_or_after(self.shared.config.overall_timeout);
         let mut shared = self.shared.pool.get(command, deadline).await?;

@@ -1,5 +1,5 @@
-//! The loop that keeps one process' candidacies: one task, however many names, with a bounded number of questions at a
-//! time.
+//! Event loop that runs all candidacies of a process: one task for any number of names, with a bounded number of calls
+//! in flight.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -27,31 +27,30 @@ use crate::{
     redis::{Key, Keyspace, Redis},
 };
 
-/// What the lease keys are called; the name of the lease is their tag, which spreads them over the cluster.
+/// Name part of every lease key. The name of the lease is the tag, which spreads the keys over the cluster.
 const KEY_NAME: &str = "lease";
 
-/// The candidacies of one process. Clones share them.
+/// Candidacies of one process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Election {
     keys: Keyspace,
-    /// Holds at most one message per candidacy, so it is bounded by their number.
+    /// Unbounded channel, but with at most one message per candidacy.
     entering: mpsc::UnboundedSender<Member>,
     shared: Arc<Shared>,
     timing: Timing,
 }
 
-/// What the loop shares with the candidacies.
 #[derive(Debug)]
 struct Shared {
     names: Mutex<HashSet<String>>,
-    /// Somebody left, or was fenced.
+    /// Signals that a candidacy was dropped or fenced.
     wake: Arc<Notify>,
-    /// Where the candidates' clocks begin.
+    /// Start of the candidates' clocks.
     base: Instant,
 }
 
 impl Election {
-    /// Starts the loop. With the shutdown of `tasks` it gives every lease back and ends.
+    /// Starts the event loop in `tasks`. At shutdown it releases every lease and ends.
     pub fn start(
         redis: &Redis,
         postgres: &Postgres,
@@ -65,7 +64,7 @@ impl Election {
             redis: redis.clone(),
             postgres: postgres.clone(),
             ttl: config.ttl,
-            // So that a leader has several tries before its lease is over.
+            // A quarter of the `ttl`, so that a leader can retry before its lease ends.
             action_timeout: config.ttl / 4,
         };
         let shared =
@@ -87,7 +86,8 @@ impl Election {
         Ok(Self { keys: keys.clone(), entering, shared, timing })
     }
 
-    /// Becomes a candidate for `name`, until the candidacy is dropped. The name must make a key: no spaces or braces.
+    /// Becomes a candidate for `name` until the candidacy is dropped. The name must be valid in a key: no spaces or
+    /// braces.
     pub fn enter(&self, name: &str) -> Result<Candidacy, Error> {
         let key = self.keys.key(KEY_NAME, name).map_err(crate::redis::Error::from)?;
         if !self.shared.names().insert(name.to_owned()) {
@@ -105,7 +105,7 @@ impl Election {
             leadership: sender,
             left,
         };
-        // On failure the candidacy is dropped, and the name is free again.
+        // On failure the candidacy is dropped, which frees the name.
         self.entering.send(member).map_err(|_closed| Error::Ended)?;
         Ok(candidacy)
     }
@@ -121,44 +121,44 @@ impl Shared {
     }
 }
 
-/// This process' candidacy for one lease. Dropping it gives the lease back.
+/// Candidacy of this process for one lease. Dropping it releases the lease.
 #[derive(Debug)]
 pub struct Candidacy {
     name: String,
     leadership: watch::Receiver<Leadership>,
     left: CancellationToken,
-    /// Keeps the loop alive.
+    /// Keeps the event loop alive.
     election: Election,
 }
 
 impl Candidacy {
-    /// What it is for.
+    /// Returns the name of the lease.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether this process leads, and a wake-up when that changes. A tenure whose renewals fail shows here a little
-    /// late; [`Lease::is_current`] knows it in time.
+    /// Returns a receiver of this process' role, which wakes at every change. A tenure that ends by failed renewals
+    /// shows here with a delay; [`Lease::is_current`] reports it immediately.
     #[must_use]
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// The lease, if this process leads now.
+    /// Returns the lease if this process leads now.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
         self.leadership.borrow().lease().filter(|lease| lease.is_current()).cloned()
     }
 
-    /// Returns the condition that this process leads, for a worker. It keeps the candidacy until the worker ends.
+    /// Returns the condition that this process leads, for a worker. It holds the candidacy until the worker ends.
     #[must_use]
     pub fn into_condition(self) -> Condition {
         let changes = WatchStream::from_changes(self.leadership()).map(drop);
         Condition::new(move || self.lease().is_some(), changes)
     }
 
-    /// Waits until this process leads. Fails when the election has ended.
+    /// Waits until this process leads. Fails once the election has ended.
     pub async fn elected(&mut self) -> Result<Lease, Error> {
         loop {
             let lease =
@@ -179,12 +179,12 @@ impl Drop for Candidacy {
     }
 }
 
-/// One candidacy, in the loop.
+/// State of one candidacy in the event loop.
 #[derive(Debug)]
 struct Member {
     name: String,
     key: Key,
-    /// Who we are to Redis; random, so that no two candidacies are ever taken for one.
+    /// Value of the lease key in Redis. Random, so that no two candidacies are mistaken for each other.
     token: String,
     candidate: Candidate,
     leadership: watch::Sender<Leadership>,
@@ -196,13 +196,14 @@ struct ElectionLoop {
     stores: Arc<Stores>,
     shared: Arc<Shared>,
     concurrency: usize,
-    /// Members with nothing to do until the elapsed they are filed under; the token keeps them apart.
+    /// Members without an action to take, by the time of their next one. The token distinguishes members with equal
+    /// times.
     waiting: BTreeMap<(Elapsed, String), Member>,
-    /// Members that wait for answers; those that left come back as none.
+    /// Members with a call in flight. A member that left resolves to `None`.
     running: FuturesUnordered<BoxFuture<'static, Option<Member>>>,
 }
 
-// Not a `kit::worker`: one event loop over entering members, answers, wake-ups and due times.
+// Not a `kit::worker`: one event loop over new members, answers, wake-ups and due times.
 impl ElectionLoop {
     async fn run(mut self, mut entered: mpsc::UnboundedReceiver<Member>, shutdown: CancellationToken) {
         let shared = Arc::clone(&self.shared);
@@ -214,7 +215,7 @@ impl ElectionLoop {
                 () = shutdown.cancelled() => break,
                 member = entered.recv() => match member {
                     Some(member) => self.schedule(member),
-                    // The election and all candidacies are gone.
+                    // The election and all candidacies were dropped.
                     None => break,
                 },
                 Some(member) = self.running.next() => member.into_iter().for_each(|member| self.schedule(member)),
@@ -225,7 +226,7 @@ impl ElectionLoop {
         self.end(entered).await;
     }
 
-    /// Begins the running that are due, as far as there is room.
+    /// Starts the members whose time has come, up to `concurrency`.
     fn start_due(&mut self) {
         let now = self.shared.base.elapsed();
         while self.running.len() < self.concurrency {
@@ -244,7 +245,7 @@ impl ElectionLoop {
         self.running.push(Box::pin(member.advance(stores, shared)));
     }
 
-    /// Files a member under the elapsed when it has something to do.
+    /// Inserts a member into `waiting` at the time of its next action.
     fn schedule(&mut self, mut member: Member) {
         let now = self.shared.base.elapsed();
         let until = match member.next_action(now) {
@@ -254,7 +255,7 @@ impl ElectionLoop {
         self.waiting.insert((until, member.token.clone()), member);
     }
 
-    /// Members that left or were fenced have something to do now.
+    /// Reschedules members that left or were fenced, so that they act immediately.
     fn wake_pending(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         for (place, member) in waiting {
@@ -266,13 +267,13 @@ impl ElectionLoop {
         }
     }
 
-    /// Gives every lease back. Each step is bounded, and with it the whole.
+    /// Releases every lease. Each call has a timeout, so this ends in bounded time.
     async fn end(mut self, mut entered: mpsc::UnboundedReceiver<Member>) {
         entered.close();
         while let Some(member) = entered.recv().await {
             self.schedule(member);
         }
-        // Nobody begins anything new.
+        // Cancelled members only release their leases.
         for member in self.waiting.values() {
             member.left.cancel();
         }
@@ -291,8 +292,8 @@ impl ElectionLoop {
 }
 
 impl Member {
-    /// Asks until there is nothing to ask for a while, and tells what came of it. Who left gives its lease back and does
-    /// not return.
+    /// Takes actions until the next one is a wait, and publishes every change of leadership. Returns `None` for a
+    /// member that left, after releasing its lease.
     async fn advance(mut self, stores: Arc<Stores>, shared: Arc<Shared>) -> Option<Self> {
         loop {
             if self.left.is_cancelled() {
@@ -319,7 +320,7 @@ impl Member {
         self.candidate.next_action(now)
     }
 
-    /// Makes the leadership that others see what the candidate knows.
+    /// Publishes the candidate's tenure to the receivers of [`Candidacy::leadership`].
     fn publish(&self, shared: &Shared, now: Elapsed) {
         let tenure = self.candidate.tenure(now);
         let published = self.leadership.borrow().lease().cloned();
@@ -328,7 +329,7 @@ impl Member {
                 lease.extend(shared.instant(tenure.held_until));
             }
             (_, Some(tenure)) => {
-                tracing::info!(lease = self.name, epoch = tenure.epoch, "lease taken");
+                tracing::info!(lease = self.name, epoch = tenure.epoch, "lease acquired");
                 let until = shared.instant(tenure.held_until);
                 let lease = Lease::new(self.name.clone(), tenure.epoch, until, Arc::clone(&shared.wake));
                 self.leadership.send_replace(Leadership::Leader(lease));
@@ -342,11 +343,15 @@ impl Member {
     }
 
     async fn release(&self, stores: &Stores) {
-        // First of all nobody here may act on it any more.
+        // Stop local users of the lease before another process can take it.
         self.leadership.send_replace(Leadership::Follower);
         if let Err(error) = stores.release(&self.key, &self.token).await {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, lease = self.name, "failed to give a lease back; it will run out");
+            tracing::warn!(
+                error,
+                lease = self.name,
+                "failed to release a lease, it stays held until it expires"
+            );
         }
     }
 

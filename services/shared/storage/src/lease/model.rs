@@ -1,7 +1,7 @@
-//! The lease protocol against a model of both stores, in every order that chance can find: pauses, answers that get lost,
-//! a Redis whose clock jumps or that forgets everything, transactions that stay open.
+//! Property test of the lease protocol against a model of both stores, with random interleavings of pauses, lost
+//! answers, clock jumps and data loss of Redis, and open transactions.
 //!
-//! The candidates are the real ones; only the stores are modelled.
+//! The candidates are the production code; only the stores are modeled.
 
 use std::time::Duration;
 
@@ -16,30 +16,30 @@ const TIMING: Timing = Timing {
     try_every: Duration::from_millis(100),
 };
 
-/// What can happen next. `who` is taken modulo the number of candidates.
+/// One random step. `who` is taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Event {
-    /// Time passes for everyone.
+    /// Time passes for all.
     Pass { millis: u64 },
-    /// A candidate asks its next question, if it has one; the store acts, the answer is on its way.
+    /// A candidate starts its next call, if it has one. The store acts now; the answer is in flight.
     Ask { who: usize },
-    /// The answer arrives. Between asking and this the candidate is paused, for as long as it takes.
+    /// The answer arrives. Between `Ask` and this, the candidate is paused.
     Hear { who: usize },
-    /// The answer is lost.
+    /// The answer is lost; the candidate sees a failure.
     Lose { who: usize },
-    /// A candidate opens a transaction and guards it, with the lease it last saw: it does not look at the clock.
+    /// A candidate opens a transaction and guards it with the last lease it saw, without checking the clock.
     Begin { who: usize },
-    /// It writes and commits.
+    /// The open transaction writes and commits.
     Commit { who: usize },
-    /// Postgres ends its open transaction.
+    /// Postgres ends the open transaction.
     Abort { who: usize },
-    /// Redis loses everything.
+    /// Redis loses all data.
     Wipe,
-    /// Redis fails over to a copy that is behind: the lease is back with its holder before the last.
+    /// Redis fails over to a stale replica: the lease returns to the holder before the last.
     Revert,
-    /// The clock of Redis jumps: leases end early.
+    /// The clock of Redis jumps ahead: leases end early.
     JumpAhead { millis: u64 },
-    /// Or late.
+    /// The clock of Redis jumps back: leases end late.
     JumpBack { millis: u64 },
 }
 
@@ -64,24 +64,24 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 struct Process {
     candidate: Candidate,
     asked: Option<(Elapsed, Answer)>,
-    /// The epoch of the last lease it was told of. It may be long over.
+    /// Epoch of the last lease that the process received, which may have ended long ago.
     epoch: Option<i64>,
-    /// The epoch its open transaction was guarded with.
+    /// Epoch with which the open transaction was guarded.
     open: Option<i64>,
 }
 
 struct World {
     now: Elapsed,
-    /// Who holds the lease in Redis, and until when by the clock of Redis.
+    /// Holder of the lease in Redis, and its end by the clock of Redis.
     lease: Option<(usize, Elapsed)>,
     holder_before: Option<usize>,
-    /// How far the clock of Redis is from ours: ahead, and back.
+    /// Total jumps of the clock of Redis, ahead and back.
     ahead: Duration,
     back: Duration,
-    /// The row in Postgres.
+    /// Epoch in the row in Postgres.
     epoch: i64,
     processes: Vec<Process>,
-    /// Every epoch handed out, with its owner, and every committed write.
+    /// Every epoch handed out, with its owner.
     epochs: Vec<(i64, usize)>,
     writes: Vec<(i64, usize)>,
 }
@@ -164,7 +164,7 @@ impl World {
                 Answer::Refused { free_in: None }
             }
             LeaseAction::ReadEpoch => Answer::Epoch(self.epoch),
-            // The row is share-locked by the guard of an open transaction: this waits, as if asked later.
+            // The guard of an open transaction holds a share lock on the row. Returning waits: the call is made later.
             LeaseAction::TakeEpoch { .. } if self.processes.iter().any(|process| process.open.is_some()) => {
                 return;
             }
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// The guard: passes only with the row's epoch, and then holds the row.
+    /// Guards a transaction: passes only with the row's epoch, and then locks the row.
     fn begin(&mut self, who: usize) {
         let now = self.now;
         let process = &mut self.processes[who];
@@ -204,7 +204,7 @@ impl World {
 
     fn assert_safe(&self) -> Result<(), TestCaseError> {
         for pair in self.epochs.windows(2) {
-            prop_assert!(pair[0].0 < pair[1].0, "epochs rise: {:?}", self.epochs);
+            prop_assert!(pair[0].0 < pair[1].0, "an epoch did not rise: {:?}", self.epochs);
         }
         for pair in self.writes.windows(2) {
             prop_assert!(pair[0].0 <= pair[1].0, "an old leader wrote after a new one: {:?}", self.writes);
@@ -226,7 +226,7 @@ impl World {
         Ok(())
     }
 
-    /// All is well from now on: everyone asks and hears in turn.
+    /// Runs without faults: every process asks and gets its answer in turn.
     fn calm(&mut self, span: Duration) {
         for process in &mut self.processes {
             process.open = None;
@@ -236,7 +236,7 @@ impl World {
             for who in 0..self.processes.len() {
                 self.ask(who);
                 self.hear(who);
-                // A transaction as short as most.
+                // A short transaction, like most.
                 self.begin(who);
                 self.happen(&Event::Commit { who });
             }
@@ -249,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_write_with_a_lower_epoch_follows_one_with_a_higher(events in events(), count in 1_usize..5) {
+    fn writes_are_in_the_order_of_epochs(events in events(), count in 1_usize..5) {
         let mut world = World::new(count);
         for event in &events {
             world.happen(event);
@@ -258,19 +258,19 @@ proptest! {
     }
 
     #[test]
-    fn after_any_trouble_one_leader_writes_again(events in events(), count in 1_usize..5) {
+    fn one_leader_writes_again_after_any_faults(events in events(), count in 1_usize..5) {
         let mut world = World::new(count);
         for event in &events {
             world.happen(event);
         }
-        // A clock of Redis that jumped back keeps a lease for that much longer.
+        // If the clock of Redis jumped back, a lease lasts longer by that span.
         let longest = TIMING.ttl * 3 + world.back;
         world.calm(longest);
         world.assert_safe()?;
         let written = world.writes.len();
         world.calm(Duration::from_millis(500));
         world.assert_safe()?;
-        prop_assert!(world.writes.len() > written, "nobody writes");
+        prop_assert!(world.writes.len() > written, "no process writes");
         let now = world.now;
         let leaders: Vec<i64> = world
             .processes
@@ -278,12 +278,13 @@ proptest! {
             .filter_map(|process| process.candidate.tenure(now))
             .map(|tenure| tenure.epoch)
             .collect();
-        prop_assert_eq!(leaders, vec![world.epoch], "one leader, with the latest epoch");
+        prop_assert_eq!(leaders, vec![world.epoch], "not one leader with the latest epoch");
     }
 
     #[test]
-    fn who_lost_the_lease_on_the_way_raises_no_epoch(pause in 0_u64..3_000) {
-        // Wins Redis and reads the epoch, then sleeps; another takes over meanwhile if there is time.
+    fn candidate_that_lost_the_lease_raises_no_epoch(pause in 0_u64..3_000) {
+        // Takes the lease in Redis, reads the epoch, and pauses. If there is time, another candidate takes over
+        // meanwhile.
         let mut world = World::new(2);
         for _ in 0..3 {
             world.ask(0);
@@ -296,7 +297,7 @@ proptest! {
         world.ask(0);
         world.hear(0);
         if taken_by_other > 0 {
-            prop_assert_eq!(world.epochs.len(), taken_by_other, "the sleeper changed nothing");
+            prop_assert_eq!(world.epochs.len(), taken_by_other, "the paused candidate raised the epoch");
             prop_assert!(world.processes[0].candidate.tenure(world.now).is_none());
         }
     }
@@ -312,7 +313,7 @@ impl World {
 }
 
 #[test]
-fn a_belief_is_counted_from_before_the_question() {
+fn held_until_is_counted_from_before_the_call() {
     let mut candidate = Candidate::new(TIMING, Duration::ZERO);
     let asked = Duration::from_millis(5);
     let heard = Duration::from_millis(600);
@@ -324,25 +325,27 @@ fn a_belief_is_counted_from_before_the_question() {
     candidate.apply(confirmed, Answer::Epoch(1), Duration::from_millis(1_500), 0);
     let end = confirmed + TIMING.ttl - TIMING.margin;
     assert_eq!(candidate.tenure(Duration::from_millis(1_500)).map(|tenure| tenure.held_until), Some(end));
-    assert_eq!(candidate.tenure(end), None, "it stops by itself");
-    assert_eq!(candidate.next_action(end), LeaseAction::Acquire, "and begins anew");
+    assert_eq!(candidate.tenure(end), None, "the leader steps down");
+    assert_eq!(candidate.next_action(end), LeaseAction::Acquire, "the candidate tries again");
 }
 
 #[test]
-fn a_follower_tries_when_the_lease_may_be_free_and_no_later_than_usual() {
+fn follower_tries_when_the_lease_may_be_free() {
     let now = Duration::from_secs(1);
     for (free_in, latest) in [(Some(20), 31), (Some(60_000), 101), (None, 101)] {
         let mut candidate = Candidate::new(TIMING, now);
         assert_eq!(candidate.next_action(now), LeaseAction::Acquire);
         let free_in = free_in.map(Duration::from_millis);
         candidate.apply(now, Answer::Refused { free_in }, now, 1_000);
-        let LeaseAction::Wait { until } = candidate.next_action(now) else { panic!("it waits") };
+        let LeaseAction::Wait { until } = candidate.next_action(now) else {
+            panic!("the follower does not wait")
+        };
         assert!(until > now && until - now <= Duration::from_millis(latest), "{until:?}");
     }
 }
 
 #[test]
-fn a_leader_whose_renewals_get_no_answer_stops_before_its_lease_ends() {
+fn leader_without_replies_steps_down_before_its_lease_ends() {
     let mut candidate = Candidate::new(TIMING, Duration::ZERO);
     for answer in [Answer::Held, Answer::Epoch(0), Answer::Held, Answer::Epoch(1)] {
         let _step = candidate.next_action(Duration::ZERO);
@@ -360,15 +363,15 @@ fn a_leader_whose_renewals_get_no_answer_stops_before_its_lease_ends() {
             candidate.apply(now, Answer::Failed, now, 500);
         }
     }
-    assert!(renewals >= 3, "it tried {renewals} times");
+    assert!(renewals >= 3, "{renewals} renewals");
     assert_eq!(candidate.tenure(TIMING.ttl), None);
 }
 
 #[test]
-fn a_leader_that_redis_brought_back_gets_a_new_epoch() {
+fn leader_restored_by_redis_gets_a_new_epoch() {
     let mut world = World::new(2);
     world.calm_one(0);
-    // Redis forgets the first, the second leads, and a failover brings the first one's lease back.
+    // Redis loses the lease of the first candidate, the second leads, and a failover restores the first one's lease.
     world.lease = None;
     world.calm_one(1);
     assert_eq!(world.epochs, [(1, 0), (2, 1)]);

@@ -1,4 +1,5 @@
-//! One event's processor: in one transaction with its inbox row, again when it fails, to the dead letters in the end.
+//! Handles one event: runs the handler in a transaction with the inbox row, retries after failures, and stores the
+//! event as a dead letter in the end.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -20,7 +21,7 @@ use super::{ConsumerConfig, Message, MessageError, metrics};
 use crate::postgres::row::SqlCount;
 use crate::postgres::{self, Postgres, Transaction, column};
 
-// Waits for a transaction that handles the same event right now, and then finds it handled.
+// Waits for a concurrent transaction that handles the same event. If that one commits, this insert adds no row.
 const ENTER: &str = "INSERT INTO inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 const INSERT_DEAD_LETTER: &str =
     "INSERT INTO dead_letter (consumer, event_id, topic, position, key, envelope, error, attempts)
@@ -32,14 +33,14 @@ const RECORD_FAILED_RETRY: &str = "UPDATE dead_letter
     SET error = $3, attempts = attempts + 1, retry_requested_at = NULL
     WHERE consumer = $1 AND event_id = $2 AND retry_requested_at IS NOT NULL";
 
-/// An error's text in the dead letters is cut here: it is for a human, not for a machine.
+/// Maximum length of an error's text in a dead letter, in characters.
 const ERROR_CHARS_MAX: usize = 2_000;
 
-/// Does what an event asks for. What takes long belongs into statements or before them: a transaction that sits idle is
-/// finished by Postgres (`idle_in_transaction_timeout`). It may be called again for the same event, after a failure or a crash, but only one of
-/// the calls commits; so everything it does must be in `transaction`, or be idempotent by itself.
+/// Handles the events of one topic. The same event may reach it again after a failure or a crash, but only one call
+/// commits. Everything it does must therefore be in `transaction` or be idempotent. Slow work outside of statements
+/// must run before the first statement, because Postgres ends an idle transaction (`idle_in_transaction_timeout`).
 pub trait Handler: Send + Sync + 'static {
-    /// Handles `message` inside `transaction`, in which its inbox row is already written.
+    /// Handles `message` in `transaction`, which already contains the inbox row.
     fn handle(
         &self,
         transaction: &Transaction,
@@ -47,24 +48,24 @@ pub trait Handler: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
-/// Why a handler failed, by what is to be done.
+/// A failure of a handler, by its consequence.
 #[derive(Debug, thiserror::Error)]
 pub enum HandlerError {
-    /// Another try may work. Counts as an attempt.
-    #[error("failed to handle the event, another try may work")]
+    /// A later attempt may succeed. Counts as an attempt.
+    #[error("failed to handle the event, a retry may succeed")]
     Retry(#[source] Box<dyn StdError + Send + Sync>),
-    /// No try will work: to the dead letters at once.
+    /// No attempt can succeed: the event goes to the dead letters immediately.
     #[error("the event cannot be handled")]
     Poison(#[source] Box<dyn StdError + Send + Sync>),
-    /// Something it needs is away. Tried again until it is back: it is not the event's fault, and no attempt of its.
+    /// A dependency is unavailable. Retried until it is back, without counting attempts.
     #[error("failed to handle the event, a dependency is unavailable")]
     Unavailable(#[source] Box<dyn StdError + Send + Sync>),
 }
 
 impl HandlerError {
-    /// Maps a service's error by its kind: `Unavailable` and `Limited` are retried until they pass, `Invalid` goes to the dead
-    /// letters at once, and every other kind is retried `attempts_max` times. A service's `From<Error> for HandlerError` calls
-    /// this after the exceptions of its own.
+    /// Maps a service's error by its kind: `Unavailable` and `Limited` are retried until they pass, `Invalid` goes to
+    /// the dead letters immediately, and every other kind is retried up to `attempts_max` times. A service's
+    /// `From<Error> for HandlerError` calls this after its own exceptions.
     pub fn by_kind<E: ServiceError + Send + Sync + 'static>(error: E) -> Self {
         match error.kind() {
             Kind::Unavailable | Kind::Limited => Self::Unavailable(error.into()),
@@ -84,12 +85,12 @@ impl HandlerError {
 
 impl From<postgres::Error> for HandlerError {
     fn from(error: postgres::Error) -> Self {
-        // A commit of unknown outcome is `Unavailable`: the inbox shows at the next try whether it took effect.
+        // A commit of unknown outcome is `Unavailable`: the next attempt finds out by the inbox row.
         Self::by_kind(error)
     }
 }
 
-/// An event that breaks its contract: what its sender got wrong stays wrong.
+/// An event that violates the contract stays invalid, so retries cannot help.
 impl From<InvalidFields> for HandlerError {
     fn from(error: InvalidFields) -> Self {
         Self::Poison(error.into())
@@ -108,18 +109,17 @@ impl From<MessageError> for HandlerError {
     }
 }
 
-/// How an event finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Its effect was committed now.
+    /// The effect was committed by this call.
     Applied,
-    /// It was handled before.
+    /// The event was handled before.
     Repeated,
-    /// It lies in the dead letters.
+    /// The event was stored as a dead letter.
     Dead,
 }
 
-/// What a consumer's tasks share.
+/// State that all tasks of a consumer share.
 pub(super) struct DeliveryProcessor<H> {
     pub(super) postgres: Postgres,
     pub(super) clock: Arc<dyn Clock>,
@@ -129,7 +129,8 @@ pub(super) struct DeliveryProcessor<H> {
 }
 
 impl<H: Handler> DeliveryProcessor<H> {
-    /// Handles `delivery` to its end; returns only then. Dropping it leaves nothing done.
+    /// Handles `delivery` until it is applied, known as handled, or dead. Dropping the future rolls back a running
+    /// attempt.
     pub(super) async fn process(&self, delivery: &Delivery) -> Outcome {
         let outcome = self.attempt_until_done(delivery).await;
         let name = match outcome {
@@ -150,7 +151,7 @@ impl<H: Handler> DeliveryProcessor<H> {
         let mut backoff = Backoff::new(self.config.backoff);
         loop {
             if attempts >= self.config.attempts_max {
-                // Nobody lived to say why.
+                // Every consumer that tried this event crashed, so there is no error text.
                 return self.dead_letter(delivery, attempts, &MessageError::ConsumersCrashed).await;
             }
             let error = match self.apply(&message).await {
@@ -168,7 +169,7 @@ impl<H: Handler> DeliveryProcessor<H> {
             metrics::retried(self.topic, &self.config.group);
             tracing::warn!(
                 topic = self.topic, event_id = %delivery.event_id, attempts, error = %Chain(&error),
-                "event handler failed, trying again"
+                "event handler failed, retrying"
             );
             sleep(backoff.next_delay().unwrap_or(self.config.backoff.max)).await;
         }
@@ -183,7 +184,7 @@ impl<H: Handler> DeliveryProcessor<H> {
         Ok(message)
     }
 
-    /// One call of the handler, with the inbox row.
+    /// Calls the handler once, in a transaction with the inbox row.
     async fn apply(&self, message: &Message) -> Result<Outcome, HandlerError> {
         let work = self.postgres.transaction("handle event", |transaction| async move {
             let entered = transaction.execute(ENTER, &[&self.config.group, &message.id]).await;
@@ -196,7 +197,7 @@ impl<H: Handler> DeliveryProcessor<H> {
         self.in_context(&message.traceparent, work).await
     }
 
-    /// Tries a dead letter again, if somebody asked for it and nobody else is at it.
+    /// Retries a dead letter if a retry is requested and no other consumer is retrying it.
     pub(super) async fn retry_dead_letter(&self, event_id: Uuid) {
         let group = &self.config.group;
         let work = self.postgres.transaction("retry dead letter", |transaction| async move {
@@ -212,24 +213,24 @@ impl<H: Handler> DeliveryProcessor<H> {
         match self.in_context("", work).await {
             Ok(true) => tracing::info!(topic = self.topic, %event_id, "dead letter handled"),
             Ok(false) => {}
-            // The request stands; the next round tries again.
+            // The request stays, so the next round retries.
             Err(HandlerError::Unavailable(_)) => {}
             Err(error) => {
                 let text = error_text(&error);
-                tracing::warn!(topic = self.topic, %event_id, error = %text, "dead letter failed again");
+                tracing::warn!(topic = self.topic, %event_id, error = %text, "retry of a dead letter failed");
                 if let Err(error) = self
                     .postgres
                     .execute("note failed retry", RECORD_FAILED_RETRY, &[group, &event_id, &text])
                     .await
                 {
-                    tracing::warn!(error = %Chain(&error), "failed to note a failed retry");
+                    tracing::warn!(error = %Chain(&error), "failed to record the failed retry of a dead letter, retrying it");
                 }
             }
         }
     }
 
-    /// Puts the event into the dead letters and the inbox, in one transaction: it is dead once. Does not give up: until
-    /// it lies there the entry stays pending, and nothing is lost.
+    /// Stores the event in the dead letters and the inbox, in one transaction. Retries until it succeeds; the stream
+    /// entry stays pending meanwhile, so the event is not lost.
     async fn dead_letter(
         &self,
         delivery: &Delivery,
@@ -260,18 +261,18 @@ impl<H: Handler> DeliveryProcessor<H> {
                         metrics::record_dead_letter(self.topic, &self.config.group);
                         tracing::error!(
                             topic = self.topic, event_id = %delivery.event_id, attempts, error = %text,
-                            "event went to the dead letters"
+                            "event moved to the dead letters"
                         );
                     }
                     return outcome;
                 }
-                Err(error) => tracing::warn!(error = %Chain(&error), "failed to bury an event, trying again"),
+                Err(error) => tracing::warn!(error = %Chain(&error), "failed to store dead letter, retrying"),
             }
             sleep(backoff.next_delay().unwrap_or(self.config.backoff.max)).await;
         }
     }
 
-    /// Runs one try with its time limit, in the trace that caused the event.
+    /// Runs one attempt with its time limit, in the trace of the event's cause.
     async fn in_context<T>(
         &self,
         traceparent: &str,
@@ -285,8 +286,7 @@ impl<H: Handler> DeliveryProcessor<H> {
     }
 }
 
-/// The transaction ends itself by the deadline; the handler's other doings are finished here, and so is a panic, which
-/// counts as a failed try and must not take the consumer with it.
+/// Ends an attempt at the time limit and turns a panic into a failed attempt, so that neither stops the consumer.
 async fn limit<T>(
     timeout: Duration,
     work: impl Future<Output = Result<T, HandlerError>>,
@@ -300,7 +300,7 @@ async fn limit<T>(
     }
 }
 
-/// Waiting for another who handles the same event is no failed try of this one.
+/// Waiting for another process that handles the same event is not a failed attempt.
 fn inbox_insert_failed(error: postgres::Error) -> HandlerError {
     match error {
         error @ postgres::Error::Timeout { .. } => HandlerError::Unavailable(error.into()),

@@ -1,23 +1,23 @@
-//! Which delivery may be handled next: at most one of each key at a time, in the order they came. Pure.
+//! Queue of deliveries that returns at most one of each key at a time, in the order of arrival. Pure.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::delivery::Delivery;
 use crate::redis::StreamId;
 
-/// The deliveries of one consumer that are not acknowledged yet. A key that is slow or failing holds back only itself.
+/// Deliveries of one consumer that are not acknowledged yet. A slow or failing key delays only itself.
 #[derive(Debug, Default)]
 pub(super) struct PerKeyQueue {
-    /// First of their key, not begun.
+    /// Deliveries that may start: the first of their key.
     ready: VecDeque<Delivery>,
-    /// Behind another of their key; a key is here from its first delivery until its last is done.
+    /// Deliveries behind another of the same key. A key is present from its first delivery until its last is done.
     waiting: HashMap<String, VecDeque<Delivery>>,
-    /// All of them, those being handled too, and how many died with each.
+    /// All deliveries, including those in progress, with their crash counts.
     held: HashMap<StreamId, u32>,
 }
 
 impl PerKeyQueue {
-    /// Takes a delivery in; one that is here already (claimed back from ourselves) is left out.
+    /// Adds a delivery, unless the queue holds it already (a consumer can claim its own entries again).
     pub(super) fn push(&mut self, delivery: Delivery) {
         if self.held.contains_key(&delivery.id) {
             return;
@@ -32,12 +32,12 @@ impl PerKeyQueue {
         }
     }
 
-    /// The next to begin.
+    /// Returns the next delivery to start.
     pub(super) fn next(&mut self) -> Option<Delivery> {
         self.ready.pop_front()
     }
 
-    /// Frees the waiting of a delivery that was begun and has finished.
+    /// Removes a delivery that was started and makes the next one of its key ready.
     pub(super) fn done(&mut self, id: StreamId, key: &str) {
         self.held.remove(&id);
         match self.waiting.get_mut(key).and_then(VecDeque::pop_front) {
@@ -48,12 +48,12 @@ impl PerKeyQueue {
         }
     }
 
-    /// Everything held, for the heartbeat.
+    /// Returns the ids of all deliveries, for the heartbeat.
     pub(super) fn held(&self) -> Vec<StreamId> {
         self.held.keys().copied().collect()
     }
 
-    /// Everything held, by how many died with it.
+    /// Groups the ids of all deliveries by crash count.
     pub(super) fn held_by_crash_count(&self) -> BTreeMap<u32, Vec<StreamId>> {
         let mut groups: BTreeMap<u32, Vec<StreamId>> = BTreeMap::new();
         for (id, crash_count) in &self.held {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_that_is_here_already_is_left_out() {
+    fn known_delivery_is_not_added_again() {
         let mut queue = PerKeyQueue::default();
         queue.push(delivery(1, 1));
         queue.push(delivery(1, 1));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_waits_holds_back_only_itself() {
+    fn waiting_key_delays_only_itself() {
         let mut queue = PerKeyQueue::default();
         for (place, key) in [(1, 1), (2, 1), (3, 2)] {
             queue.push(delivery(place, key));
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_key_is_handled_in_order_one_at_a_time_and_none_is_left(
+        fn each_key_is_handled_in_order_and_one_at_a_time(
             keys in prop::collection::vec(0_u8..4, 0..60),
             choices in prop::collection::vec(any::<(bool, u8)>(), 0..300),
         ) {
@@ -144,7 +144,7 @@ mod tests {
                     }
                 }
                 while let Some(next) = queue.next() {
-                    prop_assert!(running.iter().all(|it| it.key != next.key), "two of one key at once");
+                    prop_assert!(running.iter().all(|it| it.key != next.key), "two deliveries with one key at the same time");
                     seen.entry(next.key.clone()).or_default().push(next.id.millis);
                     running.push(next);
                 }

@@ -1,5 +1,5 @@
-//! Carries events from the outbox to the streams. Any number may run, and any may die anywhere; one is enough, so a
-//! lease usually picks one.
+//! Publishes events from the outbox to the streams. Any number of relays may run, and each may crash anywhere. One is
+//! enough, so a lease usually selects one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -23,7 +23,7 @@ use crate::redis::{Redis, Script};
 
 static PUBLISH: LazyLock<Script> = LazyLock::new(|| Script::new("publish", include_str!("publish.lua")));
 
-// Skips from topic to topic along the index, however many events wait.
+// Skips from topic to topic along the index, independent of the number of waiting events.
 const WAITING_TOPICS: &str = "WITH RECURSIVE waiting AS (
         (SELECT topic FROM outbox WHERE position IS NULL ORDER BY topic LIMIT 1)
         UNION ALL
@@ -43,36 +43,36 @@ const ASSIGN_POSITIONS: &str = "WITH chosen AS (
 const ADVANCE_TOPIC: &str = "UPDATE outbox_topic SET last_position = last_position + $2 WHERE topic = $1";
 const TOPICS: &str = "SELECT topic FROM outbox_topic";
 const LAST_POSITION: &str = "SELECT last_position FROM outbox_topic WHERE topic = $1";
-// As many as fit into one call: by count and by bytes, at least one.
+// Limited by count and by bytes, but returns at least one event.
 const NEXT: &str = "SELECT event_id, position, key, envelope
     FROM (SELECT *, sum(octet_length(envelope)) OVER (ORDER BY position) - octet_length(envelope) AS bytes_before
           FROM (SELECT event_id, position, key, envelope FROM outbox
                 WHERE topic = $1 AND position > $2 ORDER BY position LIMIT $3) AS next) AS measured
     WHERE bytes_before < $4 ORDER BY position";
 
-/// How a relay works.
+/// Settings of one relay.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RelayConfig {
-    /// How often it looks for new events when nobody hints at one.
+    /// Interval between checks for new events without a hint (default 100 ms).
     #[serde(with = "humantime_serde")]
     pub poll_every: Duration,
-    /// How often it asks Redis whether what was published is still there.
+    /// Interval between checks that Redis still has the published events (default 1 s).
     #[serde(with = "humantime_serde")]
     pub check_every: Duration,
-    /// The most events numbered or published in one step.
+    /// Maximum number of events per numbering transaction and per call to Redis (default 500).
     pub batch_max: u16,
-    /// How old an event is at least when it goes. It stays longer, until every listener has acknowledged it.
+    /// Minimum age of a deleted event (default 15 min). Every listener must have acknowledged it too.
     #[serde(with = "humantime_serde")]
     pub retention: Duration,
-    /// How often old events are removed and lag is measured.
+    /// Interval between deletions of old events and measurements of the lag (default 5 s).
     #[serde(with = "humantime_serde")]
     pub retain_every: Duration,
-    /// After how long without a sign in Redis a group that the contract no longer names stops holding events back. The
-    /// listeners that it names always do.
+    /// Time since its last appearance in Redis after which a group outside of the contract no longer retains events
+    /// (default 7 days). Listeners in the contract always retain events.
     #[serde(with = "humantime_serde")]
     pub group_forgotten_after: Duration,
-    /// A stream longer than this is worth a warning: some group does not keep up.
+    /// Stream length above which the relay warns (default 1,000,000): a group lags.
     pub stream_length_alert: u64,
 }
 
@@ -93,13 +93,13 @@ impl Default for RelayConfig {
 impl RelayConfig {
     fn validate(&self) -> Result<(), Error> {
         if self.batch_max == 0 || self.poll_every.is_zero() {
-            return Err(Error::Config { message: "batch_max and poll_every of a relay must not be 0" });
+            return Err(Error::Config { message: "batch_max and poll_every must not be 0" });
         }
         Ok(())
     }
 }
 
-/// The most envelope bytes in one call to Redis, which serves nobody else meanwhile.
+/// Maximum envelope bytes in one call to Redis, which serves no other client meanwhile (4 MiB).
 const CALL_BYTES_MAX: i64 = 4 * 1024 * 1024;
 
 /// Waits after failed rounds, in addition to `poll_every`.
@@ -110,23 +110,23 @@ const FAILURES: BackoffConfig = BackoffConfig {
     attempts_max: u32::MAX,
 };
 
-/// The relay of one service.
+/// Relay of one service's outbox.
 pub struct Relay {
     postgres: Postgres,
     redis: Redis,
     config: RelayConfig,
-    /// Those of the service, and who listens to each.
+    /// Topics of the service, with their listeners.
     topics: Vec<Topic>,
     hint: Arc<Notify>,
     state: Mutex<RelayState>,
 }
 
-/// State that the rounds of a relay leave to the next one.
+/// State that a round leaves to the next one.
 #[derive(Default)]
 struct RelayState {
     /// Topics with waiting events that are not this service's. Each is logged once.
     unknown_topics: HashSet<String>,
-    /// Last known position of each topic's stream. Only a starting point: the script compares.
+    /// Last known position of each topic's stream. Only a hint: the script compares.
     published: HashMap<String, i64>,
     /// Time of the last check of all streams. `None` after a failed round, so that the next one checks again.
     checked: Option<Instant>,
@@ -135,7 +135,8 @@ struct RelayState {
 }
 
 impl Relay {
-    /// The relay of `outbox`'s service, whose schema `postgres` is. Of `topics` it carries those of that service.
+    /// Creates the relay for `outbox`'s service, whose schema `postgres` uses. It publishes those of `topics` that
+    /// belong to the service.
     pub fn new(
         postgres: Postgres,
         redis: Redis,
@@ -155,13 +156,13 @@ impl Relay {
         })
     }
 
-    /// Starts the rounds as a worker of `tasks`, with a hint from the outbox after each commit.
+    /// Starts the rounds as a worker of `tasks`. [`Outbox::wake_relay`] starts a round early.
     pub fn start(self, tasks: &Tasks) {
         Arc::new(self).start_worker(tasks, |worker| worker);
     }
 
-    /// Like [`Relay::start`], but runs rounds only while `condition` is met. This saves work; the stream stays correct when two
-    /// relays run.
+    /// Like [`Relay::start`], but runs rounds only while `condition` is met. This saves work; two concurrent relays are
+    /// safe.
     pub fn start_while(self, condition: Condition, tasks: &Tasks) {
         let relay = Arc::new(self);
         let stopped = Arc::clone(&relay);
@@ -179,8 +180,8 @@ impl Relay {
         });
     }
 
-    /// Forgets the stream positions, because another relay moves on, and sets the gauges to 0, because that relay reports
-    /// them now.
+    /// Clears the stream positions, because another relay advances them, and sets its gauges to 0, because that relay
+    /// reports them.
     fn step_down(&self) {
         let published = std::mem::take(&mut self.state.lock().published);
         if published.is_empty() {
@@ -192,20 +193,20 @@ impl Relay {
         }
     }
 
-    /// Numbers and publishes all that waits, and looks after the streams when it is time. A topic that fails does not
-    /// hold back the others; the first failure is the answer.
+    /// Numbers and publishes all waiting events, and checks the streams and deletes old events if that is due. A
+    /// failing topic does not delay the others; the first failure is returned.
     pub async fn round(&self) -> Result<(), Error> {
-        // Only a step that went well spares the next one the look at the streams: what was numbered and not published
-        // waits in no list.
+        // Unset until this round succeeds: after a failure the next round must check all streams, because numbered but
+        // unpublished events are found only there.
         let before = self.state.lock().checked.take();
         let check = is_due(before, self.config.check_every);
         let mut topics = self.assign_waiting().await?;
         if check {
-            // Also topics without news: their stream may have been lost.
+            // Includes topics without new events: their streams may have lost entries.
             topics = self.known_topics().await?;
         }
         let mut failure = None;
-        // All at once: they are few, and lie on different nodes, of which one may be down.
+        // In parallel: topics are few and on different nodes, one of which may be down.
         let published = join_all(topics.iter().map(|topic| self.publish(topic, check))).await;
         for (topic, published) in topics.into_iter().zip(published) {
             match published {
@@ -213,7 +214,7 @@ impl Relay {
                     self.state.lock().published.insert(topic, position);
                 }
                 Err(error) => {
-                    tracing::debug!(topic, error = %Chain(&error), "failed to publish");
+                    tracing::debug!(topic, error = %Chain(&error), "failed to publish the events of a topic");
                     failure.get_or_insert(error);
                 }
             }
@@ -233,8 +234,8 @@ impl Relay {
         Ok(())
     }
 
-    /// Gives every waiting event its position; answers the topics that had one. Events of a topic we do not know wait for
-    /// a relay that knows who listens: that of a later release, while both run.
+    /// Assigns positions to all waiting events and returns their topics. Events of unknown topics wait for a relay that
+    /// knows their listeners: that of a later release, during a rollout.
     async fn assign_waiting(&self) -> Result<Vec<String>, Error> {
         let rows = self.postgres.query("waiting topics", WAITING_TOPICS, &[]).await?;
         let mut topics = Vec::with_capacity(rows.len());
@@ -242,7 +243,7 @@ impl Relay {
             let topic: String = column(&row, "topic")?;
             if self.topics.iter().all(|known| known.name != topic) {
                 if self.state.lock().unknown_topics.insert(topic.clone()) {
-                    tracing::warn!(topic, "events of a topic that is not this service's wait in its outbox");
+                    tracing::warn!(topic, "events of an unknown topic wait in the outbox");
                 }
                 continue;
             }
@@ -257,7 +258,7 @@ impl Relay {
         self.postgres
             .transaction("number events", |transaction| async move {
                 transaction.execute(ENSURE_TOPIC, &[&topic]).await?;
-                // A statement of its own: the next one must see what the last holder of the lock has numbered.
+                // A separate statement: the next one must see the positions assigned by the last holder of the lock.
                 let last: i64 =
                     column(&transaction.query_one(LOCK_TOPIC, &[&topic]).await?, "last_position")?;
                 let row = transaction.query_one(ASSIGN_POSITIONS, &[&topic, &last, &batch_max]).await?;
@@ -276,12 +277,13 @@ impl Relay {
         Ok(topics?)
     }
 
-    /// Appends to the stream what it does not have yet, and answers how far it is. With `check`, asks the stream first.
+    /// Appends missing events to the stream and returns its last position. With `check`, reads the stream's position
+    /// first.
     async fn publish(&self, topic: &str, check: bool) -> Result<i64, Error> {
         let known = self.state.lock().published.get(topic).copied();
         let mut after = match known {
             Some(after) if !check => after,
-            // Without events the script only answers where the stream is.
+            // Without events the script only returns the stream's last position.
             Some(_) | None => self.append(topic, 0, &[]).await?,
         };
         loop {
@@ -293,7 +295,7 @@ impl Relay {
             }
             after = last;
         }
-        // With nothing left to publish, a stream that is ahead of us would swallow what comes next.
+        // A stream that is ahead of the outbox would swallow the next events.
         if check {
             self.check_not_ahead(topic, after).await?;
         }
@@ -302,7 +304,7 @@ impl Relay {
 
     async fn append(&self, topic: &str, after: i64, events: &[NumberedEvent]) -> Result<i64, Error> {
         let key = stream_key(&self.redis, topic)?;
-        // Idempotent: what is there is not appended again.
+        // Idempotent: the script skips positions that the stream has.
         let mut call = PUBLISH.call().key(&key).arg(after).idempotent();
         for event in events {
             let id = event.id.to_string();
@@ -330,7 +332,7 @@ impl Relay {
     }
 
     async fn check_not_ahead(&self, topic: &str, stream: i64) -> Result<(), Error> {
-        // Asked after the stream was seen, so what another relay published meanwhile is counted.
+        // Read after the stream, so that positions published by another relay meanwhile are included.
         let row = self.postgres.query_one("last position", LAST_POSITION, &[&topic]).await?;
         let outbox: i64 = column(&row, "last_position")?;
         if stream > outbox {
@@ -340,7 +342,6 @@ impl Relay {
     }
 }
 
-/// An event with its place.
 struct NumberedEvent {
     id: Uuid,
     position: i64,

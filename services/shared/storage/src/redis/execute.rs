@@ -1,4 +1,4 @@
-//! One call and its attempts: where each is sent, what its failure proves, and when to stop.
+//! Attempts of one call: where each is sent, what its failure proves, and when to stop.
 
 use onsale_kit::{backoff::Backoff, deadline::Deadline};
 use redis::{
@@ -16,7 +16,7 @@ use super::{
     metrics,
 };
 
-/// What is to be sent.
+/// Command or pipeline to send.
 pub(super) enum Call {
     One(Command),
     Many(Pipeline),
@@ -45,7 +45,7 @@ impl Call {
         }
     }
 
-    /// Whether a node that refuses a part has carried out no other part.
+    /// Returns true if a node that refuses one part has run no other part.
     fn is_all_or_none(&self) -> bool {
         match self {
             Self::One(_) => true,
@@ -54,16 +54,16 @@ impl Call {
     }
 }
 
-/// Where the next attempt goes, and in which form.
+/// Target and form of the next attempt.
 #[derive(Default)]
 struct NextAttempt {
-    /// The node that asked for it while its slot moves; otherwise the master of the slot.
+    /// Node that redirected the call while its slot moves; `None`: the master of the slot.
     ask: Option<(String, u16)>,
-    /// Scripts by code instead of by hash.
+    /// Send scripts by code instead of by hash.
     with_code: bool,
 }
 
-/// Runs `call` until it is answered, refused, or may not be sent again.
+/// Runs `call` until a node replies or refuses it, or until it must not be sent again.
 pub(super) async fn execute(
     pool: &ConnectionPool,
     config: &RedisConfig,
@@ -74,7 +74,7 @@ pub(super) async fn execute(
     let deadline = Deadline::current_or_after(config.overall_timeout);
     let mut backoff = Backoff::new(config.retry);
     let mut next = NextAttempt::default();
-    // Once an attempt may have run, no later refusal can prove that none did.
+    // Once an attempt may have run, a later refusal does not prove that none did.
     let mut may_have_run = false;
     loop {
         if deadline.is_past() {
@@ -131,7 +131,7 @@ async fn attempt(
     deadline: Deadline,
 ) -> Result<Value, RedisError> {
     let begin = Instant::now();
-    // What may be sent again is cut short when the link itself is stuck, so that the other link gets its chance.
+    // A repeatable attempt ends early if its connection is stuck, so that the next one can use the other connection.
     let attempt_max = config.command_timeout.saturating_mul(2);
     let limit = if call.is_idempotent() { deadline.min(Deadline::after(attempt_max)) } else { deadline };
     let mut connection = shared.connection.clone();
@@ -140,7 +140,7 @@ async fn attempt(
         Err(_passed) => Err(timed_out()),
     };
     if let Err(error) = &result {
-        // A caller in a hurry proves nothing about the link; a whole command timeout without an answer does.
+        // A timeout under a shorter caller deadline says nothing about the connection; a full command timeout does.
         let waited_long = begin.elapsed() >= config.command_timeout;
         if classify(error) == Verdict::Ambiguous && (waited_long || !error.is_timeout()) {
             shared.mark_broken();
@@ -166,21 +166,21 @@ async fn send(
             connection.route_command(command.render(next.with_code), routing).await?.extract_error()
         }
         Call::One(command) => {
-            // In one write, so that no other caller's command can come between and take the permission.
+            // In one write, so that no other caller's command can use up the permission.
             let frames = vec![redis::cmd("ASKING"), command.render(next.with_code)];
             let mut replies = send_frames(connection, frames, target).await?;
             replies.pop().unwrap_or_default().extract_error()
         }
         Call::Many(pipeline) if pipeline.is_atomic() => {
             let mut frames = Vec::with_capacity(pipeline.len().saturating_add(3));
-            // One ASKING before MULTI covers everything up to EXEC.
+            // One ASKING before MULTI applies up to EXEC.
             frames.extend(asking.then(|| redis::cmd("ASKING")));
             frames.push(redis::cmd("MULTI"));
             frames.extend(pipeline.render());
             frames.push(redis::cmd("EXEC"));
             let mut replies = send_frames(connection, frames, target).await?;
             let outcome = replies.pop().unwrap_or_default();
-            // What a command was refused for when it was queued says more than EXEC's "aborted".
+            // The error of a queued command is more specific than EXEC's "aborted".
             for reply in replies {
                 reply.extract_error()?;
             }
@@ -193,9 +193,8 @@ async fn send(
     }
 }
 
-/// Runs the commands of a pipeline each by itself, as long as their slot is on its way to another node: some of their
-/// keys are still here and some are there already, and a command sent after a key that has not moved yet would make a
-/// second one there.
+/// Runs the commands of a pipeline one by one while their slot moves to another node. Some keys have moved and some
+/// have not; sent together, a command could create a second copy of a key that has not moved yet.
 async fn one_by_one(
     pool: &ConnectionPool,
     config: &RedisConfig,
@@ -207,7 +206,7 @@ async fn one_by_one(
         let call = Call::One(command.clone());
         match deadline.scope(execute(pool, config, &call)).await {
             Ok(answer) => answers.push(answer),
-            // That one did not run; others of the pipeline may have.
+            // This command did not run, but earlier ones of the pipeline may have.
             Err(Error::Unavailable { command, source }) => return Err(Error::Unknown { command, source }),
             Err(Error::Deadline { command }) => return Err(out_of_time(command, true)),
             Err(error) => return Err(error),

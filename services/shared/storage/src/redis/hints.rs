@@ -1,10 +1,11 @@
-//! Sharded Pub/Sub, as hints.
+//! Sharded Pub/Sub channels for hints.
 //!
-//! A hint says "there may be something new"; it is never the field itself. Messages get lost in a failover, while a slot
-//! moves, and when a subscriber is slow. Where a gap matters, read a stream, and use the hint only to read it sooner.
+//! A hint says that there may be something new; it never carries the only copy of it. Messages are lost in a failover,
+//! while a slot moves, and if a subscriber is slow. Where a gap matters, read a stream and use the hint to read it
+//! earlier.
 //!
-//! After a failover the client does not find its way back by itself, so every channel is subscribed again, one command
-//! each, every half second or so; where it still stands this changes nothing.
+//! After a failover the client does not restore subscriptions. Every channel is therefore subscribed again each
+//! `resubscribe_every` (default 500 ms), one command each, which changes nothing for an intact subscription.
 
 use std::{
     collections::HashMap,
@@ -24,22 +25,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Key, Redis, RedisConfig, connection_pool, error::timed_out, metrics};
 
-/// How many hints wait for a slow subscriber; the oldest beyond are dropped, and it learns that some are missing.
+/// Maximum number of hints that wait for a slow subscriber. Older ones are dropped, and the subscriber receives
+/// [`Hint::Gap`].
 const BUFFER_HINTS_MAX: usize = 64;
 
-/// How many channels are subscribed at the same time.
+/// Maximum number of subscribe commands in flight.
 const SUBSCRIBE_CONCURRENCY: usize = 32;
 
-/// Something a subscriber may want to look at.
+/// Notice to a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// A message was published.
+    /// Payload of a published message.
     Message(Arc<[u8]>),
-    /// Messages may be missing: look as if one had come. Every subscription begins with it.
+    /// Messages may be missing: act as if one had arrived. Every subscription starts with this.
     Gap,
 }
 
-/// The subscriptions of one process, on one connection. Clones share them.
+/// Subscriptions of one process, on one connection. Clones share them.
 #[derive(Clone)]
 pub struct Hints {
     shared: Arc<Shared>,
@@ -53,18 +55,18 @@ impl std::fmt::Debug for Hints {
 
 struct Shared {
     channels: Mutex<HashMap<String, Channel>>,
-    /// Wakes the loop for a new channel, so that nobody waits for the next round.
+    /// Wakes the loop for a new channel, which then does not wait for the next round.
     added: Notify,
 }
 
 struct Channel {
     sender: broadcast::Sender<Hint>,
-    /// Whether Redis has confirmed it on the present connection.
+    /// True once Redis has confirmed the subscription on the current connection.
     confirmed: bool,
 }
 
 impl Hints {
-    /// Starts the loop that keeps all subscriptions alive. It ends with the task set.
+    /// Starts the loop that maintains all subscriptions, as a task of `tasks`.
     #[must_use]
     pub fn start(redis: &Redis, tasks: &Tasks) -> Self {
         let shared = Arc::new(Shared { channels: Mutex::default(), added: Notify::new() });
@@ -77,7 +79,7 @@ impl Hints {
         Self { shared }
     }
 
-    /// Listens to a channel from now on. Ends when dropped.
+    /// Subscribes to a channel. The subscription ends when it is dropped.
     #[must_use]
     pub fn subscribe(&self, channel: &Key) -> Subscription {
         let mut channels = self.shared.channels.lock();
@@ -94,7 +96,7 @@ impl Hints {
     }
 }
 
-/// The hints of one channel; a stream that never ends by itself.
+/// Hints of one channel, as a stream that ends only with the process.
 #[derive(Debug)]
 pub struct Subscription {
     begun: bool,
@@ -120,7 +122,7 @@ impl Stream for Subscription {
     }
 }
 
-/// The loop behind [`Hints`].
+/// Loop that maintains the subscriptions of [`Hints`].
 struct SubscriptionLoop {
     config: RedisConfig,
     shared: Arc<Shared>,
@@ -155,7 +157,7 @@ impl SubscriptionLoop {
             Ok(connection) => connection,
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "failed to connect for redis hints");
+                tracing::warn!(error, "failed to connect for redis hints, retrying next round");
                 return;
             }
         };
@@ -167,14 +169,14 @@ impl SubscriptionLoop {
             .buffer_unordered(SUBSCRIBE_CONCURRENCY)
             .collect()
             .await;
-        // A refusal (moved, cluster down) heals by itself until the next round. No answer means that the connection
-        // hangs on a node that may be frozen, which only a new one finds out.
+        // A refusal (moved slot, cluster down) passes by a later round. A timeout means that the node may be frozen,
+        // which only a new connection finds out.
         if results.iter().any(|result| matches!(result, Err(error) if error.is_timeout())) {
             self.disconnect();
         }
     }
 
-    /// Drops channels that nobody listens to any more.
+    /// Unsubscribes from channels without a receiver.
     async fn unsubscribe_unused(&mut self) {
         let unused: Vec<String> = {
             let mut channels = self.shared.channels.lock();
@@ -190,7 +192,7 @@ impl SubscriptionLoop {
         };
         let Some(connection) = &mut self.connection else { return };
         for name in unused {
-            // What stays subscribed by a failure is dropped on arrival.
+            // If this fails, messages of the channel are dropped on arrival.
             let _ignored = connection.sunsubscribe(name).await;
         }
     }
@@ -224,7 +226,7 @@ impl SubscriptionLoop {
 }
 
 impl Shared {
-    /// Takes what Redis pushes. Runs on the connection's own task: must not wait.
+    /// Handles a message that Redis pushes. Runs on the connection's task, so it must not block.
     fn handle_push(&self, push: PushInfo) {
         let mut fields = push.data.into_iter();
         let Some(Value::BulkString(name)) = fields.next() else {
@@ -236,14 +238,14 @@ impl Shared {
         let Ok(name) = String::from_utf8(name) else { return };
         let mut channels = self.channels.lock();
         let Some(channel) = channels.get_mut(&name) else { return };
-        // Sending fails only when nobody listens any more.
+        // Sending fails only if all receivers are gone.
         match push.kind {
             PushKind::SMessage => {
                 if let Some(Value::BulkString(payload)) = fields.next() {
                     let _ignored = channel.sender.send(Hint::Message(payload.into()));
                 }
             }
-            // The first confirmation after a loss: what came in between is missing.
+            // The first confirmation on a connection: earlier messages may be missing.
             PushKind::SSubscribe if !channel.confirmed => {
                 channel.confirmed = true;
                 let _ignored = channel.sender.send(Hint::Gap);
@@ -253,7 +255,7 @@ impl Shared {
         }
     }
 
-    /// A node's connection was lost, and with it the subscriptions there; we are not told which.
+    /// Marks all channels as unconfirmed, because a lost node connection does not name its subscriptions.
     fn mark_all_unconfirmed(&self) {
         for channel in self.channels.lock().values_mut() {
             channel.confirmed = false;

@@ -1,8 +1,8 @@
-//! How often one node is called.
+//! Limits how often the client connects to one node.
 //!
-//! The client begins its look at the topology anew the moment it has failed (redis 1.8, `poll_recover`): with every node
-//! refusing, that loop takes a processor for as long as Redis is away. The one step of it that is ours is how a node's
-//! name becomes an address, so there it waits.
+//! The driver restarts its topology refresh immediately after a failure (redis 1.8, `poll_recover`). While every node
+//! refuses connections, that loop would use a full core. The only step under our control is the DNS resolution of a
+//! node's address, so this resolver waits there.
 
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
@@ -10,21 +10,23 @@ use parking_lot::Mutex;
 use redis::{RedisError, RedisFuture, io::AsyncDNSResolver};
 use tokio::time::{Instant, sleep_until};
 
-/// From call to call, when they do not end.
+/// Interval between two connections to one node, after the burst.
 const SLOT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How far calls may run ahead of their steps: eight at once, more than the pool that start together and a failover need.
+/// Span by which connections may run ahead of their slots: 8 at once, more than the pool needs at start and in a
+/// failover.
 const BURST_SPAN: Duration = SLOT_INTERVAL.saturating_mul(7);
 
-/// The addresses of nodes, at the pace at which a node may be called.
+/// Resolver that waits for the node's next slot before it resolves the address.
 #[derive(Default)]
 pub(super) struct ReconnectLimiter {
-    /// When each node's steps are made up for; forgotten once that has passed.
+    /// Time up to which each node's slots are reserved; a slot may be used up to [`BURST_SPAN`] early. Entries in the
+    /// past are removed.
     nodes: Mutex<HashMap<(String, u16), Instant>>,
 }
 
 impl ReconnectLimiter {
-    /// When the node may be called; counts as a call.
+    /// Reserves the next connection slot of the node and returns the time at which it may be used.
     fn reserve_slot(&self, host: &str, port: u16) -> Instant {
         let now = Instant::now();
         let mut nodes = self.nodes.lock();
@@ -57,20 +59,20 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_few_calls_go_at_once_and_the_others_step_by_step() {
+    async fn eight_connections_start_at_once_and_others_every_50_ms() {
         let limiter = ReconnectLimiter::default();
         let begin = Instant::now();
         let turns: Vec<Duration> = (0..10).map(|_| limiter.reserve_slot("a", 1) - begin).collect();
         assert_eq!(turns[..8], [Duration::ZERO; 8]);
         assert_eq!(turns[8..], [SLOT_INTERVAL, SLOT_INTERVAL * 2]);
-        assert_eq!(limiter.reserve_slot("a", 2), begin, "another node waits for nobody");
+        assert_eq!(limiter.reserve_slot("a", 2), begin, "nodes do not share slots");
         sleep_until(begin + SLOT_INTERVAL * 10).await;
-        assert_eq!(limiter.reserve_slot("a", 1), Instant::now(), "all is made up for");
-        assert_eq!(limiter.nodes.lock().len(), 1, "what is made up for is forgotten");
+        assert_eq!(limiter.reserve_slot("a", 1), Instant::now(), "all slots have passed");
+        assert_eq!(limiter.nodes.lock().len(), 1, "past entries are removed");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_without_an_end_keep_the_pace() {
+    async fn endless_connections_keep_the_interval() {
         let limiter = ReconnectLimiter::default();
         let begin = Instant::now();
         for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Requests that come more than once.
+//! Idempotent requests and their stored answers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use prost::Message as _;
 use crate::events::Noted;
 use crate::support::sandbox;
 
-/// Does the request `number`, counting in `runs`; the answer is its double.
+/// Runs a request that doubles `number`, and counts the runs in `runs`.
 async fn double(
     postgres: &Postgres,
     runs: &AtomicU32,
@@ -37,11 +37,11 @@ async fn double(
 }
 
 #[tokio::test]
-async fn the_same_request_is_done_once_and_answered_each_time() {
+async fn repeated_request_runs_once_and_is_always_answered() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     let ask = || double(&postgres, &runs, "me", id, 21);
-    // At once, and again later.
+    // Concurrently, then once more.
     let (one, two, three) = tokio::join!(ask(), ask(), ask());
     for answer in [one, two, three, ask().await] {
         assert_eq!(answer.unwrap(), 42);
@@ -50,7 +50,7 @@ async fn the_same_request_is_done_once_and_answered_each_time() {
 }
 
 #[tokio::test]
-async fn the_same_id_with_another_body_is_the_callers_mistake() {
+async fn reused_id_with_another_body_is_invalid() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     double(&postgres, &runs, "me", id, 1).await.unwrap();
@@ -61,7 +61,7 @@ async fn the_same_id_with_another_body_is_the_callers_mistake() {
 }
 
 #[tokio::test]
-async fn one_callers_id_does_not_answer_another() {
+async fn ids_are_scoped_by_caller() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     assert_eq!(double(&postgres, &runs, "me", id, 1).await.unwrap(), 2);
@@ -69,7 +69,7 @@ async fn one_callers_id_does_not_answer_another() {
 }
 
 #[tokio::test]
-async fn a_failed_request_is_not_remembered() {
+async fn failed_request_is_not_stored() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     let request = &Request::new("Double", "me", id, &Noted { number: 1 });
@@ -85,7 +85,7 @@ async fn a_failed_request_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn a_failure_that_was_committed_nevertheless_answers_nobody() {
+async fn committed_failure_leaves_an_unanswered_request() {
     let (_database, postgres) = sandbox().await;
     let id = RequestId::generate();
     let request = &Request::new("Double", "me", id, &Noted { number: 1 });
@@ -102,7 +102,7 @@ async fn a_failure_that_was_committed_nevertheless_answers_nobody() {
 }
 
 #[tokio::test]
-async fn old_answers_are_forgotten() {
+async fn old_answers_are_deleted() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     double(&postgres, &runs, "me", id, 1).await.unwrap();
@@ -113,9 +113,9 @@ async fn old_answers_are_forgotten() {
 }
 
 #[tokio::test]
-async fn the_memory_of_requests_keeps_itself_small_and_loses_no_young_one() {
+async fn cleanup_deletes_all_old_answers_and_no_young_one() {
     let (_database, postgres) = sandbox().await;
-    // More than one call removes, and some that are young enough.
+    // More old rows than one call deletes, and some young ones.
     let fill = "INSERT INTO idempotency (method, caller, request_id, fingerprint, response, created_at)
         SELECT 'Double', 'me', gen_random_uuid(), gen_random_uuid(), '', now() - make_interval(secs => $1)
         FROM generate_series(1, $2)";
@@ -130,12 +130,12 @@ async fn the_memory_of_requests_keeps_itself_small_and_loses_no_young_one() {
     for _ in 0..2 {
         idempotency::start_cleanup(postgres.clone(), &tasks);
     }
-    wait_until("the old ones are gone", Duration::from_secs(20), async || kept().await <= 3).await;
+    wait_until("the old answers are deleted", Duration::from_secs(20), async || kept().await <= 3).await;
     assert!(tasks.shutdown(Duration::from_secs(20)).await.is_empty());
     assert_eq!(kept().await, 3);
 }
 
-/// The same method as [`double`]'s, with a result that is no message.
+/// The same method as [`double`]'s, with a result that is not a message.
 const DOUBLE: Method<i64> = Method::new("Double", |number| Noted { number: *number }.encode_to_vec());
 
 async fn double_typed(postgres: &Postgres, id: RequestId, number: i64) -> Result<Answer<i64>, Error> {
@@ -152,7 +152,7 @@ fn response(answer: Answer<i64>) -> Result<Noted, Error> {
 }
 
 #[tokio::test]
-async fn a_typed_request_is_answered_new_and_then_as_stored() {
+async fn typed_request_is_new_once_and_then_stored() {
     let (_database, postgres) = sandbox().await;
     let id = RequestId::generate();
     assert_eq!(double_typed(&postgres, id, 21).await.unwrap(), Answer::New(42));

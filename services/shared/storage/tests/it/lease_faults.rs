@@ -1,5 +1,5 @@
-//! Leases while everything around them breaks: Redis fails over, forgets, and gives them to strangers; leaders pause,
-//! leave and come back. Whatever happens, lines are written in the order of their epochs.
+//! Leases under faults: Redis fails over, loses leases and gives them to unknown holders; leaders pause, leave and
+//! return. In every case, lines are written in the order of their epochs.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use crate::{
     redis::{config, door, keys},
 };
 
-/// Epochs never fall from line to line, and each belongs to one writer.
+/// Asserts that epochs never decrease from line to line, and that each belongs to one writer.
 fn assert_fenced(written: &[(i64, String)]) {
     assert!(
         written.is_sorted_by_key(|(epoch, _)| *epoch),
@@ -30,19 +30,19 @@ fn assert_fenced(written: &[(i64, String)]) {
     );
     let mut owners: BTreeMap<i64, &str> = BTreeMap::new();
     for (epoch, writer) in written {
-        assert_eq!(*owners.entry(*epoch).or_insert(writer), writer, "two wrote under epoch {epoch}");
+        assert_eq!(*owners.entry(*epoch).or_insert(writer), writer, "two writers under epoch {epoch}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_of_redis_costs_at_most_a_change_of_leader() {
+async fn redis_failover_changes_the_leader_at_most() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let ground = Ground::new(Redis::connect(&config(&cluster)).await.unwrap()).await;
     let settings = onsale_storage::lease::LeaseConfig { ttl: Duration::from_secs(8), ..LONG };
     let processes: Vec<Process> = (0..2).map(|_| ground.process(&settings)).collect();
     let mut candidacies: Vec<_> =
         processes.iter().map(|process| process.election.enter("event-1").unwrap()).collect();
-    wait_until("a leader", Duration::from_secs(10), async || {
+    wait_until("a process leads", Duration::from_secs(10), async || {
         candidacies.iter().any(|it| it.lease().is_some())
     })
     .await;
@@ -51,11 +51,11 @@ async fn a_failover_of_redis_costs_at_most_a_change_of_leader() {
     let begin = Instant::now();
     let mut lines_after_failover = 0;
     while lines_after_failover < 20 {
-        assert!(begin.elapsed() < Duration::from_secs(40), "nobody leads any more");
+        assert!(begin.elapsed() < Duration::from_secs(40), "no process leads");
         for (number, candidacy) in candidacies.iter().enumerate() {
             if let Some(lease) = candidacy.lease() {
                 let written = ground.write(&lease, &number.to_string(), Duration::ZERO).await;
-                // Counted only when the cluster serves the lease again.
+                // Count only once the cluster serves the lease again.
                 if written.is_ok() && begin.elapsed() > Duration::from_secs(6) {
                     lines_after_failover += 1;
                 }
@@ -68,7 +68,7 @@ async fn a_failover_of_redis_costs_at_most_a_change_of_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wiped_redis_leads_to_a_new_epoch_and_never_to_two_valid_ones() {
+async fn flushed_redis_gives_a_new_epoch_and_one_valid_leader() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let ground = Ground::new(Redis::connect(&config(&cluster)).await.unwrap()).await;
     let processes: Vec<Process> = (0..3).map(|_| ground.process(&LONG)).collect();
@@ -77,8 +77,8 @@ async fn a_wiped_redis_leads_to_a_new_epoch_and_never_to_two_valid_ones() {
     let mut last = 0;
     for _ in 0..4 {
         let new_leader = || candidacies.iter().filter_map(|it| it.lease()).find(|lease| lease.epoch() > last);
-        wait_until("a new leader", Duration::from_secs(10), async || new_leader().is_some()).await;
-        let lease = new_leader().expect("waited for");
+        wait_until("a new process leads", Duration::from_secs(10), async || new_leader().is_some()).await;
+        let lease = new_leader().expect("a new process leads");
         ground.write(&lease, &lease.epoch().to_string(), Duration::ZERO).await.unwrap();
         last = lease.epoch();
         cluster.flush_all().await.unwrap();
@@ -88,7 +88,7 @@ async fn a_wiped_redis_leads_to_a_new_epoch_and_never_to_two_valid_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_any_disorder_lines_are_written_in_the_order_of_epochs() {
+async fn random_faults_keep_lines_in_the_order_of_epochs() {
     const PROCESSES: usize = 3;
     let seed: u64 = rand::random();
     println!("seed {seed}");
@@ -105,7 +105,7 @@ async fn in_any_disorder_lines_are_written_in_the_order_of_epochs() {
         let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(random.random_range(50..600))).await;
-            // Errors do not matter here: it is only mischief.
+            // Errors do not matter: these commands only cause faults.
             let _ignored = match random.random_range(0..3) {
                 0 => ground.redis.run::<()>(Command::new("DEL").key(&key)).await,
                 1 => {
@@ -126,12 +126,12 @@ async fn in_any_disorder_lines_are_written_in_the_order_of_epochs() {
     let written = ground.written("event-1").await;
     println!("{lines:?} lines, epochs up to {}", ground.epoch("event-1").await);
     assert!(written.len() > 50, "{} lines", written.len());
-    assert!(ground.epoch("event-1").await > 5, "leadership changed");
+    assert!(ground.epoch("event-1").await > 5, "leadership did not change");
     assert_fenced(&written);
 }
 
-/// Writes with whatever lease it last saw, current or not, and keeps transactions open for a while; leaves and enters
-/// now and then.
+/// Writes with the last lease it saw, current or not, and keeps some transactions open for up to 1.5 s. Leaves and
+/// enters again at random.
 async fn write_recklessly(
     ground: &Ground,
     process: &Process,
@@ -167,7 +167,7 @@ async fn write_recklessly(
 }
 
 #[tokio::test]
-async fn epochs_rise_by_one_with_each_takeover() {
+async fn epoch_rises_by_one_with_each_takeover() {
     let ground = Ground::new(door().await).await;
     let processes = [ground.process(&LONG), ground.process(&LONG)];
     for round in 1..=6_i64 {
