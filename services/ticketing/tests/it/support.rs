@@ -6,6 +6,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 use onsale_kit::{
     auth::{Identity, SigningKey},
     contract::RoleSet,
+    tasks::Tasks,
 };
 use onsale_proto::{
     EventPayload, TOPICS,
@@ -29,8 +30,6 @@ use onsale_testkit::{
 };
 use onsale_types::{EventId, SectorId, SystemClock, Timestamp};
 use prost::Message as _;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, transport::Channel};
 use tonic_types::StatusExt;
 use uuid::Uuid;
@@ -48,8 +47,8 @@ pub(crate) struct World {
     /// PKCS#8 in base64.
     pub(crate) signing_key: String,
     redis: Redis,
-    /// Everything started here ends with the world.
-    tasks: JoinSet<()>,
+    /// Relays of the senders, which end with the runtime of the test.
+    tasks: Tasks,
 }
 
 /// Somebody with a token.
@@ -106,7 +105,7 @@ impl World {
         let store = Postgres::connect(&service.database.config(name)).await.unwrap();
         let config = RedisConfig::new(service.redis.urls.clone(), &service.redis.prefix);
         let redis = Redis::connect(&config).await.unwrap();
-        Self { service, channel, store, signing_key, redis, tasks: JoinSet::new() }
+        Self { service, channel, store, signing_key, redis, tasks: Tasks::new() }
     }
 
     /// Writes `payload` to the outbox of the service it comes from, and lets its relay carry it.
@@ -117,7 +116,7 @@ impl World {
         postgres.transaction("publish", |tx| async move { writer.append(&tx, events).await }).await.unwrap();
         let config = RelayConfig { poll_every: Duration::from_millis(10), ..RelayConfig::default() };
         let relay = Relay::new(postgres, self.redis.clone(), &outbox, TOPICS, config).unwrap();
-        self.tasks.spawn(relay.run(CancellationToken::new()));
+        relay.start(&self.tasks);
     }
 
     pub(crate) async fn publish_event(&mut self, event: &TestEvent) {

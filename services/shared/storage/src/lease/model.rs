@@ -18,15 +18,15 @@ const TIMING: Timing = Timing {
 
 /// One random step. `who` is taken modulo the number of candidates.
 #[derive(Clone, Debug)]
-enum Event {
+enum Step {
     /// Time passes for all.
     Pass { millis: u64 },
     /// A candidate starts its next call, if it has one. The store acts now; the answer is in flight.
-    Ask { who: usize },
+    Call { who: usize },
     /// The answer arrives. Between `Ask` and this, the candidate is paused.
-    Hear { who: usize },
+    Deliver { who: usize },
     /// The answer is lost; the candidate sees a failure.
-    Lose { who: usize },
+    LoseAnswer { who: usize },
     /// A candidate opens a transaction and guards it with the last lease it saw, without checking the clock.
     Begin { who: usize },
     /// The open transaction writes and commits.
@@ -43,34 +43,34 @@ enum Event {
     JumpBack { millis: u64 },
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
-    let event = prop_oneof![
-        6 => (1_u64..400).prop_map(|millis| Event::Pass { millis }),
-        1 => (900_u64..2_500).prop_map(|millis| Event::Pass { millis }),
-        20 => any::<usize>().prop_map(|who| Event::Ask { who }),
-        20 => any::<usize>().prop_map(|who| Event::Hear { who }),
-        2 => any::<usize>().prop_map(|who| Event::Lose { who }),
-        8 => any::<usize>().prop_map(|who| Event::Begin { who }),
-        8 => any::<usize>().prop_map(|who| Event::Commit { who }),
-        1 => any::<usize>().prop_map(|who| Event::Abort { who }),
-        1 => Just(Event::Wipe),
-        2 => Just(Event::Revert),
-        1 => (1_u64..2_000).prop_map(|millis| Event::JumpAhead { millis }),
-        1 => (1_u64..2_000).prop_map(|millis| Event::JumpBack { millis }),
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (1_u64..400).prop_map(|millis| Step::Pass { millis }),
+        1 => (900_u64..2_500).prop_map(|millis| Step::Pass { millis }),
+        20 => any::<usize>().prop_map(|who| Step::Call { who }),
+        20 => any::<usize>().prop_map(|who| Step::Deliver { who }),
+        2 => any::<usize>().prop_map(|who| Step::LoseAnswer { who }),
+        8 => any::<usize>().prop_map(|who| Step::Begin { who }),
+        8 => any::<usize>().prop_map(|who| Step::Commit { who }),
+        1 => any::<usize>().prop_map(|who| Step::Abort { who }),
+        1 => Just(Step::Wipe),
+        2 => Just(Step::Revert),
+        1 => (1_u64..2_000).prop_map(|millis| Step::JumpAhead { millis }),
+        1 => (1_u64..2_000).prop_map(|millis| Step::JumpBack { millis }),
     ];
-    prop::collection::vec(event, 1..400)
+    prop::collection::vec(step, 1..400)
 }
 
 struct Process {
     candidate: Candidate,
-    asked: Option<(Elapsed, Answer)>,
+    in_flight: Option<(Elapsed, Answer)>,
     /// Epoch of the last lease that the process received, which may have ended long ago.
     epoch: Option<i64>,
     /// Epoch with which the open transaction was guarded.
     open: Option<i64>,
 }
 
-struct World {
+struct Model {
     now: Elapsed,
     /// Holder of the lease in Redis, and its end by the clock of Redis.
     lease: Option<(usize, Elapsed)>,
@@ -86,11 +86,11 @@ struct World {
     writes: Vec<(i64, usize)>,
 }
 
-impl World {
+impl Model {
     fn new(count: usize) -> Self {
         let process = |_| Process {
             candidate: Candidate::new(TIMING, Duration::ZERO),
-            asked: None,
+            in_flight: None,
             epoch: None,
             open: None,
         };
@@ -115,33 +115,33 @@ impl World {
         self.lease.filter(|(_, until)| self.redis_now() < *until).map(|(who, _)| who)
     }
 
-    fn happen(&mut self, event: &Event) {
+    fn apply(&mut self, step: &Step) {
         let count = self.processes.len();
-        match *event {
-            Event::Pass { millis } => self.now += Duration::from_millis(millis),
-            Event::Ask { who } => self.ask(who % count),
-            Event::Hear { who } => self.hear(who % count),
-            Event::Lose { who } => {
-                if let Some((_, answer)) = &mut self.processes[who % count].asked {
+        match *step {
+            Step::Pass { millis } => self.now += Duration::from_millis(millis),
+            Step::Call { who } => self.call(who % count),
+            Step::Deliver { who } => self.deliver(who % count),
+            Step::LoseAnswer { who } => {
+                if let Some((_, answer)) = &mut self.processes[who % count].in_flight {
                     *answer = Answer::Failed;
                 }
             }
-            Event::Begin { who } => self.begin(who % count),
-            Event::Commit { who } => {
+            Step::Begin { who } => self.begin(who % count),
+            Step::Commit { who } => {
                 if let Some(epoch) = self.processes[who % count].open.take() {
                     self.writes.push((epoch, who % count));
                 }
             }
-            Event::Abort { who } => self.processes[who % count].open = None,
-            Event::Wipe => self.lease = None,
-            Event::Revert => self.lease = self.holder_before.map(|who| (who, self.redis_now() + TIMING.ttl)),
-            Event::JumpAhead { millis } => self.ahead += Duration::from_millis(millis),
-            Event::JumpBack { millis } => self.back += Duration::from_millis(millis),
+            Step::Abort { who } => self.processes[who % count].open = None,
+            Step::Wipe => self.lease = None,
+            Step::Revert => self.lease = self.holder_before.map(|who| (who, self.redis_now() + TIMING.ttl)),
+            Step::JumpAhead { millis } => self.ahead += Duration::from_millis(millis),
+            Step::JumpBack { millis } => self.back += Duration::from_millis(millis),
         }
     }
 
-    fn ask(&mut self, who: usize) {
-        if self.processes[who].asked.is_some() {
+    fn call(&mut self, who: usize) {
+        if self.processes[who].in_flight.is_some() {
             return;
         }
         let action = self.processes[who].candidate.next_action(self.now);
@@ -175,13 +175,13 @@ impl World {
             }
             LeaseAction::TakeEpoch { .. } => Answer::Refused { free_in: None },
         };
-        self.processes[who].asked = Some((self.now, answer));
+        self.processes[who].in_flight = Some((self.now, answer));
     }
 
-    fn hear(&mut self, who: usize) {
+    fn deliver(&mut self, who: usize) {
         let now = self.now;
         let process = &mut self.processes[who];
-        if let Some((begun, answer)) = process.asked.take() {
+        if let Some((begun, answer)) = process.in_flight.take() {
             process.candidate.apply(begun, answer, now, 500);
             if let Some(tenure) = process.candidate.tenure(now) {
                 process.epoch = Some(tenure.epoch);
@@ -227,18 +227,18 @@ impl World {
     }
 
     /// Runs without faults: every process asks and gets its answer in turn.
-    fn calm(&mut self, span: Duration) {
+    fn run_without_faults(&mut self, span: Duration) {
         for process in &mut self.processes {
             process.open = None;
         }
         let end = self.now + span;
         while self.now < end {
             for who in 0..self.processes.len() {
-                self.ask(who);
-                self.hear(who);
+                self.call(who);
+                self.deliver(who);
                 // A short transaction, like most.
                 self.begin(who);
-                self.happen(&Event::Commit { who });
+                self.apply(&Step::Commit { who });
             }
             self.now += Duration::from_millis(10);
         }
@@ -249,65 +249,65 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn writes_are_in_the_order_of_epochs(events in events(), count in 1_usize..5) {
-        let mut world = World::new(count);
-        for event in &events {
-            world.happen(event);
-            world.assert_safe()?;
+    fn writes_are_in_the_order_of_epochs(steps in steps(), count in 1_usize..5) {
+        let mut model = Model::new(count);
+        for step in &steps {
+            model.apply(step);
+            model.assert_safe()?;
         }
     }
 
     #[test]
-    fn one_leader_writes_again_after_any_faults(events in events(), count in 1_usize..5) {
-        let mut world = World::new(count);
-        for event in &events {
-            world.happen(event);
+    fn one_leader_writes_again_after_any_faults(steps in steps(), count in 1_usize..5) {
+        let mut model = Model::new(count);
+        for step in &steps {
+            model.apply(step);
         }
         // If the clock of Redis jumped back, a lease lasts longer by that span.
-        let longest = TIMING.ttl * 3 + world.back;
-        world.calm(longest);
-        world.assert_safe()?;
-        let written = world.writes.len();
-        world.calm(Duration::from_millis(500));
-        world.assert_safe()?;
-        prop_assert!(world.writes.len() > written, "no process writes");
-        let now = world.now;
-        let leaders: Vec<i64> = world
+        let longest = TIMING.ttl * 3 + model.back;
+        model.run_without_faults(longest);
+        model.assert_safe()?;
+        let written = model.writes.len();
+        model.run_without_faults(Duration::from_millis(500));
+        model.assert_safe()?;
+        prop_assert!(model.writes.len() > written, "no process writes");
+        let now = model.now;
+        let leaders: Vec<i64> = model
             .processes
             .iter()
             .filter_map(|process| process.candidate.tenure(now))
             .map(|tenure| tenure.epoch)
             .collect();
-        prop_assert_eq!(leaders, vec![world.epoch], "not one leader with the latest epoch");
+        prop_assert_eq!(leaders, vec![model.epoch], "not one leader with the latest epoch");
     }
 
     #[test]
     fn candidate_that_lost_the_lease_raises_no_epoch(pause in 0_u64..3_000) {
         // Takes the lease in Redis, reads the epoch, and pauses. If there is time, another candidate takes over
         // meanwhile.
-        let mut world = World::new(2);
+        let mut model = Model::new(2);
         for _ in 0..3 {
-            world.ask(0);
-            world.hear(0);
+            model.call(0);
+            model.deliver(0);
         }
-        world.now += Duration::from_millis(pause);
-        world.lease = world.lease.filter(|_| pause < 1_000);
-        world.calm_one(1);
-        let taken_by_other = world.epochs.len();
-        world.ask(0);
-        world.hear(0);
+        model.now += Duration::from_millis(pause);
+        model.lease = model.lease.filter(|_| pause < 1_000);
+        model.take_over(1);
+        let taken_by_other = model.epochs.len();
+        model.call(0);
+        model.deliver(0);
         if taken_by_other > 0 {
-            prop_assert_eq!(world.epochs.len(), taken_by_other, "the paused candidate raised the epoch");
-            prop_assert!(world.processes[0].candidate.tenure(world.now).is_none());
+            prop_assert_eq!(model.epochs.len(), taken_by_other, "the paused candidate raised the epoch");
+            prop_assert!(model.processes[0].candidate.tenure(model.now).is_none());
         }
     }
 }
 
-impl World {
-    fn calm_one(&mut self, who: usize) {
+impl Model {
+    fn take_over(&mut self, who: usize) {
         for _ in 0..4 {
-            self.ask(who);
-            self.hear(who);
+            self.call(who);
+            self.deliver(who);
         }
     }
 }
@@ -316,10 +316,10 @@ impl World {
 fn held_until_is_counted_from_before_the_call() {
     let mut candidate = Candidate::new(TIMING, Duration::ZERO);
     let asked = Duration::from_millis(5);
-    let heard = Duration::from_millis(600);
+    let answered = Duration::from_millis(600);
     assert_eq!(candidate.next_action(asked), LeaseAction::Acquire);
-    candidate.apply(asked, Answer::Held, heard, 0);
-    candidate.apply(heard, Answer::Epoch(0), heard, 0);
+    candidate.apply(asked, Answer::Held, answered, 0);
+    candidate.apply(answered, Answer::Epoch(0), answered, 0);
     let confirmed = Duration::from_millis(700);
     candidate.apply(confirmed, Answer::Held, confirmed, 0);
     candidate.apply(confirmed, Answer::Epoch(1), Duration::from_millis(1_500), 0);
@@ -369,16 +369,16 @@ fn leader_without_replies_steps_down_before_its_lease_ends() {
 
 #[test]
 fn leader_restored_by_redis_gets_a_new_epoch() {
-    let mut world = World::new(2);
-    world.calm_one(0);
+    let mut model = Model::new(2);
+    model.take_over(0);
     // Redis loses the lease of the first candidate, the second leads, and a failover restores the first one's lease.
-    world.lease = None;
-    world.calm_one(1);
-    assert_eq!(world.epochs, [(1, 0), (2, 1)]);
-    world.lease = Some((0, world.redis_now() + TIMING.ttl));
-    world.calm(TIMING.ttl * 2);
-    let now = world.now;
-    let leading = world.processes[0].candidate.tenure(now).map(|tenure| tenure.epoch);
-    assert_eq!((leading, world.epoch), (Some(3), 3));
-    assert_eq!(world.writes.last(), Some(&(3, 0)));
+    model.lease = None;
+    model.take_over(1);
+    assert_eq!(model.epochs, [(1, 0), (2, 1)]);
+    model.lease = Some((0, model.redis_now() + TIMING.ttl));
+    model.run_without_faults(TIMING.ttl * 2);
+    let now = model.now;
+    let leading = model.processes[0].candidate.tenure(now).map(|tenure| tenure.epoch);
+    assert_eq!((leading, model.epoch), (Some(3), 3));
+    assert_eq!(model.writes.last(), Some(&(3, 0)));
 }

@@ -53,7 +53,7 @@ async fn lease(postgres: &Postgres, rows_max: u32) -> Vec<(JobId, u32)> {
     rows.iter().map(|row| job(row).unwrap()).collect()
 }
 
-async fn the_one(postgres: &Postgres) -> JobId {
+async fn only_job(postgres: &Postgres) -> JobId {
     postgres.query_one("the one", "SELECT job_id FROM job", &[]).await.unwrap().read_id("job_id").unwrap()
 }
 
@@ -90,7 +90,7 @@ async fn workers_never_lease_the_same_row() {
 #[tokio::test]
 async fn expired_lease_is_leased_again_and_counts_an_attempt() {
     let (_database, postgres) = jobs(1).await;
-    let id = the_one(&postgres).await;
+    let id = only_job(&postgres).await;
     assert_eq!(lease(&postgres, 5).await, [(id, 1)]);
     assert_eq!(lease(&postgres, 5).await, []);
     let seconds = due_in(&postgres).await;
@@ -131,7 +131,7 @@ async fn lease_doubles_with_the_attempts_up_to_its_maximum() {
 #[tokio::test]
 async fn backoff_doubles_with_jitter_up_to_its_maximum() {
     let (_database, postgres) = jobs(1).await;
-    let id = the_one(&postgres).await;
+    let id = only_job(&postgres).await;
     let bounds = BackoffBounds { initial: Duration::from_secs(100), max: Duration::from_secs(350) };
     for (attempts, longest) in [(1, 100.0), (2, 200.0), (3, 350.0), (40, 350.0)] {
         let set = "UPDATE job SET attempts = $1 - 1, due_at = now()";
@@ -147,7 +147,7 @@ async fn backoff_doubles_with_jitter_up_to_its_maximum() {
 #[tokio::test]
 async fn a_row_leased_again_or_done_is_not_rescheduled() {
     let (_database, postgres) = jobs(1).await;
-    let id = the_one(&postgres).await;
+    let id = only_job(&postgres).await;
     lease(&postgres, 1).await;
     end_leases(&postgres).await;
     assert_eq!(lease(&postgres, 1).await, [(id, 2)]);
@@ -160,7 +160,7 @@ async fn a_row_leased_again_or_done_is_not_rescheduled() {
 #[tokio::test]
 async fn make_due_brings_a_row_forward_and_ends_its_lease() {
     let (_database, postgres) = jobs(1).await;
-    let id = the_one(&postgres).await;
+    let id = only_job(&postgres).await;
     lease(&postgres, 1).await;
     JOBS.make_due(&postgres, "make due", id, Duration::from_secs(20)).await.unwrap();
     let seconds = due_in(&postgres).await;
@@ -178,7 +178,7 @@ async fn make_due_brings_a_row_forward_and_ends_its_lease() {
 #[tokio::test]
 async fn a_table_without_attempts_is_leased_rescheduled_and_made_due() {
     let (_database, postgres) = jobs(1).await;
-    let id = the_one(&postgres).await;
+    let id = only_job(&postgres).await;
     assert_eq!(UNCOUNTED.lease(&postgres, "lease", LEASE, 1).await.unwrap().len(), 1);
     assert!(due_in(&postgres).await > 50.0);
     let backoff = BackoffBounds { initial: Duration::from_secs(10), max: Duration::from_secs(20) };

@@ -27,14 +27,14 @@ pub(crate) const GROUP: &str = "listener";
 
 /// Payload of all events in these tests.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Noted {
+pub(crate) struct NumberAdded {
     #[prost(int64, tag = "1")]
     pub(crate) number: i64,
 }
 
-impl EventPayload for Noted {
+impl EventPayload for NumberAdded {
     const TOPIC: &'static str = "test.noted";
-    const TYPE: &'static str = "onsale.test.v1.Noted";
+    const TYPE: &'static str = "onsale.test.v1.NumberAdded";
     const SOURCE: &'static str = "producer";
     const LISTENERS: &'static [&'static str] = &[GROUP];
 }
@@ -66,11 +66,11 @@ impl World {
         run_sql(
             &database,
             "CREATE TABLE effect (id bigserial PRIMARY KEY, number bigint NOT NULL);
-             CREATE TABLE begun (number bigint NOT NULL)",
+             CREATE TABLE call (number bigint NOT NULL)",
         )
         .await;
         let redis = Redis::connect(&RedisConfig::new(urls, prefix)).await.unwrap();
-        let outbox = Outbox::new(Noted::SOURCE, Arc::new(SystemClock));
+        let outbox = Outbox::new(NumberAdded::SOURCE, Arc::new(SystemClock));
         Self { database, postgres, redis, outbox, tasks: JoinSet::new() }
     }
 
@@ -84,7 +84,7 @@ impl World {
     }
 
     pub(crate) fn relay_with(&self, config: RelayConfig) -> Relay {
-        self.relay_of(&[Topic::of::<Noted>()], config)
+        self.relay_of(&[Topic::of::<NumberAdded>()], config)
     }
 
     pub(crate) fn relay_of(&self, topics: &[Topic], config: RelayConfig) -> Relay {
@@ -97,7 +97,8 @@ impl World {
 
     pub(crate) fn consumer_with<H: Handler>(&self, config: ConsumerConfig, handler: H) -> Consumer<H> {
         let clock = Arc::new(SystemClock);
-        Consumer::new::<Noted>(self.postgres.clone(), self.redis.clone(), clock, config, handler).unwrap()
+        Consumer::new::<NumberAdded>(self.postgres.clone(), self.redis.clone(), clock, config, handler)
+            .unwrap()
     }
 
     /// Runs a relay and a consumer until the end of the test.
@@ -170,7 +171,7 @@ impl World {
         &self,
         work: impl AsyncFnOnce(onsale_storage::redis::Stream<'_>) -> T,
     ) -> T {
-        let key = self.redis.keyspace("events").unwrap().key("stream", Noted::TOPIC).unwrap();
+        let key = self.redis.keyspace("events").unwrap().key("stream", NumberAdded::TOPIC).unwrap();
         work(self.redis.stream(&key)).await
     }
 }
@@ -181,7 +182,8 @@ pub(crate) async fn produce(
     key: &str,
     numbers: impl IntoIterator<Item = i64>,
 ) -> Vec<Uuid> {
-    let events: &Vec<_> = &numbers.into_iter().map(|number| NewEvent::new(key, &Noted { number })).collect();
+    let events: &Vec<_> =
+        &numbers.into_iter().map(|number| NewEvent::new(key, &NumberAdded { number })).collect();
     let ids = postgres
         .transaction("produce", |transaction| async move { outbox.append(&transaction, events).await })
         .await
@@ -218,20 +220,20 @@ pub(crate) fn consumer_config() -> ConsumerConfig {
 }
 
 pub(crate) async fn apply(transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-    let number = message.payload::<Noted>()?.number;
+    let number = message.payload::<NumberAdded>()?.number;
     transaction.execute("INSERT INTO effect (number) VALUES ($1)", &[&number]).await?;
     Ok(())
 }
 
 /// Records outside of the handler's transaction that the handler was called.
-pub(crate) async fn note_begun(postgres: &Postgres, message: &Message) -> Result<(), HandlerError> {
-    let number = message.payload::<Noted>()?.number;
-    postgres.execute("begun", "INSERT INTO begun (number) VALUES ($1)", &[&number]).await?;
+pub(crate) async fn record_call(postgres: &Postgres, message: &Message) -> Result<(), HandlerError> {
+    let number = message.payload::<NumberAdded>()?.number;
+    postgres.execute("calls", "INSERT INTO call (number) VALUES ($1)", &[&number]).await?;
     Ok(())
 }
 
-pub(crate) async fn begun(postgres: &Postgres) -> i64 {
-    let row = postgres.query_one("begun", "SELECT count(*) AS count FROM begun", &[]).await.unwrap();
+pub(crate) async fn calls(postgres: &Postgres) -> i64 {
+    let row = postgres.query_one("calls", "SELECT count(*) AS count FROM call", &[]).await.unwrap();
     column(&row, "count").unwrap()
 }
 
@@ -265,7 +267,7 @@ where
     F: Fn(i64, u32) -> Result<(), HandlerError> + Send + Sync + 'static,
 {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let number = message.payload::<Noted>()?.number;
+        let number = message.payload::<NumberAdded>()?.number;
         let calls = {
             let mut calls = self.calls.lock().unwrap();
             let calls = calls.entry(number).or_default();
@@ -287,7 +289,7 @@ pub(crate) struct Slow {
 impl Handler for Slow {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
         apply(transaction, message).await?;
-        note_begun(&self.postgres, message).await?;
+        record_call(&self.postgres, message).await?;
         tokio::time::sleep(self.hold).await;
         Ok(())
     }

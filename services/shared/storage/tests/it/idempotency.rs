@@ -11,7 +11,7 @@ use onsale_testkit::wait_until;
 use onsale_types::RequestId;
 use prost::Message as _;
 
-use crate::events::Noted;
+use crate::events::NumberAdded;
 use crate::support::sandbox;
 
 /// Runs a request that doubles `number`, and counts the runs in `runs`.
@@ -22,13 +22,13 @@ async fn double(
     id: RequestId,
     number: i64,
 ) -> Result<i64, Error> {
-    let request = &Request::new("Double", caller, id, &Noted { number });
+    let request = &Request::new("Double", caller, id, &NumberAdded { number });
     let answer = postgres
         .transaction("double", |transaction| async move {
             let work = async {
                 runs.fetch_add(1, Ordering::Relaxed);
                 transaction.execute("SELECT pg_sleep(0.05)", &[]).await?;
-                Ok::<_, Error>(Noted { number: number * 2 })
+                Ok::<_, Error>(NumberAdded { number: number * 2 })
             };
             idempotency::once(&transaction, request, work).await
         })
@@ -72,10 +72,10 @@ async fn ids_are_scoped_by_caller() {
 async fn failed_request_is_not_stored() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
-    let request = &Request::new("Double", "me", id, &Noted { number: 1 });
+    let request = &Request::new("Double", "me", id, &NumberAdded { number: 1 });
     let failed = postgres
         .transaction("fails", |transaction| async move {
-            let work = async { Err::<Noted, _>(Error::RequestIdReused { id: id.as_uuid() }) };
+            let work = async { Err::<NumberAdded, _>(Error::RequestIdReused { id: id.as_uuid() }) };
             idempotency::once(&transaction, request, work).await
         })
         .await;
@@ -88,10 +88,10 @@ async fn failed_request_is_not_stored() {
 async fn committed_failure_leaves_an_unanswered_request() {
     let (_database, postgres) = sandbox().await;
     let id = RequestId::generate();
-    let request = &Request::new("Double", "me", id, &Noted { number: 1 });
+    let request = &Request::new("Double", "me", id, &NumberAdded { number: 1 });
     postgres
         .transaction("swallows", |transaction| async move {
-            let work = async { Err::<Noted, _>(Error::RequestIdReused { id: id.as_uuid() }) };
+            let work = async { Err::<NumberAdded, _>(Error::RequestIdReused { id: id.as_uuid() }) };
             assert!(idempotency::once(&transaction, request, work).await.is_err());
             Ok::<_, Error>(())
         })
@@ -136,10 +136,10 @@ async fn cleanup_deletes_all_old_answers_and_no_young_one() {
 }
 
 /// The same method as [`double`]'s, with a result that is not a message.
-const DOUBLE: Method<i64> = Method::new("Double", |number| Noted { number: *number }.encode_to_vec());
+const DOUBLE: Method<i64> = Method::new("Double", |number| NumberAdded { number: *number }.encode_to_vec());
 
 async fn double_typed(postgres: &Postgres, id: RequestId, number: i64) -> Result<Answer<i64>, Error> {
-    let request = &DOUBLE.request("me", id, &Noted { number }.encode_to_vec());
+    let request = &DOUBLE.request("me", id, &NumberAdded { number }.encode_to_vec());
     postgres
         .transaction("double", |transaction| async move {
             request.once(&transaction, async { Ok::<_, Error>(number * 2) }).await
@@ -147,8 +147,8 @@ async fn double_typed(postgres: &Postgres, id: RequestId, number: i64) -> Result
         .await
 }
 
-fn response(answer: Answer<i64>) -> Result<Noted, Error> {
-    answer.into_response(|number| Noted { number: *number }, |bytes| Noted::decode(bytes))
+fn response(answer: Answer<i64>) -> Result<NumberAdded, Error> {
+    answer.into_response(|number| NumberAdded { number: *number }, |bytes| NumberAdded::decode(bytes))
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn typed_request_is_new_once_and_then_stored() {
     assert_eq!(double_typed(&postgres, id, 21).await.unwrap(), Answer::New(42));
     let again = double_typed(&postgres, id, 21).await.unwrap();
     assert!(matches!(again, Answer::Stored(_)), "{again:?}");
-    assert_eq!(response(again).unwrap(), Noted { number: 42 });
+    assert_eq!(response(again).unwrap(), NumberAdded { number: 42 });
     let reused = double_typed(&postgres, id, 22).await;
     assert!(matches!(reused, Err(Error::RequestIdReused { .. })), "{reused:?}");
 }
@@ -179,7 +179,7 @@ async fn a_stored_answer_that_does_not_decode_is_internal() {
     let (_database, postgres) = sandbox().await;
     let id = RequestId::generate();
     double_typed(&postgres, id, 1).await.unwrap();
-    postgres.execute("spoil", "UPDATE idempotency SET response = '\\xff'", &[]).await.unwrap();
+    postgres.execute("change", "UPDATE idempotency SET response = '\\xff'", &[]).await.unwrap();
     let error = response(double_typed(&postgres, id, 1).await.unwrap()).unwrap_err();
     assert!(matches!(error, Error::Answer { method: "Double", .. }), "{error:?}");
     assert_eq!(error.kind(), Kind::Internal);

@@ -13,7 +13,7 @@ use onsale_storage::postgres::Transaction;
 use onsale_types::{Clock as _, SystemClock};
 use uuid::Uuid;
 
-use crate::events::{GROUP, Noted, World, consumer_config};
+use crate::events::{GROUP, NumberAdded, World, consumer_config};
 
 /// Error with the kind that the event requests.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,11 @@ fn listeners(world: &World, tasks: &Tasks, app: &Arc<App>) -> Listeners<Arc<App>
     Listeners::new(&stores(world, tasks), config, Arc::clone(app))
 }
 
-async fn noted(app: Arc<App>, transaction: Transaction, event: Received<Noted>) -> Result<(), HandlerError> {
+async fn noted(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<NumberAdded>,
+) -> Result<(), HandlerError> {
     app.calls.fetch_add(1, Ordering::Relaxed);
     assert_ne!(event.event_id, Uuid::nil());
     assert!(event.occur_time <= SystemClock.now());
@@ -67,7 +71,7 @@ async fn noted(app: Arc<App>, transaction: Transaction, event: Received<Noted>) 
     Ok(())
 }
 
-async fn refuse(app: Arc<App>, _: Transaction, event: Received<Noted>) -> Result<(), Failure> {
+async fn refuse(app: Arc<App>, _: Transaction, event: Received<NumberAdded>) -> Result<(), Failure> {
     app.calls.fetch_add(1, Ordering::Relaxed);
     Err(Failure(if event.payload.number == 1 { Kind::Invalid } else { Kind::Internal }))
 }
@@ -101,7 +105,7 @@ async fn service_error_is_mapped_by_its_kind() {
 async fn ignored_events_are_acknowledged() {
     let world = World::new().await;
     let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
-    listeners(&world, &tasks, &app).ignore::<Noted>("nothing to do in a test").start(&tasks).unwrap();
+    listeners(&world, &tasks, &app).ignore::<NumberAdded>("nothing to do in a test").start(&tasks).unwrap();
     world.start_relay();
     world.produce("k", [1]).await;
     world.wait_until_idle().await;

@@ -17,7 +17,8 @@ use onsale_types::{Clock as _, ManualClock, SystemClock};
 use tokio_util::sync::CancellationToken;
 
 use crate::events::{
-    Apply, GROUP, Guarded, Noted, SOON, Slow, World, begun, consumer_config, refused, relay_config, retry,
+    Apply, GROUP, Guarded, NumberAdded, SOON, Slow, World, calls, consumer_config, refused, relay_config,
+    retry,
 };
 
 #[tokio::test]
@@ -27,7 +28,7 @@ async fn event_takes_effect_only_if_its_transaction_commits() {
     let never: Result<(), postgres::Error> = world
         .postgres
         .transaction("fails", |transaction| async move {
-            outbox.append(&transaction, &[NewEvent::new("k", &Noted { number: 1 })]).await?;
+            outbox.append(&transaction, &[NewEvent::new("k", &NumberAdded { number: 1 })]).await?;
             Err(refused())
         })
         .await;
@@ -41,11 +42,11 @@ async fn event_takes_effect_only_if_its_transaction_commits() {
 }
 
 /// Domain event that the outbox encodes.
-struct NumberNoted(i64);
+struct DomainNumber(i64);
 
-impl OutgoingEvent for NumberNoted {
+impl OutgoingEvent for DomainNumber {
     fn to_new_event(&self) -> NewEvent {
-        NewEvent::new(self.0, &Noted { number: self.0 })
+        NewEvent::new(self.0, &NumberAdded { number: self.0 })
     }
 }
 
@@ -53,7 +54,7 @@ impl OutgoingEvent for NumberNoted {
 async fn outbox_encodes_domain_events() {
     let mut world = World::new().await;
     let outbox = &world.outbox;
-    let events = &[NumberNoted(7), NumberNoted(8)];
+    let events = &[DomainNumber(7), DomainNumber(8)];
     world
         .postgres
         .transaction("note", |transaction| async move { outbox.append(&transaction, events).await })
@@ -122,12 +123,12 @@ async fn failed_handler_is_rolled_back_and_retried() {
 #[tokio::test]
 async fn failing_event_delays_only_its_own_key() {
     let mut world = World::new().await;
-    let mended = Arc::new(AtomicBool::new(false));
+    let is_repaired = Arc::new(AtomicBool::new(false));
     let config = ConsumerConfig { attempts_max: u32::MAX, ..consumer_config() };
     let handler = {
-        let mended = Arc::clone(&mended);
+        let is_repaired = Arc::clone(&is_repaired);
         Guarded::new(move |number, _| match number {
-            1 if !mended.load(Ordering::Relaxed) => Err(retry("broken")),
+            1 if !is_repaired.load(Ordering::Relaxed) => Err(retry("broken")),
             _ => Ok(()),
         })
     };
@@ -137,7 +138,7 @@ async fn failing_event_delays_only_its_own_key() {
     world.start_consumer(world.consumer_with(config, handler));
     world.wait_for_effects(2).await;
     assert_eq!(world.effects().await, [10, 11]);
-    mended.store(true, Ordering::Relaxed);
+    is_repaired.store(true, Ordering::Relaxed);
     world.wait_for_effects(5).await;
     assert_eq!(world.effects().await, [10, 11, 1, 2, 3]);
 }
@@ -145,11 +146,11 @@ async fn failing_event_delays_only_its_own_key() {
 #[tokio::test]
 async fn poison_event_becomes_a_dead_letter_and_can_be_retried() {
     let mut world = World::new().await;
-    let mended = Arc::new(AtomicBool::new(false));
+    let is_repaired = Arc::new(AtomicBool::new(false));
     let handler = {
-        let mended = Arc::clone(&mended);
+        let is_repaired = Arc::clone(&is_repaired);
         Guarded::new(move |number, _| match number {
-            2 if !mended.load(Ordering::Relaxed) => Err(HandlerError::Poison("bad number".into())),
+            2 if !is_repaired.load(Ordering::Relaxed) => Err(HandlerError::Poison("bad number".into())),
             _ => Ok(()),
         })
     };
@@ -172,7 +173,7 @@ async fn poison_event_becomes_a_dead_letter_and_can_be_retried() {
     })
     .await;
 
-    mended.store(true, Ordering::Relaxed);
+    is_repaired.store(true, Ordering::Relaxed);
     assert!(letters.retry(ids[1]).await.unwrap());
     letters.retry(ids[1]).await.unwrap();
     world.wait_for_letters(0).await;
@@ -252,7 +253,7 @@ async fn long_handler_keeps_its_event_by_heartbeats() {
     world.wait_for_effects(1).await;
     world.wait_until_idle().await;
     assert_eq!(world.effects().await, [1]);
-    assert_eq!(begun(&world.postgres).await, 1);
+    assert_eq!(calls(&world.postgres).await, 1);
 }
 
 #[tokio::test]
@@ -269,7 +270,7 @@ async fn stopping_consumer_finishes_running_events_and_releases_others() {
     let handler = Slow { postgres: world.postgres.clone(), hold: Duration::from_millis(300) };
     let shutdown = CancellationToken::new();
     let first = world.spawn(world.consumer_with(config.clone(), handler).run(shutdown.clone()));
-    wait_until("the first event is handled", SOON, async || begun(&world.postgres).await == 1).await;
+    wait_until("the first event is handled", SOON, async || calls(&world.postgres).await == 1).await;
     shutdown.cancel();
     wait_until("the consumer ends", SOON, async || first.is_finished()).await;
     assert_eq!(world.effects().await, [0]);
@@ -308,7 +309,8 @@ async fn event_older_than_the_inbox_retention_is_not_handled() {
     let later = SystemClock.now().checked_add(config.inbox_retention + Duration::from_secs(60)).unwrap();
     let clock = Arc::new(ManualClock::new(later));
     let consumer =
-        Consumer::new::<Noted>(world.postgres.clone(), world.redis.clone(), clock, config, Apply).unwrap();
+        Consumer::new::<NumberAdded>(world.postgres.clone(), world.redis.clone(), clock, config, Apply)
+            .unwrap();
     world.start_relay();
     world.start_consumer(consumer);
     world.produce("k", [1]).await;

@@ -14,7 +14,7 @@ use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
 use tokio_util::sync::CancellationToken;
 
-use crate::events::{Apply, GROUP, Noted, SOON, Slow, World, begun, consumer_config, relay_config};
+use crate::events::{Apply, GROUP, NumberAdded, SOON, Slow, World, calls, consumer_config, relay_config};
 use crate::support::run_sql;
 
 const LONG: Duration = Duration::from_secs(3_600);
@@ -26,7 +26,7 @@ async fn events_of_an_aborted_consumer_are_handled_once_by_another() {
     let slow = Slow { postgres: world.postgres.clone(), hold: LONG };
     let consumer = world.start_consumer(world.consumer(slow));
     world.produce("k", 0..3).await;
-    wait_until("the handler runs", SOON, async || begun(&world.postgres).await == 1).await;
+    wait_until("the handler runs", SOON, async || calls(&world.postgres).await == 1).await;
     consumer.abort();
     world.start_consumer(world.consumer(Apply));
     world.wait_for_effects(3).await;
@@ -51,7 +51,7 @@ async fn events_of_a_killed_process_are_handled_once_by_another() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the child's handler runs", SOON, async || begun(&world.postgres).await == 1).await;
+    wait_until("the child's handler runs", SOON, async || calls(&world.postgres).await == 1).await;
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(world.effects().await.is_empty());
@@ -73,7 +73,8 @@ async fn child_consumer() {
     let handler = Slow { postgres: postgres.clone(), hold: LONG };
     // Longer than a transaction may be idle, so that only the kill ends it.
     let config = ConsumerConfig { handler_timeout: LONG, ..consumer_config() };
-    let consumer = Consumer::new::<Noted>(postgres, redis, Arc::new(SystemClock), config, handler).unwrap();
+    let consumer =
+        Consumer::new::<NumberAdded>(postgres, redis, Arc::new(SystemClock), config, handler).unwrap();
     consumer.run(CancellationToken::new()).await;
 }
 
@@ -146,14 +147,14 @@ async fn shutdown_without_redis_ends_relay_and_consumer() {
     assert!(aborted.is_empty(), "{aborted:?}");
 }
 
-/// Payload whose topic is on another node than that of `Noted`.
+/// Payload whose topic is on another node than that of `NumberAdded`.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Elsewhere {}
 
 impl EventPayload for Elsewhere {
     const TOPIC: &'static str = "test.elsewhere";
     const TYPE: &'static str = "onsale.test.v1.Elsewhere";
-    const SOURCE: &'static str = Noted::SOURCE;
+    const SOURCE: &'static str = NumberAdded::SOURCE;
     const LISTENERS: &'static [&'static str] = &[GROUP];
 }
 
@@ -174,7 +175,7 @@ async fn topic_on_a_failed_node_delays_no_other_topic() {
     });
     append.await.unwrap();
     world.produce("k", [1]).await;
-    let topics = [Topic::of::<Elsewhere>(), Topic::of::<Noted>()];
+    let topics = [Topic::of::<Elsewhere>(), Topic::of::<NumberAdded>()];
     world.relay_of(&topics, relay_config()).start(&Tasks::new());
     // Less than the timeout of the call to the other topic.
     let soon = Duration::from_secs(5);

@@ -12,7 +12,7 @@ use onsale_testkit::stack::{self, RedisCluster};
 use tokio::time::Instant;
 
 /// Returns a client of the shared cluster, with a key prefix of its own.
-pub(crate) async fn door() -> Redis {
+pub(crate) async fn client() -> Redis {
     let share = stack::redis().await.unwrap();
     Redis::connect(&RedisConfig::new(share.urls, share.prefix)).await.unwrap()
 }
@@ -53,7 +53,7 @@ static SELL_TABLE: LazyLock<Script> =
 
 #[tokio::test]
 async fn reply_is_converted_to_the_requested_type() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("line", "event").unwrap();
     let added: u64 = redis.run(Command::new("ZADD").key(&key).arg(1).arg("a").arg(2).arg("b")).await.unwrap();
     assert_eq!(added, 2);
@@ -69,7 +69,7 @@ async fn reply_is_converted_to_the_requested_type() {
 
 #[tokio::test]
 async fn reply_of_another_type_is_an_error() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("text", "event").unwrap();
     let () = redis.run(Command::new("SET").key(&key).arg("words")).await.unwrap();
     let error = redis.run::<u64>(Command::new("GET").key(&key)).await.unwrap_err();
@@ -79,7 +79,7 @@ async fn reply_of_another_type_is_an_error() {
 
 #[tokio::test]
 async fn refused_command_is_typed_and_not_retried() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("text", "event").unwrap();
     let () = redis.run(Command::new("SET").key(&key).arg("words")).await.unwrap();
     let error = redis.run::<u64>(Command::new("ZCARD").key(&key).idempotent()).await.unwrap_err();
@@ -88,7 +88,7 @@ async fn refused_command_is_typed_and_not_retried() {
 
 #[tokio::test]
 async fn a_script_gets_its_keys_and_arguments() {
-    let redis = door().await;
+    let redis = client().await;
     let [first, second] = ["first", "second"].map(|name| keys(&redis).key(name, "event").unwrap());
     for expected in [20_u64, 40] {
         let call = ADD_TWO.call().key(&first).arg(10).key(&second).arg(20);
@@ -99,7 +99,7 @@ async fn a_script_gets_its_keys_and_arguments() {
 
 #[tokio::test]
 async fn code_of_a_script_error_reaches_the_caller() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("sector", "event").unwrap();
     for script in [&SELL, &SELL_TABLE] {
         let error = redis.run::<u64>(script.call().key(&key)).await.unwrap_err();
@@ -110,7 +110,7 @@ async fn code_of_a_script_error_reaches_the_caller() {
 
 #[tokio::test]
 async fn keys_with_different_tags_are_refused_before_sending() {
-    let redis = door().await;
+    let redis = client().await;
     let [first, second] = ["event-a", "event-b"].map(|tag| keys(&redis).key("count", tag).unwrap());
     let error = redis.run::<u64>(ADD_TWO.call().key(&first).key(&second).arg(1).arg(1)).await.unwrap_err();
     assert!(
@@ -128,7 +128,7 @@ async fn keys_with_different_tags_are_refused_before_sending() {
 
 #[tokio::test]
 async fn a_call_without_a_key_is_refused() {
-    let redis = door().await;
+    let redis = client().await;
     let error = redis.run::<String>(Command::new("PING")).await.unwrap_err();
     assert!(matches!(error, Error::NoKey { command: "PING" }), "{error:?}");
     let error = redis.run_all::<Vec<u64>>(Pipeline::new("none")).await.unwrap_err();
@@ -137,7 +137,7 @@ async fn a_call_without_a_key_is_refused() {
 
 #[tokio::test]
 async fn pipeline_replies_are_in_order() {
-    let redis = door().await;
+    let redis = client().await;
     let [first, second] = ["first", "second"].map(|name| keys(&redis).key(name, "event").unwrap());
     for atomic in [false, true] {
         let pipeline = Pipeline::new("set_and_read")
@@ -152,7 +152,7 @@ async fn pipeline_replies_are_in_order() {
 
 #[tokio::test]
 async fn atomic_pipeline_runs_all_commands_or_none() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("count", "event").unwrap();
     let pipeline = Pipeline::new("bad")
         .push(Command::new("INCR").key(&key))
@@ -170,7 +170,7 @@ async fn unknown_script_in_a_pipeline_runs_once() {
     let code: &'static str =
         format!("return redis.call('INCR', KEYS[1]) -- {}", rand::random::<u64>()).leak();
     let script = Script::new("unknown", code);
-    let redis = door().await;
+    let redis = client().await;
     let [plain, scripted] = ["plain", "scripted"].map(|name| keys(&redis).key(name, "event").unwrap());
     for atomic in [true, false] {
         let pipeline =
@@ -184,7 +184,7 @@ async fn unknown_script_in_a_pipeline_runs_once() {
 
 #[tokio::test]
 async fn call_after_its_deadline_is_not_sent() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("count", "event").unwrap();
     let call = redis.run::<u64>(Command::new("INCR").key(&key));
     let error = Deadline::after(Duration::ZERO).scope(call).await.unwrap_err();
@@ -195,7 +195,7 @@ async fn call_after_its_deadline_is_not_sent() {
 
 #[tokio::test]
 async fn many_callers_share_two_connections() {
-    let redis = door().await;
+    let redis = client().await;
     let begin = Instant::now();
     let calls = (0..2_000_u32).map(|tag| {
         let key = keys(&redis).key("count", tag % 50).unwrap();
@@ -229,7 +229,7 @@ async fn invalid_settings_are_refused_at_start() {
 
 #[tokio::test]
 async fn client_is_ready_when_a_node_answers() {
-    door().await.ready().await.unwrap();
+    client().await.ready().await.unwrap();
 }
 
 #[test]

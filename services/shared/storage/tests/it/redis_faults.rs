@@ -25,7 +25,7 @@ static COUNT: LazyLock<Script> =
 
 /// Results of one shard's caller.
 #[derive(Debug, Default)]
-struct Seen {
+struct CallerResults {
     succeeded: u32,
     failed: u32,
     slowest: Duration,
@@ -33,8 +33,8 @@ struct Seen {
 }
 
 /// Writes to `key` until `stop` is set, one call after the other.
-async fn write_until(redis: Redis, key: Key, stop: Arc<AtomicBool>) -> Seen {
-    let mut seen = Seen::default();
+async fn write_until(redis: Redis, key: Key, stop: Arc<AtomicBool>) -> CallerResults {
+    let mut seen = CallerResults::default();
     while !stop.load(Ordering::Relaxed) {
         let begin = Instant::now();
         let answer = redis.run::<()>(Command::new("SET").key(&key).arg("x").idempotent()).await;
@@ -53,7 +53,7 @@ async fn write_until(redis: Redis, key: Key, stop: Arc<AtomicBool>) -> Seen {
 
 /// Breaks the master of one shard under load on all shards. Returns the results of each shard's caller, the broken
 /// shard's first.
-async fn break_under_load(redis: &Redis, broken: Key, break_it: impl AsyncFnOnce()) -> Vec<Seen> {
+async fn break_under_load(redis: &Redis, broken: Key, break_it: impl AsyncFnOnce()) -> Vec<CallerResults> {
     let others = [1, 2].map(|shard| key_on_shard(&keys(redis), "load", shard));
     let stop = Arc::new(AtomicBool::new(false));
     let writers = [broken.clone()]
@@ -75,7 +75,7 @@ async fn break_under_load(redis: &Redis, broken: Key, break_it: impl AsyncFnOnce
     seen
 }
 
-fn assert_survived(seen: &[Seen], config: &RedisConfig) {
+fn assert_survived(seen: &[CallerResults], config: &RedisConfig) {
     for shard in seen {
         assert!(shard.slowest < config.overall_timeout + Duration::from_secs(2), "a call hung: {seen:?}");
         assert!(shard.last_success.is_some_and(|at| at.elapsed() < Duration::from_secs(5)), "{seen:?}");

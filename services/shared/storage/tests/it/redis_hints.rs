@@ -8,7 +8,7 @@ use onsale_storage::redis::{Hint, Hints, Key, Redis, Subscription};
 use onsale_testkit::stack::RedisCluster;
 use tokio::time::{Instant, timeout};
 
-use crate::redis::{config, door, key_on_shard, keys};
+use crate::redis::{client, config, key_on_shard, keys};
 
 const FAILOVER_MAX: Duration = Duration::from_secs(20);
 
@@ -41,7 +41,7 @@ async fn publish_until_received(redis: &Redis, channel: &Key, hints: &mut Subscr
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hint_reaches_every_subscriber_of_its_channel_and_no_other() {
-    let redis = door().await;
+    let redis = client().await;
     let tasks = Tasks::new();
     let hints = Hints::start(&redis, &tasks);
     let [channel, other] = ["a", "b"].map(|tag| keys(&redis).key("moves", tag).unwrap());
@@ -62,7 +62,7 @@ async fn hint_reaches_every_subscriber_of_its_channel_and_no_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_subscriber_receives_a_gap() {
-    let redis = door().await;
+    let redis = client().await;
     let tasks = Tasks::new();
     let hints = Hints::start(&redis, &tasks);
     let channel = keys(&redis).key("moves", "a").unwrap();

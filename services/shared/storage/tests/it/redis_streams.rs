@@ -7,7 +7,7 @@ use onsale_testkit::stack::RedisCluster;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use crate::redis::{config, door, key_on_shard, keys};
+use crate::redis::{client, config, key_on_shard, keys};
 
 const GROUP: &str = "workers";
 
@@ -27,7 +27,7 @@ async fn append(redis: &Redis, key: &Key, numbers: std::ops::RangeInclusive<u64>
 }
 
 /// Returns true if a node has a client in a blocking group read. Tests with such reads use their own cluster.
-async fn somebody_waits(redis: &Redis) -> bool {
+async fn has_blocked_reader(redis: &Redis) -> bool {
     for url in &redis.config().nodes {
         let client = ::redis::Client::open(url.as_str()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -41,7 +41,7 @@ async fn somebody_waits(redis: &Redis) -> bool {
 
 #[tokio::test]
 async fn entry_is_appended_once_per_id() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     let stream = redis.stream(&key);
     assert_eq!(stream.last_id().await.unwrap(), None, "the stream does not exist yet");
@@ -57,7 +57,7 @@ async fn entry_is_appended_once_per_id() {
 
 #[tokio::test]
 async fn batch_skips_existing_entries_and_adds_the_rest() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     let stream = redis.stream(&key);
     let batch = |numbers: std::ops::RangeInclusive<u64>| {
@@ -74,7 +74,7 @@ async fn batch_skips_existing_entries_and_adds_the_rest() {
 
 #[tokio::test]
 async fn last_id_survives_the_deletion_of_its_entry() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     append(&redis, &key, 1..=4).await;
     let stream = redis.stream(&key);
@@ -86,7 +86,7 @@ async fn last_id_survives_the_deletion_of_its_entry() {
 
 #[tokio::test]
 async fn capped_stream_drops_its_oldest_entries() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("moves", "event").unwrap();
     let stream = redis.stream(&key);
     let mut last = StreamId::ZERO;
@@ -104,7 +104,7 @@ async fn capped_stream_drops_its_oldest_entries() {
 
 #[tokio::test]
 async fn group_delivers_each_entry_to_one_consumer() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     let stream = redis.stream(&key);
     assert!(stream.create_group(GROUP, StreamId::ZERO).await.unwrap());
@@ -128,7 +128,7 @@ async fn group_delivers_each_entry_to_one_consumer() {
 
 #[tokio::test]
 async fn idle_entry_is_claimed_and_renewed_entry_is_not() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     let stream = redis.stream(&key);
     stream.create_group(GROUP, StreamId::ZERO).await.unwrap();
@@ -156,7 +156,7 @@ async fn idle_entry_is_claimed_and_renewed_entry_is_not() {
 
 #[tokio::test]
 async fn missing_stream_has_no_groups_and_no_last_id() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("topic", "nothing").unwrap();
     let stream = redis.stream(&key);
     assert_eq!(stream.last_id().await.unwrap(), None);
@@ -172,7 +172,7 @@ async fn missing_stream_has_no_groups_and_no_last_id() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocked_reader_wakes_for_an_entry_and_delays_no_call() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     let stream = redis.stream(&key);
     stream.create_group(GROUP, StreamId::ZERO).await.unwrap();
@@ -210,7 +210,7 @@ async fn dropped_read_loses_no_entry() {
         assert!(tokio::time::timeout(Duration::from_millis(200), read).await.is_err(), "nothing to read yet");
         // Wait until the server has noticed that the reader closed its connection.
         onsale_testkit::wait_until("the dropped read has ended", Duration::from_secs(5), async || {
-            !somebody_waits(&redis).await
+            !has_blocked_reader(&redis).await
         })
         .await;
         append(&redis, &key, number..=number).await;
@@ -269,7 +269,7 @@ proptest! {
 
 #[tokio::test]
 async fn key_of_another_type_is_not_a_missing_stream() {
-    let redis = door().await;
+    let redis = client().await;
     let key = keys(&redis).key("topic", "text").unwrap();
     let () = redis.run(Command::new("SET").key(&key).arg("words")).await.unwrap();
     let stream = redis.stream(&key);

@@ -10,13 +10,13 @@ use onsale_storage::redis::{Command, StreamId, Value};
 use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
 
-use crate::events::{Apply, GROUP, Noted, SOON, World, consumer_config, relay_config};
+use crate::events::{Apply, GROUP, NumberAdded, SOON, World, consumer_config, relay_config};
 
 /// Topic of the tests with a second listener that never starts.
-const WITH_LATE_LISTENER: Topic = Topic { listeners: &[GROUP, "late"], ..Topic::of::<Noted>() };
+const WITH_LATE_LISTENER: Topic = Topic { listeners: &[GROUP, "late"], ..Topic::of::<NumberAdded>() };
 
 /// Settings that delete whatever may be deleted, in every round.
-fn eager() -> RelayConfig {
+fn delete_everything() -> RelayConfig {
     RelayConfig { retention: Duration::ZERO, retain_every: Duration::ZERO, ..relay_config() }
 }
 
@@ -29,7 +29,7 @@ async fn kept(world: &World) -> i64 {
 #[tokio::test]
 async fn events_stay_until_every_listener_of_the_contract_handled_them() {
     let mut world = World::new().await;
-    let relay = world.relay_of(&[WITH_LATE_LISTENER], eager());
+    let relay = world.relay_of(&[WITH_LATE_LISTENER], delete_everything());
     world.produce("k", 0..5).await;
     world.start_consumer(world.consumer(Apply));
     relay.round().await.unwrap();
@@ -39,9 +39,9 @@ async fn events_stay_until_every_listener_of_the_contract_handled_them() {
     assert_eq!((kept(&world).await, world.positions().await.len()), (5, 5), "one listener has not started");
 
     // Also after Redis lost the stream and both groups.
-    let key = world.redis.keyspace("events").unwrap().key("stream", Noted::TOPIC).unwrap();
+    let key = world.redis.keyspace("events").unwrap().key("stream", NumberAdded::TOPIC).unwrap();
     let _gone: u64 = world.redis.run(Command::new("DEL").key(&key)).await.unwrap();
-    let relay = world.relay_of(&[WITH_LATE_LISTENER], eager());
+    let relay = world.relay_of(&[WITH_LATE_LISTENER], delete_everything());
     relay.round().await.unwrap();
     assert_eq!(world.positions().await.len(), 5, "the stream is complete again");
 
@@ -57,7 +57,7 @@ async fn events_stay_until_every_listener_of_the_contract_handled_them() {
 #[tokio::test]
 async fn only_listeners_of_the_contract_retain_events_forever() {
     let mut world = World::new().await;
-    let config = RelayConfig { group_forgotten_after: Duration::ZERO, ..eager() };
+    let config = RelayConfig { group_forgotten_after: Duration::ZERO, ..delete_everything() };
     let relay = world.relay_with(config);
     for group in [GROUP, "former"] {
         world.stream(async |stream| stream.create_group(group, StreamId::ZERO).await).await.unwrap();
@@ -80,18 +80,18 @@ async fn group_outside_the_contract_cannot_consume() {
     let config = ConsumerConfig { group: "stranger".to_owned(), ..consumer_config() };
     let clock = Arc::new(SystemClock);
     let refused =
-        Consumer::new::<Noted>(world.postgres.clone(), world.redis.clone(), clock, config, Apply).err();
+        Consumer::new::<NumberAdded>(world.postgres.clone(), world.redis.clone(), clock, config, Apply).err();
     let Some(Error::NotAListener { group, topic }) = refused else { panic!("{refused:?}") };
-    assert_eq!((group.as_str(), topic), ("stranger", Noted::TOPIC));
+    assert_eq!((group.as_str(), topic), ("stranger", NumberAdded::TOPIC));
 }
 
 #[tokio::test]
 async fn events_of_an_unknown_topic_wait_for_a_relay_that_knows_it() {
     let world = World::new().await;
     world.produce("k", [1, 2]).await;
-    let another = Topic { source: "another", ..Topic::of::<Noted>() };
+    let another = Topic { source: "another", ..Topic::of::<NumberAdded>() };
     for topics in [&[][..], &[another]] {
-        world.relay_of(topics, eager()).round().await.unwrap();
+        world.relay_of(topics, delete_everything()).round().await.unwrap();
         assert_eq!((kept(&world).await, world.positions().await.len()), (2, 0));
     }
     world.relay().round().await.unwrap();
@@ -156,7 +156,7 @@ async fn dead_consumers_without_pending_events_are_deleted() {
 
 /// Returns the consumer names in the group.
 async fn consumers(world: &World) -> Vec<String> {
-    let key = world.redis.keyspace("events").unwrap().key("stream", Noted::TOPIC).unwrap();
+    let key = world.redis.keyspace("events").unwrap().key("stream", NumberAdded::TOPIC).unwrap();
     let command = Command::new("XINFO").arg("CONSUMERS").key(&key).arg(GROUP).idempotent();
     let facts: Vec<std::collections::HashMap<String, Value>> = world.redis.run(command).await.unwrap();
     facts

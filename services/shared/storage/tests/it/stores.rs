@@ -27,11 +27,11 @@ impl ServiceConfig for Config {
     const SHARED_DEFAULTS: &'static [(&'static str, &'static str)] = &[StoresConfig::DEFAULTS];
 }
 
-/// Opens the stores with settings changed by `spoil` and returns the error.
-async fn open_with(spoil: impl FnOnce(&mut StoresConfig)) -> OpenError {
+/// Opens the stores with settings changed by `change` and returns the error.
+async fn open_with(change: impl FnOnce(&mut StoresConfig)) -> OpenError {
     let mut outcome = None;
     let started = TestService::start("sandbox", DEFAULTS, async |mut config: Config, chassis| {
-        spoil(&mut config.stores);
+        change(&mut config.stores);
         outcome = Stores::open(&config.stores, chassis).await.err();
         Ok(())
     });
