@@ -152,8 +152,7 @@ impl Candidacy {
     }
 
     /// Returns the condition that this process leads, for a worker. It holds the candidacy until the worker ends.
-    #[must_use]
-    pub fn into_condition(self) -> Condition {
+    pub(crate) fn into_condition(self) -> Condition {
         let changes = WatchStream::from_changes(self.leadership()).map(drop);
         Condition::new(move || self.lease().is_some(), changes)
     }

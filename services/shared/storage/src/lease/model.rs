@@ -23,7 +23,7 @@ enum Step {
     Pass { millis: u64 },
     /// A candidate starts its next call, if it has one. The store acts now; the answer is in flight.
     Call { who: usize },
-    /// The answer arrives. Between `Ask` and this, the candidate is paused.
+    /// The answer arrives. Between `Call` and this, the candidate is paused.
     Deliver { who: usize },
     /// The answer is lost; the candidate sees a failure.
     LoseAnswer { who: usize },

@@ -97,12 +97,6 @@ impl Transaction {
         self.0.hooks().push(Box::new(hook));
     }
 
-    /// Returns the label that the caller gave the transaction.
-    #[must_use]
-    pub fn label(&self) -> &'static str {
-        self.0.label
-    }
-
     fn open(&self) -> Result<&Connection, Error> {
         if self.0.closed.load(Ordering::Relaxed) {
             return Err(Error::Aborted { label: self.0.label });
