@@ -233,7 +233,7 @@ async fn connect(config: &PostgresConfig) -> Result<Client, Error> {
 /// Takes the schema's advisory lock by polling every 50 ms. A statement that waits inside Postgres would block `CREATE
 /// INDEX CONCURRENTLY` of the lock's holder, and both would wait forever.
 async fn lock(client: &Client, schema: &str) -> Result<(), Error> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let row = client
             .query_one("SELECT pg_try_advisory_lock($1, hashtext($2))", &[&LOCK_KEY, &schema])
@@ -243,8 +243,8 @@ async fn lock(client: &Client, schema: &str) -> Result<(), Error> {
         if row {
             return Ok(());
         }
-        if begun.elapsed() >= LOCK_WAIT_MAX {
-            return Err(Error::Locked { schema: schema.to_owned(), waited: begun.elapsed() });
+        if started.elapsed() >= LOCK_WAIT_MAX {
+            return Err(Error::Locked { schema: schema.to_owned(), waited: started.elapsed() });
         }
         sleep(LOCK_POLL_INTERVAL).await;
     }

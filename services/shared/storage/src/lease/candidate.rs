@@ -38,9 +38,9 @@ pub(super) enum LeaseAction {
     ReadEpoch,
     /// Renew the lease in Redis to confirm that this candidate still holds it.
     Confirm,
-    /// Raise the epoch in Postgres if it still is `seen`.
+    /// Raise the epoch in Postgres if it still is `expected`.
     TakeEpoch {
-        seen: i64,
+        expected: i64,
     },
     Renew,
 }
@@ -72,8 +72,8 @@ pub(super) struct Candidate {
 enum Phase {
     Following { try_at: Elapsed },
     Acquired { held_until: Elapsed },
-    Read { held_until: Elapsed, seen: i64 },
-    Confirmed { held_until: Elapsed, seen: i64 },
+    Read { held_until: Elapsed, expected: i64 },
+    Confirmed { held_until: Elapsed, expected: i64 },
     Leading(Tenure),
 }
 
@@ -107,7 +107,7 @@ impl Candidate {
             Phase::Following { .. } => LeaseAction::Acquire,
             Phase::Acquired { .. } => LeaseAction::ReadEpoch,
             Phase::Read { .. } => LeaseAction::Confirm,
-            Phase::Confirmed { seen, .. } => LeaseAction::TakeEpoch { seen },
+            Phase::Confirmed { expected, .. } => LeaseAction::TakeEpoch { expected },
             Phase::Leading(tenure) if now < tenure.renew_at => {
                 LeaseAction::Wait { until: tenure.renew_at.min(tenure.held_until) }
             }
@@ -115,21 +115,21 @@ impl Candidate {
         }
     }
 
-    /// Applies the answer to the action of [`Candidate::next_action`], sent at `begun` and answered at `now`. `jitter`,
+    /// Applies the answer to the action of [`Candidate::next_action`], sent at `started` and answered at `now`. `jitter`,
     /// 0 to 1000, spreads the next attempt, so that candidates that were refused together do not retry together.
-    pub(super) fn apply(&mut self, begun: Elapsed, answer: Answer, now: Elapsed, jitter: u16) {
+    pub(super) fn apply(&mut self, started: Elapsed, answer: Answer, now: Elapsed, jitter: u16) {
         // Counted from before the call, because Redis starts to count at an unknown time after it.
-        let held_until = begun.saturating_add(self.timing.ttl.saturating_sub(self.timing.margin));
+        let held_until = started.saturating_add(self.timing.ttl.saturating_sub(self.timing.margin));
         self.phase = match (self.phase, answer) {
             (Phase::Following { .. }, Answer::Held) => Phase::Acquired { held_until },
-            (Phase::Acquired { held_until }, Answer::Epoch(seen)) => Phase::Read { held_until, seen },
-            (Phase::Read { seen, .. }, Answer::Held) => Phase::Confirmed { held_until, seen },
+            (Phase::Acquired { held_until }, Answer::Epoch(expected)) => Phase::Read { held_until, expected },
+            (Phase::Read { expected, .. }, Answer::Held) => Phase::Confirmed { held_until, expected },
             // Only while the lease lasts: if it ran out meanwhile, another candidate may hold it.
             (Phase::Confirmed { held_until, .. }, Answer::Epoch(epoch)) if now < held_until => {
-                Phase::Leading(Tenure { epoch, held_until, renew_at: self.renew_at(begun, jitter) })
+                Phase::Leading(Tenure { epoch, held_until, renew_at: self.renew_at(started, jitter) })
             }
             (Phase::Leading(tenure), Answer::Held) => {
-                Phase::Leading(Tenure { held_until, renew_at: self.renew_at(begun, jitter), ..tenure })
+                Phase::Leading(Tenure { held_until, renew_at: self.renew_at(started, jitter), ..tenure })
             }
             // Redis may still have renewed the lease: retry, and keep leading until `held_until`.
             (Phase::Leading(tenure), Answer::Failed | Answer::Epoch(_)) => {
@@ -166,8 +166,8 @@ impl Candidate {
         }
     }
 
-    fn renew_at(&self, begun: Elapsed, jitter: u16) -> Elapsed {
-        begun.saturating_add(spread(self.timing.renew_every, jitter))
+    fn renew_at(&self, started: Elapsed, jitter: u16) -> Elapsed {
+        started.saturating_add(spread(self.timing.renew_every, jitter))
     }
 
     fn pause(&self, jitter: u16) -> Duration {

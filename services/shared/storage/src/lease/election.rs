@@ -35,7 +35,7 @@ const KEY_NAME: &str = "lease";
 pub struct Election {
     keys: Keyspace,
     /// Unbounded channel, but with at most one message per candidacy.
-    entering: mpsc::UnboundedSender<Member>,
+    new_members: mpsc::UnboundedSender<Member>,
     shared: Arc<Shared>,
     timing: Timing,
 }
@@ -59,7 +59,7 @@ impl Election {
         tasks: &Tasks,
     ) -> Result<Self, Error> {
         config.validate()?;
-        let (entering, entered) = mpsc::unbounded_channel();
+        let (new_members, members) = mpsc::unbounded_channel();
         let stores = Stores {
             redis: redis.clone(),
             postgres: postgres.clone(),
@@ -76,14 +76,14 @@ impl Election {
             waiting: BTreeMap::new(),
             running: FuturesUnordered::new(),
         };
-        tasks.spawn("lease election", election.run(entered, tasks.token()));
+        tasks.spawn("lease election", election.run(members, tasks.token()));
         let timing = Timing {
             ttl: config.ttl,
             margin: config.margin,
             renew_every: config.renew_every,
             try_every: config.try_every,
         };
-        Ok(Self { keys: keys.clone(), entering, shared, timing })
+        Ok(Self { keys: keys.clone(), new_members, shared, timing })
     }
 
     /// Becomes a candidate for `name` until the candidacy is dropped. The name must be valid in a key: no spaces or
@@ -106,7 +106,7 @@ impl Election {
             left,
         };
         // On failure the candidacy is dropped, which frees the name.
-        self.entering.send(member).map_err(|_closed| Error::Ended)?;
+        self.new_members.send(member).map_err(|_closed| Error::Ended)?;
         Ok(candidacy)
     }
 }
@@ -204,7 +204,7 @@ struct ElectionLoop {
 
 // Not a `kit::worker`: one event loop over new members, answers, wake-ups and due times.
 impl ElectionLoop {
-    async fn run(mut self, mut entered: mpsc::UnboundedReceiver<Member>, shutdown: CancellationToken) {
+    async fn run(mut self, mut members: mpsc::UnboundedReceiver<Member>, shutdown: CancellationToken) {
         let shared = Arc::clone(&self.shared);
         loop {
             self.start_due();
@@ -212,7 +212,7 @@ impl ElectionLoop {
             let next = self.waiting.keys().next().map(|(elapsed, _)| shared.instant(*elapsed));
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                member = entered.recv() => match member {
+                member = members.recv() => match member {
                     Some(member) => self.schedule(member),
                     // The election and all candidacies were dropped.
                     None => break,
@@ -222,7 +222,7 @@ impl ElectionLoop {
                 () = sleep_until(next), if has_room => {}
             }
         }
-        self.end(entered).await;
+        self.end(members).await;
     }
 
     /// Starts the members whose time has come, up to `concurrency`.
@@ -267,9 +267,9 @@ impl ElectionLoop {
     }
 
     /// Releases every lease. Each call has a timeout, so this ends in bounded time.
-    async fn end(mut self, mut entered: mpsc::UnboundedReceiver<Member>) {
-        entered.close();
-        while let Some(member) = entered.recv().await {
+    async fn end(mut self, mut members: mpsc::UnboundedReceiver<Member>) {
+        members.close();
+        while let Some(member) = members.recv().await {
             self.schedule(member);
         }
         // Cancelled members only release their leases.
@@ -299,15 +299,15 @@ impl Member {
                 self.release(&stores).await;
                 return None;
             }
-            let begun = shared.base.elapsed();
-            let action = self.next_action(begun);
-            self.publish(&shared, begun);
+            let started = shared.base.elapsed();
+            let action = self.next_action(started);
+            self.publish(&shared, started);
             if matches!(action, LeaseAction::Wait { .. }) {
                 return Some(self);
             }
             let answer = stores.perform(action, &self.name, &self.key, &self.token).await;
             let now = shared.base.elapsed();
-            self.candidate.apply(begun, answer, now, rand::rng().random_range(0..=1_000));
+            self.candidate.apply(started, answer, now, rand::rng().random_range(0..=1_000));
             self.publish(&shared, now);
         }
     }

@@ -168,7 +168,7 @@ impl Model {
             LeaseAction::TakeEpoch { .. } if self.processes.iter().any(|process| process.open.is_some()) => {
                 return;
             }
-            LeaseAction::TakeEpoch { seen } if seen == self.epoch => {
+            LeaseAction::TakeEpoch { expected } if expected == self.epoch => {
                 self.epoch += 1;
                 self.epochs.push((self.epoch, who));
                 Answer::Epoch(self.epoch)
@@ -181,8 +181,8 @@ impl Model {
     fn deliver(&mut self, who: usize) {
         let now = self.now;
         let process = &mut self.processes[who];
-        if let Some((begun, answer)) = process.in_flight.take() {
-            process.candidate.apply(begun, answer, now, 500);
+        if let Some((started, answer)) = process.in_flight.take() {
+            process.candidate.apply(started, answer, now, 500);
             if let Some(tenure) = process.candidate.tenure(now) {
                 process.epoch = Some(tenure.epoch);
             }

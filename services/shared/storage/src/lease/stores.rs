@@ -46,7 +46,7 @@ impl Stores {
                 LeaseAction::Acquire => self.acquire(key, token).await,
                 LeaseAction::ReadEpoch => self.read_epoch(name).await,
                 LeaseAction::Confirm | LeaseAction::Renew => self.renew(key, token).await,
-                LeaseAction::TakeEpoch { seen } => self.take_epoch(name, seen, token).await,
+                LeaseAction::TakeEpoch { expected } => self.take_epoch(name, expected, token).await,
             }
         };
         match Deadline::after(self.action_timeout).scope(work).await {
@@ -86,8 +86,8 @@ impl Stores {
         }
     }
 
-    async fn take_epoch(&self, name: &str, seen: i64, token: &str) -> Result<Answer, Error> {
-        match self.postgres.query_opt("lease take", TAKE_EPOCH, &[&name, &seen, &token]).await? {
+    async fn take_epoch(&self, name: &str, expected: i64, token: &str) -> Result<Answer, Error> {
+        match self.postgres.query_opt("lease take", TAKE_EPOCH, &[&name, &expected, &token]).await? {
             Some(row) => Ok(Answer::Epoch(column(&row, "epoch")?)),
             None => Ok(Answer::Refused { free_in: None }),
         }

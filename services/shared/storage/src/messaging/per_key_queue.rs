@@ -74,9 +74,9 @@ mod tests {
 
     use super::*;
 
-    fn delivery(place: u64, key: u8) -> Delivery {
+    fn delivery(position: u64, key: u8) -> Delivery {
         Delivery {
-            id: StreamId::new(place, 0),
+            id: StreamId::new(position, 0),
             key: key.to_string(),
             envelope: Vec::new(),
             event_id: Uuid::nil(),
@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn waiting_key_delays_only_itself() {
         let mut queue = PerKeyQueue::default();
-        for (place, key) in [(1, 1), (2, 1), (3, 2)] {
-            queue.push(delivery(place, key));
+        for (position, key) in [(1, 1), (2, 1), (3, 2)] {
+            queue.push(delivery(position, key));
         }
         assert_eq!(queue.next().unwrap().id.millis, 1);
         assert_eq!(queue.next().unwrap().id.millis, 3);
@@ -122,8 +122,8 @@ mod tests {
             loop {
                 match choices.next() {
                     Some((true, _)) => {
-                        if let Some((place, key)) = arrivals.next() {
-                            queue.push(delivery(place, *key));
+                        if let Some((position, key)) = arrivals.next() {
+                            queue.push(delivery(position, *key));
                         }
                     }
                     Some((false, which)) if !running.is_empty() => {
@@ -133,8 +133,8 @@ mod tests {
                     Some(_) => {}
                     None => {
                         let left = queue.len();
-                        for (place, key) in arrivals.by_ref() {
-                            queue.push(delivery(place, *key));
+                        for (position, key) in arrivals.by_ref() {
+                            queue.push(delivery(position, *key));
                         }
                         match running.pop() {
                             Some(finished) => queue.done(finished.id, &finished.key),
@@ -151,7 +151,7 @@ mod tests {
             }
             prop_assert_eq!(queue.len(), 0);
             prop_assert_eq!(seen.values().map(Vec::len).sum::<usize>(), keys.len());
-            prop_assert!(seen.values().all(|places| places.is_sorted()));
+            prop_assert!(seen.values().all(|positions| positions.is_sorted()));
         }
     }
 }

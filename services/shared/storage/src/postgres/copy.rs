@@ -47,8 +47,8 @@ impl<'a> CopyRows<'a> {
             let start = self.buffer.len();
             self.buffer.put_i32(NULL);
             if let IsNull::No = value.to_sql_checked(of, &mut self.buffer).map_err(failed)? {
-                let place = self.buffer.get_mut(start..).unwrap_or_default();
-                let (length, value) = place.split_at_mut(size_of::<i32>());
+                let encoded = self.buffer.get_mut(start..).unwrap_or_default();
+                let (length, value) = encoded.split_at_mut(size_of::<i32>());
                 let bytes = i32::try_from(value.len()).map_err(|source| failed(source.into()))?;
                 length.copy_from_slice(&bytes.to_be_bytes());
             }

@@ -33,13 +33,13 @@ pub(super) fn pool(schema: &str, status: &Status) {
 /// Measures until it is dropped, so that cancelled calls are included.
 pub(super) struct CallTimer {
     label: &'static str,
-    begun: Instant,
+    started: Instant,
     outcome: &'static str,
 }
 
 impl CallTimer {
     pub(super) fn start(label: &'static str) -> Self {
-        Self { label, begun: Instant::now(), outcome: "failed" }
+        Self { label, started: Instant::now(), outcome: "failed" }
     }
 
     pub(super) fn succeeded(&mut self) {
@@ -50,7 +50,7 @@ impl CallTimer {
 impl Drop for CallTimer {
     fn drop(&mut self) {
         metrics::histogram!(DURATION, "label" => self.label, "outcome" => self.outcome)
-            .record(self.begun.elapsed());
+            .record(self.started.elapsed());
     }
 }
 

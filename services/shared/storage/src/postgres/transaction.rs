@@ -151,12 +151,12 @@ where
     let both = future::join(inner.connection.batch(label, &begin), work);
     let bounded = deadline.bound(both).await;
     inner.closed.store(true, Ordering::Relaxed);
-    let Ok((begun, worked)) = bounded else {
+    let Ok((begin_result, worked)) = bounded else {
         return Err(Failure::of(Error::Timeout { label, source: None }));
     };
     let repeatable = inner.repeatable.load(Ordering::Relaxed);
     let value = worked.map_err(|error| Failure { error, repeatable })?;
-    begun.map_err(Failure::of)?;
+    begin_result.map_err(Failure::of)?;
     if inner.failed.load(Ordering::Relaxed) || inner.connection.has_unfinished() {
         return Err(Failure { error: Error::Aborted { label }.into(), repeatable });
     }

@@ -92,14 +92,14 @@ impl Hints {
                 receiver
             }
         };
-        Subscription { begun: false, hints: BroadcastStream::new(receiver) }
+        Subscription { has_started: false, hints: BroadcastStream::new(receiver) }
     }
 }
 
 /// Hints of one channel, as a stream that ends only with the process.
 #[derive(Debug)]
 pub struct Subscription {
-    begun: bool,
+    has_started: bool,
     hints: BroadcastStream<Hint>,
 }
 
@@ -107,8 +107,8 @@ impl Stream for Subscription {
     type Item = Hint;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Hint>> {
-        if !self.begun {
-            self.begun = true;
+        if !self.has_started {
+            self.has_started = true;
             return Poll::Ready(Some(Hint::Gap));
         }
         self.hints.poll_next_unpin(context).map(|hint| match hint {

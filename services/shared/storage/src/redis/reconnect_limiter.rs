@@ -30,11 +30,11 @@ impl ReconnectLimiter {
     fn reserve_slot(&self, host: &str, port: u16) -> Instant {
         let now = Instant::now();
         let mut nodes = self.nodes.lock();
-        nodes.retain(|_, next_slot| *next_slot > now);
-        let next_slot = nodes.entry((host.to_owned(), port)).or_insert(now);
-        let turn = next_slot.checked_sub(BURST_SPAN).map_or(now, |turn| turn.max(now));
-        *next_slot += SLOT_INTERVAL;
-        turn
+        nodes.retain(|_, reserved_until| *reserved_until > now);
+        let reserved_until = nodes.entry((host.to_owned(), port)).or_insert(now);
+        let slot = reserved_until.checked_sub(BURST_SPAN).map_or(now, |slot| slot.max(now));
+        *reserved_until += SLOT_INTERVAL;
+        slot
     }
 }
 
@@ -62,9 +62,9 @@ mod tests {
     async fn eight_connections_start_at_once_and_others_every_50_ms() {
         let limiter = ReconnectLimiter::default();
         let begin = Instant::now();
-        let turns: Vec<Duration> = (0..10).map(|_| limiter.reserve_slot("a", 1) - begin).collect();
-        assert_eq!(turns[..8], [Duration::ZERO; 8]);
-        assert_eq!(turns[8..], [SLOT_INTERVAL, SLOT_INTERVAL * 2]);
+        let slots: Vec<Duration> = (0..10).map(|_| limiter.reserve_slot("a", 1) - begin).collect();
+        assert_eq!(slots[..8], [Duration::ZERO; 8]);
+        assert_eq!(slots[8..], [SLOT_INTERVAL, SLOT_INTERVAL * 2]);
         assert_eq!(limiter.reserve_slot("a", 2), begin, "nodes do not share slots");
         sleep_until(begin + SLOT_INTERVAL * 10).await;
         assert_eq!(limiter.reserve_slot("a", 1), Instant::now(), "all slots have passed");
