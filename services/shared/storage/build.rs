@@ -1,4 +1,4 @@
-//! Embeds `/migrations`: one table of all files, so that a binary carries its schema with it.
+//! Embeds `/migrations` as one table of files, so that every binary carries the schemas.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -43,7 +43,7 @@ fn names(directory: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     for entry in fs::read_dir(directory)? {
         names.push(entry?.file_name().into_string().map_err(|name| format!("{name:?} is no text"))?);
     }
-    // The order must not depend on the file system.
+    // Sorted because the order of a directory listing depends on the file system.
     names.sort();
     Ok(names)
 }

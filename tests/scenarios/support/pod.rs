@@ -56,7 +56,10 @@ impl Pod {
     /// Returns true if the pod holds a leader lease, according to the last message about one in its log.
     pub(crate) fn is_leader(&self) -> bool {
         let output = std::fs::read_to_string(&self.log).unwrap();
-        output.lines().rfind(|line| line.contains("line-keeper")).is_some_and(|line| line.contains("taken"))
+        output
+            .lines()
+            .rfind(|line| line.contains("line-keeper"))
+            .is_some_and(|line| line.contains("acquired"))
     }
 
     /// Kills the pod without warning.

@@ -37,8 +37,8 @@ async fn publish<P: EventPayload>(world: &World, key: &str, payload: &P) {
         })
         .await
         .unwrap();
-    let mut relay = Relay::new(schema, redis, outbox, TOPICS, RelayConfig::default()).unwrap();
-    relay.step().await.unwrap();
+    let relay = Relay::new(schema, redis, outbox, TOPICS, RelayConfig::default()).unwrap();
+    relay.round().await.unwrap();
 }
 
 /// Waits until `count` events have been handled.

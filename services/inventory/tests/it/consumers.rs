@@ -13,7 +13,6 @@ use onsale_storage::{
 };
 use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
-use tokio_util::sync::CancellationToken;
 
 use crate::support::{SOON, World, an_event, general};
 
@@ -47,7 +46,7 @@ async fn generation_is_recorded_and_tickets_are_acknowledged() {
         NewEvent::new(&event.event_id, &completed(2)),
         NewEvent::new("nobody", &GenerationCompleted::default()),
     ];
-    let (outbox_ref, token) = (&outbox, CancellationToken::new());
+    let outbox_ref = &outbox;
     ticketing
         .transaction("tell", |tx| async move {
             outbox_ref.append(&tx, events).await?;
@@ -56,7 +55,7 @@ async fn generation_is_recorded_and_tickets_are_acknowledged() {
         .await
         .unwrap();
     let relay = Relay::new(ticketing, world.redis.clone(), &outbox, TOPICS, RelayConfig::default()).unwrap();
-    let relaying = world.service.server.tasks().spawn("ticketing's relay", relay.run(token.clone()));
+    relay.start(world.service.server.tasks());
 
     wait_until("all four are handled", SOON, async || {
         world.number("SELECT count(*) FROM inbox WHERE consumer = 'inventory'", &[]).await == 4
@@ -67,6 +66,4 @@ async fn generation_is_recorded_and_tickets_are_acknowledged() {
     // An event that can never be handled goes to the dead letters.
     let dead = "SELECT count(*) FROM dead_letter WHERE topic = 'generation.completed'";
     assert_eq!(world.number(dead, &[]).await, 1);
-    token.cancel();
-    relaying.abort();
 }

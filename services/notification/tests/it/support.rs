@@ -3,6 +3,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use onsale_kit::tasks::Tasks;
 use onsale_proto::{
     EventPayload, TOPICS,
     auth::v1::Role,
@@ -25,8 +26,6 @@ use onsale_testkit::{
 };
 use onsale_types::{OrganizerId, SystemClock};
 use tempfile::TempDir;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, transport::Channel};
 use tonic_types::StatusExt;
 use uuid::Uuid;
@@ -55,8 +54,6 @@ pub(crate) struct World {
     /// Folder in which the mail server stores its mails.
     _folder: TempDir,
     redis: Redis,
-    /// Relays of the outboxes; aborted when the world is dropped.
-    tasks: JoinSet<()>,
 }
 
 pub(crate) async fn stores() -> TestStores {
@@ -100,12 +97,14 @@ impl World {
         let store = Postgres::connect(&service.database.config("notification")).await.unwrap();
         let redis = RedisConfig::new(service.redis.urls.clone(), &service.redis.prefix);
         let redis = Redis::connect(&redis).await.unwrap();
-        let mut world = Self { service, catcher, store, _folder: folder, redis, tasks: JoinSet::new() };
+        let world = Self { service, catcher, store, _folder: folder, redis };
         let config = RelayConfig { retain_every: Duration::from_millis(100), ..RelayConfig::default() };
+        // The relays end with the runtime of the test.
+        let tasks = Tasks::new();
         for source in SOURCES {
             let (postgres, outbox) = world.sender(source);
             let relay = Relay::new(postgres, world.redis.clone(), &outbox, TOPICS, config.clone());
-            world.tasks.spawn(relay.unwrap().run(CancellationToken::new()));
+            relay.unwrap().start(&tasks);
         }
         world
     }

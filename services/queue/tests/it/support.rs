@@ -150,7 +150,7 @@ impl World {
             let outbox = Outbox::new(name, Arc::new(SystemClock));
             let config = RelayConfig::default();
             let relay = Relay::new(postgres.clone(), redis.clone(), &outbox, TOPICS, config).unwrap();
-            tasks.spawn("relay", relay.run(tasks.token()));
+            relay.start(&tasks);
             voices.push(Voice { service: name, outbox, postgres });
         }
         let channel = service.channel().await.unwrap();

@@ -1,7 +1,8 @@
-//! Answers to requests that were already done, kept in the transaction that did them: asking twice equals asking once.
+//! Idempotent requests. The answer is stored in the transaction of the effect, so a repeated request returns the stored
+//! answer and has no second effect.
 //!
-//! The answer is stored as the bytes of the method's response. A [`Method`] knows how to encode them, so that the use case
-//! needs no wire format:
+//! The answer is stored as the bytes of the method's response. A [`Method`] knows how to encode them, so that the use
+//! case needs no wire format:
 //!
 //! ```
 //! # use onsale_storage::idempotency::{Answer, Error, Method, Request};
@@ -12,7 +13,7 @@
 //! # async fn release(transaction: &Transaction) -> Result<Claim, Error> { Ok(Claim) }
 //! // convert: one constant per method.
 //! const RELEASE_CLAIM: Method<Claim> = Method::new("ReleaseClaim", encode_response);
-//! // grpc: `body` is the encoded request; its fingerprint tells a repeated request from a reused id.
+//! // grpc: `body` is the encoded request; its fingerprint distinguishes a repeated request from a reused id.
 //! # fn grpc<'a>(caller: &'a str, request_id: RequestId, body: &[u8]) -> Request<'a, Claim> {
 //! RELEASE_CLAIM.request(caller, request_id, body)
 //! # }
@@ -30,36 +31,36 @@ use std::error::Error as StdError;
 use std::future::Future;
 use std::time::Duration;
 
-use onsale_kit::error::{Chain, Kind, Reason, ServiceError};
+use onsale_kit::error::{Kind, Reason, ServiceError};
+use onsale_kit::tasks::Tasks;
+use onsale_kit::worker::{Round, Worker};
 use onsale_proto::r#type::v1::ErrorReason;
 use onsale_types::RequestId;
 use prost::Message;
-use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::postgres::row::RowExt as _;
 use crate::postgres::{self, Postgres, Transaction};
 
-// Waits for a transaction that does the same request right now, and then finds it done.
-const ENTER: &str = "INSERT INTO idempotency (method, caller, request_id, fingerprint)
+// Waits for a concurrent transaction with the same request. If that one commits, this insert adds no row.
+const INSERT: &str = "INSERT INTO idempotency (method, caller, request_id, fingerprint)
     VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
 const FIND: &str = "SELECT fingerprint, response FROM idempotency
     WHERE method = $1 AND caller = $2 AND request_id = $3";
-const ANSWER: &str = "UPDATE idempotency SET response = $4
+const STORE: &str = "UPDATE idempotency SET response = $4
     WHERE method = $1 AND caller = $2 AND request_id = $3";
-const FORGET: &str = "DELETE FROM idempotency WHERE ctid IN (
+const DELETE_OLD: &str = "DELETE FROM idempotency WHERE ctid IN (
         SELECT ctid FROM idempotency WHERE created_at < now() - make_interval(secs => $1) LIMIT $2
         FOR UPDATE SKIP LOCKED)";
 
-/// How much one call of [`forget`] removes.
-const FORGET_MAX: i64 = 10_000;
-/// How often [`keep_small`] looks for old answers.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
-/// How long answers are kept: far longer than any caller goes on trying.
+/// Maximum number of rows that one call of [`delete_old`] deletes.
+const DELETE_MAX: i64 = 10_000;
+/// Interval between two deletions of old answers.
+const DELETE_EVERY: Duration = Duration::from_secs(60);
+/// Age at which stored answers are deleted (7 days). It must exceed the time for which any caller retries.
 pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// An idempotent method whose result in the domain is an `R`.
+/// An idempotent method whose domain result is an `R`.
 #[derive(Clone, Copy, Debug)]
 pub struct Method<R> {
     name: &'static str,
@@ -67,15 +68,15 @@ pub struct Method<R> {
 }
 
 impl<R> Method<R> {
-    /// Describes the method `name`, whose response to a result is encoded by `encode`. Both are stored: a change of the name or
-    /// of the encoding must still match, and decode, the answers of the last [`RETENTION`].
+    /// Creates a method. `encode` encodes its response. The name and the encoding are stored, so a change of either
+    /// must still match and decode the answers of the last [`RETENTION`].
     #[must_use]
     pub const fn new(name: &'static str, encode: fn(&R) -> Vec<u8>) -> Self {
         Self { name, encode }
     }
 
-    /// Returns the request of `caller` with the encoded `body`. One caller's id never answers another's request. The body must
-    /// have no map fields: their encoding has no order, so the same body would look like another.
+    /// Creates a request of `caller` with the encoded `body`. Ids are scoped by caller and method. The body must have
+    /// no map fields: their encoding is unordered, so equal bodies could get different fingerprints.
     #[must_use]
     pub fn request<'a>(&self, caller: &'a str, id: RequestId, body: &[u8]) -> Request<'a, R> {
         let fingerprint = Uuid::new_v5(&Uuid::NAMESPACE_OID, body);
@@ -83,7 +84,7 @@ impl<R> Method<R> {
     }
 }
 
-/// A request that may come more than once.
+/// One request of a caller, which may arrive more than once.
 #[derive(Clone, Debug)]
 pub struct Request<'a, R = Protobuf> {
     method: &'static str,
@@ -98,8 +99,8 @@ pub struct Request<'a, R = Protobuf> {
 pub enum Protobuf {}
 
 impl<'a> Request<'a> {
-    /// The request `body` of `caller` to `method`. One caller's id never answers another's request. The body must have
-    /// no map fields: their encoding has no order, so the same body would look like another.
+    /// Creates a request of `caller` with the message `body`. Ids are scoped by caller and method. The body must have
+    /// no map fields: their encoding is unordered, so equal bodies could get different fingerprints.
     #[must_use]
     pub fn new(method: &'static str, caller: &'a str, id: RequestId, body: &impl Message) -> Self {
         Method::new(method, |_: &Protobuf| Vec::new()).request(caller, id, &body.encode_to_vec())
@@ -107,9 +108,9 @@ impl<'a> Request<'a> {
 }
 
 impl<R> Request<'_, R> {
-    /// Does `work` unless the request was done before; then the answer is the stored one. `work` must do its writes in
-    /// `transaction`: effect and answer are stored together or not at all. A failed request is not stored, so it may be
-    /// repeated; its error must end the transaction.
+    /// Runs `work` and stores its answer, or returns the stored answer of an earlier run. `work` must write in
+    /// `transaction`, so that effect and answer are stored together or not at all. If `work` fails, its error must end
+    /// the transaction; nothing is stored then, and the request may be repeated.
     pub async fn once<E: From<Error>>(
         &self,
         transaction: &Transaction,
@@ -123,10 +124,10 @@ impl<R> Request<'_, R> {
         Ok(Answer::New(result))
     }
 
-    /// Enters the request, unless it was done before; then returns its stored answer.
+    /// Inserts the request, or returns its stored answer if it was answered before.
     async fn enter(&self, transaction: &Transaction) -> Result<Option<StoredAnswer>, Error> {
         let Self { method, caller, id, fingerprint, .. } = self;
-        if transaction.execute(ENTER, &[method, caller, id, fingerprint]).await? > 0 {
+        if transaction.execute(INSERT, &[method, caller, id, fingerprint]).await? > 0 {
             return Ok(None);
         }
         let row = transaction.query_one(FIND, &[method, caller, id]).await?;
@@ -139,21 +140,21 @@ impl<R> Request<'_, R> {
     }
 
     async fn store(&self, transaction: &Transaction, response: &[u8]) -> Result<(), Error> {
-        transaction.execute(ANSWER, &[&self.method, &self.caller, &self.id, &response]).await?;
+        transaction.execute(STORE, &[&self.method, &self.caller, &self.id, &response]).await?;
         Ok(())
     }
 }
 
-/// The answer to a request.
+/// The answer of [`Request::once`], new or stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<R> {
-    /// The request was done now, with this result.
+    /// Result of work that ran in this call.
     New(R),
-    /// The request was done before.
+    /// Answer that an earlier call stored.
     Stored(StoredAnswer),
 }
 
-/// The encoded response of a request that was done before.
+/// Encoded response that an earlier call stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredAnswer {
     method: &'static str,
@@ -161,7 +162,7 @@ pub struct StoredAnswer {
 }
 
 impl<R> Answer<R> {
-    /// Returns the response: `respond` makes it of a new result, `decode` of the stored bytes.
+    /// Returns the response: `respond` builds it from a new result, `decode` from stored bytes.
     pub fn into_response<M, E: Into<Box<dyn StdError + Send + Sync>>>(
         self,
         respond: impl FnOnce(&R) -> M,
@@ -175,7 +176,7 @@ impl<R> Answer<R> {
 }
 
 impl StoredAnswer {
-    /// Decodes the response.
+    /// Decodes the stored bytes with the method's decoder.
     pub fn decode<M, E: Into<Box<dyn StdError + Send + Sync>>>(
         &self,
         decode: impl FnOnce(&[u8]) -> Result<M, E>,
@@ -184,35 +185,35 @@ impl StoredAnswer {
     }
 }
 
-/// Why a request could not be answered from memory, nor entered into it.
+/// A request that could neither be inserted nor answered from the table.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The id was used before, with another body.
+    /// The caller used the id before, with another body.
     #[error("request id {id} was used before with another body")]
     RequestIdReused {
-        /// The id.
+        /// Id of the request, chosen by the caller.
         id: Uuid,
     },
-    /// The request failed and its transaction was committed nevertheless: a mistake of the method. What was done of it is
-    /// not known.
+    /// The request has a row without an answer: a method committed its transaction although its work had failed. The
+    /// effect of that run is unknown.
     #[error("request {id} of {method} has no stored answer")]
     Unanswered {
-        /// The method.
+        /// Name of the method.
         method: &'static str,
-        /// The id.
+        /// Id of the request, chosen by the caller.
         id: Uuid,
     },
-    /// The stored answer does not decode: it is of another type than the method's.
+    /// The stored answer does not decode as the method's response type.
     #[error("failed to decode the stored answer of {method}")]
     Answer {
-        /// The method.
+        /// Name of the method.
         method: &'static str,
-        /// Why.
+        /// Error of the response decoder.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// Postgres failed.
-    #[error("failed to look up a request")]
+    /// A query of the table failed.
+    #[error("failed to read or store an idempotent request")]
     Postgres(#[from] postgres::Error),
 }
 
@@ -234,9 +235,9 @@ impl ServiceError for Error {
     }
 }
 
-/// Does `work` unless the request was done before; then its stored answer is the answer. `work` must do its writes in
-/// `transaction`: effect and answer are kept together or not at all. A failed request is not remembered, so it may be
-/// asked again; its error must end the transaction.
+/// Runs `work` and stores its answer, or returns the stored answer of an earlier run. `work` must write in
+/// `transaction`, so that effect and answer are stored together or not at all. If `work` fails, its error must end the
+/// transaction; nothing is stored then, and the request may be repeated.
 pub async fn once<R, E>(
     transaction: &Transaction,
     request: &Request<'_>,
@@ -254,32 +255,21 @@ where
     Ok(answer)
 }
 
-/// Forgets answers older than `retention`, some at a time; answers how many. The retention must be longer than any
-/// caller goes on trying.
-pub async fn forget(postgres: &Postgres, retention: Duration) -> Result<u64, postgres::Error> {
-    postgres.execute("forget requests", FORGET, &[&retention.as_secs_f64(), &FORGET_MAX]).await
+/// Deletes at most 10,000 answers older than `retention` and returns how many it deleted. The retention must exceed the
+/// time for which any caller retries.
+pub async fn delete_old(postgres: &Postgres, retention: Duration) -> Result<u64, postgres::Error> {
+    postgres.execute("forget requests", DELETE_OLD, &[&retention.as_secs_f64(), &DELETE_MAX]).await
 }
 
-/// Forgets answers older than [`RETENTION`], until `shutdown`. Any number of processes may do so at once.
-pub async fn keep_small(postgres: Postgres, shutdown: CancellationToken) {
-    let mut rounds = tokio::time::interval(FORGET_EVERY);
-    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            _ = rounds.tick() => {}
+/// Starts the worker that deletes answers older than [`RETENTION`]. Any number of processes may run one.
+pub fn start_cleanup(postgres: Postgres, tasks: &Tasks) {
+    Worker::every("forget requests", DELETE_EVERY).start(tasks, move || {
+        let postgres = postgres.clone();
+        async move {
+            let deleted = delete_old(&postgres, RETENTION).await?;
+            // A busy hour writes more answers than one call deletes.
+            let is_full = deleted >= DELETE_MAX.unsigned_abs();
+            Ok::<_, postgres::Error>(if is_full { Round::More } else { Round::Idle })
         }
-        // One call removes less than a busy hour writes, so as many as it takes.
-        loop {
-            match forget(&postgres, RETENTION).await {
-                Ok(forgotten) if forgotten < FORGET_MAX.unsigned_abs() => break,
-                Ok(_) if shutdown.is_cancelled() => return,
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "failed to forget old answers, trying again later");
-                    break;
-                }
-            }
-        }
-    }
+    });
 }

@@ -1,11 +1,10 @@
-//! Leader election with fencing epochs: at most one process acts as the leader of a name, and a process that only thinks
-//! it still is can write nothing.
+//! Leader election with fencing epochs: at most one process at a time writes as the leader of a name.
 //!
-//! Redis says who leads now: a key with a time to live, taken and renewed by its holder. Redis may forget, fail over to
-//! a copy that is behind, or let two processes believe at once (a pause, a jumping clock). Therefore every tenure has an
-//! epoch from Postgres, raised by one at each takeover, and every transaction of a leader begins with [`Lease::guard`],
-//! which fails once a higher epoch exists. Correctness rests on that alone; clocks only decide how soon a new leader
-//! comes.
+//! Redis holds the current leader in a key with a time to live, which the holder renews. Redis alone is not safe: it
+//! can lose the key, fail over to a stale replica, or let two processes believe that they lead (after a pause or a
+//! clock jump). Therefore every tenure has an epoch from Postgres, raised by one at each takeover, and every
+//! transaction of a leader starts with [`Lease::guard`], which fails once a higher epoch exists. Safety depends on the
+//! epoch alone; clocks only affect how fast a new leader takes over.
 
 mod candidate;
 mod election;
@@ -15,7 +14,7 @@ mod stores;
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -23,6 +22,7 @@ use std::{
 
 use onsale_kit::error::{Kind, Reason, ServiceError};
 use onsale_proto::r#type::v1::ErrorReason;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::{sync::Notify, time::Instant};
 
@@ -32,24 +32,25 @@ use crate::{
     redis,
 };
 
-/// How leases are held.
+/// Timing of leases, and how many a process handles in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseConfig {
-    /// How long a lease lasts without renewal: after a crash the next leader comes this much later. Above the time of a
-    /// Redis failover, or each failover changes the leaders.
+    /// Lifetime of a lease without renewal (default 10 s), and so the delay of a takeover after a crash. It should
+    /// exceed the duration of a Redis failover, or each failover changes the leaders.
     #[serde(with = "humantime_serde")]
     pub ttl: Duration,
-    /// How often a leader renews.
+    /// Interval between renewals by the leader (default 2.5 s).
     #[serde(with = "humantime_serde")]
     pub renew_every: Duration,
-    /// How long before the end of its lease a leader stops by itself: covers clocks that run at different speeds.
+    /// Time before the end of its lease at which a leader steps down (default 1 s). Covers clocks that run at different
+    /// speeds.
     #[serde(with = "humantime_serde")]
     pub margin: Duration,
-    /// How often a follower looks whether the lease was given back.
+    /// Longest wait of a follower between two attempts to take the lease (default 500 ms).
     #[serde(with = "humantime_serde")]
     pub try_every: Duration,
-    /// How many names of one process are asked about at the same time.
+    /// Maximum number of leases of one process that have a call in flight (default 32).
     pub concurrency: usize,
 }
 
@@ -66,7 +67,7 @@ impl Default for LeaseConfig {
 }
 
 impl LeaseConfig {
-    /// Refuses spans with which no lease could be kept.
+    /// Refuses intervals of 0 and a `ttl` that does not leave room for two failed renewals.
     pub fn validate(&self) -> Result<(), Error> {
         let refuse = |message| Err(Error::Config { message });
         if self.renew_every.is_zero() || self.try_every.is_zero() || self.concurrency == 0 {
@@ -74,45 +75,45 @@ impl LeaseConfig {
         }
         // Two renewals may fail before the lease is lost.
         if self.renew_every.saturating_mul(2).saturating_add(self.margin) >= self.ttl {
-            return refuse("ttl must be above the margin and two renewals");
+            return refuse("ttl must exceed margin plus twice renew_every");
         }
         Ok(())
     }
 }
 
-/// What can go wrong with a lease.
+/// An error of an election or of a fenced transaction.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting makes no sense.
+    /// A setting is out of range.
     #[error("invalid lease settings: {message}")]
     Config {
-        /// What is wrong.
+        /// Violated rule, for the message.
         message: &'static str,
     },
-    /// This process is a candidate for the name already.
+    /// This process already is a candidate for the lease.
     #[error("already a candidate for the lease {name}")]
     Entered {
-        /// The lease.
+        /// Name of the lease.
         name: String,
     },
-    /// The election has ended, as the process is shutting down.
+    /// The election has ended because the process is shutting down.
     #[error("the election has ended")]
     Ended,
-    /// Another has led since. The transaction must not commit.
-    #[error("epoch {epoch} of the lease {name} is over")]
+    /// Another process has taken over. The transaction must not commit.
+    #[error("epoch {epoch} of the lease {name} has ended")]
     Fenced {
-        /// The lease.
+        /// Name of the lease.
         name: String,
-        /// Our epoch.
+        /// Epoch of this tenure.
         epoch: i64,
-        /// The epoch now; none when the lease's row is gone.
+        /// Current epoch; `None` if the lease's row does not exist.
         current: Option<i64>,
     },
-    /// Postgres failed.
-    #[error("failed to ask postgres about a lease")]
+    /// Reading the epoch in Postgres failed.
+    #[error("lease query failed in postgres")]
     Postgres(#[from] postgres::Error),
-    /// Redis failed.
-    #[error("failed to ask redis about a lease")]
+    /// A call to Redis failed, or the name is not valid in a key.
+    #[error("lease command failed in redis")]
     Redis(#[from] redis::Error),
 }
 
@@ -138,17 +139,17 @@ impl ServiceError for Error {
     }
 }
 
-/// Whether this process leads.
+/// Role of this process for one name.
 #[derive(Clone, Debug)]
 pub enum Leadership {
-    /// It does, as far as it knows.
+    /// This process holds the lease, as far as it knows.
     Leader(Lease),
-    /// It does not.
+    /// Another process leads, or none does.
     Follower,
 }
 
 impl Leadership {
-    /// The lease, if there is one.
+    /// Returns the lease if this process leads.
     #[must_use]
     pub fn lease(&self) -> Option<&Lease> {
         match self {
@@ -158,71 +159,76 @@ impl Leadership {
     }
 }
 
-/// One tenure. Clones are the same tenure.
+/// One tenure of a leader. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    held: Arc<Held>,
+    state: Arc<LeaseState>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct LeaseState {
     name: String,
     epoch: i64,
-    /// Moves on with each renewal.
+    /// End of the lease by the local clock. Each renewal extends it.
     until: Mutex<Instant>,
-    /// Set by a guard that found a higher epoch; the election then steps down at once.
+    /// Set by a guard that found a higher epoch. The election then steps down immediately.
     fenced: AtomicBool,
-    fenced_somewhere: Arc<Notify>,
+    fence_notice: Arc<Notify>,
 }
 
 impl Lease {
-    fn new(name: String, epoch: i64, until: Instant, fenced_somewhere: Arc<Notify>) -> Self {
-        let held =
-            Held { name, epoch, until: Mutex::new(until), fenced: AtomicBool::new(false), fenced_somewhere };
-        Self { held: Arc::new(held) }
+    fn new(name: String, epoch: i64, until: Instant, fence_notice: Arc<Notify>) -> Self {
+        let state = LeaseState {
+            name,
+            epoch,
+            until: Mutex::new(until),
+            fenced: AtomicBool::new(false),
+            fence_notice,
+        };
+        Self { state: Arc::new(state) }
     }
 
-    /// What is led.
+    /// Returns the name of the lease.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.held.name
+        &self.state.name
     }
 
-    /// The epoch: higher than that of every leader before.
+    /// Returns the epoch, which is higher than that of every earlier tenure.
     #[must_use]
     pub fn epoch(&self) -> i64 {
-        self.held.epoch
+        self.state.epoch
     }
 
-    /// Whether it is still worth beginning something, as far as the local clock knows. Never a reason to skip
-    /// [`Lease::guard`].
+    /// Returns true if the lease has neither run out by the local clock nor been fenced. Use it to skip useless work,
+    /// never instead of [`Lease::guard`].
     #[must_use]
     pub fn is_current(&self) -> bool {
         !self.is_fenced() && Instant::now() < self.until()
     }
 
-    /// Fails unless this tenure is the latest, and keeps it the latest until `transaction` ends. To be called in every
-    /// transaction of a leader, before its first write: a takeover waits for the transactions that passed, and those
-    /// that come after it do not pass.
+    /// Fails unless this tenure has the highest epoch, and keeps it the highest until `transaction` ends. Call it in
+    /// every transaction of a leader, before the first write. A takeover waits for the transactions whose guard passed;
+    /// later guards fail.
     pub async fn guard(&self, transaction: &Transaction) -> Result<(), Error> {
-        let current = stores::guarded_epoch(transaction, &self.held.name).await?;
-        if current == Some(self.held.epoch) {
+        let current = stores::guarded_epoch(transaction, &self.state.name).await?;
+        if current == Some(self.state.epoch) {
             return Ok(());
         }
-        self.held.fenced.store(true, Ordering::Release);
-        self.held.fenced_somewhere.notify_one();
-        Err(Error::Fenced { name: self.held.name.clone(), epoch: self.held.epoch, current })
+        self.state.fenced.store(true, Ordering::Release);
+        self.state.fence_notice.notify_one();
+        Err(Error::Fenced { name: self.state.name.clone(), epoch: self.state.epoch, current })
     }
 
     fn is_fenced(&self) -> bool {
-        self.held.fenced.load(Ordering::Acquire)
+        self.state.fenced.load(Ordering::Acquire)
     }
 
     fn until(&self) -> Instant {
-        *self.held.until.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.state.until.lock()
     }
 
     fn extend(&self, until: Instant) {
-        *self.held.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        *self.state.until.lock() = until;
     }
 }

@@ -1,5 +1,5 @@
-//! The doors to Postgres and the Redis Cluster, and what stands on both: leases, and events between services.
-//! Postgres keeps the truth; everything in Redis can be rebuilt from it.
+//! Clients of Postgres and the Redis Cluster, and the mechanisms built on both: leases and events between services.
+//! Postgres is the source of truth; everything in Redis can be rebuilt from it.
 
 pub mod due;
 pub mod idempotency;

@@ -1,32 +1,33 @@
 //! Events between services: outbox → Redis Stream → inbox. No event is lost, and each takes effect once.
 //!
-//! 1. [`Outbox`]: a service writes an event in the transaction that makes it true.
-//! 2. [`Relay`]: numbers the events of a topic without gaps, in one transaction that holds the topic's counter, so that
-//!    numbers become visible in order; then appends them to the topic's stream *under that number as their id*. The
-//!    stream itself therefore says how far it has got: there is nothing to mark, a relay may die anywhere, two may run
-//!    at once, and a stream that was wiped or fell behind in a failover is seen by its last id and filled again.
-//! 3. [`Consumer`]: reads in a group, runs its handler in one transaction with an inbox row, then acknowledges. What a
-//!    dead consumer left is taken over; what keeps failing ends in the [`DeadLetters`].
+//! 1. [`Outbox`]: a service writes an event in the transaction of the change that it reports.
+//! 2. [`Relay`]: assigns gap-free positions to the events of a topic, in one transaction that locks the topic's
+//!    counter, so that positions become visible in order. It then appends the events to the topic's stream *with the
+//!    position as entry id*. The stream's last id therefore shows its progress: no marks are needed, a relay may crash
+//!    anywhere, two may run at the same time, and a stream that was wiped or lost entries in a failover is detected by
+//!    its last id and refilled.
+//! 3. [`Consumer`]: reads in a group, runs its handler in one transaction with an inbox row, then acknowledges. Another
+//!    consumer takes over the events of a crashed one. Events that keep failing end in the [`DeadLetters`].
 //!
-//! Publishing again is harmless because the inbox remembers. It must remember longer than an event can come again, and
-//! an event can come again as long as its outbox row exists; so inbox rows outlive outbox rows by far, and an event
-//! older than the inbox's memory is never handled on a guess: it goes to the dead letters for a human to judge.
+//! Publishing an event again is harmless because the inbox records handled events. An event can be published again as
+//! long as its outbox row exists, so inbox rows must outlive outbox rows by far. An event older than the inbox
+//! retention may have been handled already; it goes to the dead letters, for a person to decide.
 //!
-//! Who listens to a topic is said by the contract, not by who happens to be there: an event stays until each of its
-//! listeners has acknowledged it, also one that has never started, and nobody else can listen.
+//! The contract, not the running processes, defines the listeners of a topic: an event is kept until each of them has
+//! acknowledged it, even one that has never started, and no other service can listen.
 //!
-//! Postgres is the only copy that counts. Nothing here may acknowledge before the commit, delete a row that a listener
-//! has not acknowledged, or trust a number that Redis made.
+//! Postgres holds the only authoritative copy. This module must never acknowledge before the commit, delete a row that
+//! a listener has not acknowledged, or trust a position that came from Redis.
 
 mod consumer;
 mod dead_letters;
 mod delivery;
 mod event;
 mod handling;
-mod lanes;
 mod listeners;
 mod metrics;
 mod outbox;
+mod per_key_queue;
 mod relay;
 mod retention;
 
@@ -41,45 +42,46 @@ pub use listeners::{Listeners, Received};
 pub use outbox::Outbox;
 pub use relay::{Relay, RelayConfig};
 
-/// What can go wrong on the way.
+/// A failure to publish or consume events.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Postgres failed.
-    #[error("failed to move events in postgres")]
+    /// A statement of the relay or consumer failed in Postgres.
+    #[error("failed to read or write events in postgres")]
     Postgres(#[from] postgres::Error),
-    /// Redis failed.
-    #[error("failed to move events in redis")]
+    /// A command of the relay or consumer failed in Redis.
+    #[error("failed to read or write events in redis")]
     Redis(#[from] redis::Error),
-    /// A setting makes no sense.
+    /// A setting is out of range.
     #[error("invalid messaging settings: {message}")]
     Config {
-        /// What is wrong.
+        /// Violated rule, for the message.
         message: &'static str,
     },
-    /// The contract does not name the group as a listener of the topic. Nothing would be kept for it.
+    /// The contract does not name the group as a listener of the topic, so no events would be kept for it.
     #[error("{group} is not a listener of {topic} in the contract")]
     NotAListener {
-        /// The group.
+        /// Name of the group.
         group: String,
-        /// The topic.
+        /// Topic as the contract names it.
         topic: &'static str,
     },
-    /// The stream has ids that our outbox never gave out: two services write to one topic, or the database was set
-    /// back. New events would count as published already, so nothing is published until a human has looked.
+    /// The stream has positions that the outbox never assigned: two services write to one topic, or the database was
+    /// restored from a backup. New events would count as published already, so the relay publishes nothing until a
+    /// person has acted.
     #[error("stream of {topic} is at {stream}, ahead of its outbox at {outbox}")]
     StreamAhead {
-        /// The topic.
+        /// Topic as the contract names it.
         topic: String,
-        /// The stream's last position.
+        /// Last position in the stream.
         stream: i64,
-        /// The outbox's last position.
+        /// Last position that the outbox assigned.
         outbox: i64,
     },
 }
 
-/// The key of a topic's stream. The topic is the tag: what one script touches lies together, and topics spread.
+/// Returns the key of a topic's stream. The topic is the tag, so topics spread over the cluster.
 pub(crate) fn stream_key(redis: &Redis, topic: &str) -> Result<Key, redis::Error> {
-    // Shared by producer and listeners, so under neither's name.
+    // Producers and listeners share the stream, so its keyspace belongs to neither.
     let keyspace: Keyspace = redis.keyspace("events")?;
     Ok(keyspace.key("stream", topic)?)
 }

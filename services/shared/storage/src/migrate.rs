@@ -1,9 +1,9 @@
-//! Brings a schema up to date. The files under `/migrations` are embedded: those in `shared/` (the tables of the
-//! mechanisms in this crate) go into every schema, before the schema's own.
+//! Migrates a schema to the version of this binary. The files under `/migrations` are embedded. Those in `shared/` (the
+//! tables of this crate's mechanisms) are applied to every schema, before the schema's own.
 //!
-//! Safe when many start at once: one works, the others wait and find nothing left to do. It must never change what an
-//! applied file says, and never go back: a schema newer than this binary is left as it is, because during a rollout
-//! old pods still start.
+//! Concurrent starts are safe: an advisory lock lets one process migrate while the others wait up to 120 s. The runner
+//! never accepts a change of an applied file and never migrates backwards. A schema newer than this binary is left
+//! unchanged, because old pods still start during a rollout.
 
 mod plan;
 
@@ -17,19 +17,19 @@ use crate::postgres::PostgresConfig;
 
 pub use plan::Refusal;
 
-/// How long to wait for another process that migrates the same schema.
+/// Maximum wait for another process that migrates the same schema.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(120);
-const LOCK_LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long one statement of a migration may wait for a table's lock. While it waits, everybody behind it does too.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum wait of one migration statement for a table lock. While it waits, later statements on the table wait behind
+/// it.
 const TABLE_LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
-/// The first half of the advisory lock's key; the second is the schema's hash. Any number will do, it is only ours.
-const LOCK_SPACE: i32 = 0x6d69_6772;
+/// First half of the advisory lock's key; the second half is the hash of the schema's name. The value is arbitrary.
+const LOCK_KEY: i32 = 0x6d69_6772;
 
 const SHARED: &str = "shared";
 const SHARED_HISTORY: &str = "migration_history_shared";
 const OWN_HISTORY: &str = "migration_history";
 
-/// One embedded file.
 struct File {
     directory: &'static str,
     name: &'static str,
@@ -41,54 +41,54 @@ mod embedded {
     include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 }
 
-/// Why a schema could not be brought up to date.
+/// An error that leaves the schema at an older version.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The settings cannot be used.
-    #[error("failed to read the settings for the migration")]
+    /// The Postgres settings are invalid.
+    #[error("invalid settings for the migration")]
     Config {
-        /// Why.
+        /// Error of the settings' validation.
         #[source]
         source: crate::postgres::Error,
     },
-    /// The database could not be reached, or a statement around the migrations failed.
+    /// Connecting failed, or a statement around the migrations did.
     #[error("failed to {attempt}")]
     Postgres {
-        /// What was tried.
+        /// Attempted step, for the message.
         attempt: &'static str,
-        /// Why.
+        /// Error of the Postgres driver.
         #[source]
         source: tokio_postgres::Error,
     },
-    /// Another process holds the schema's migration lock.
+    /// Another process held the schema's migration lock for 120 s.
     #[error("another process has been migrating schema `{schema}` for {waited:?}")]
     Locked {
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// How long we waited.
+        /// Time spent waiting for the lock.
         waited: Duration,
     },
-    /// The files and what was applied do not fit together.
+    /// The files contradict the schema's migration history.
     #[error("refused to migrate schema `{schema}`")]
     Refused {
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// What does not fit.
+        /// Contradiction between files and history.
         #[source]
         source: Refusal,
     },
-    /// A migration failed; it left nothing behind, those before it stay.
+    /// A migration failed and was rolled back. Migrations before it stay applied.
     #[error("failed to migrate schema `{schema}`")]
     Failed {
-        /// The schema.
+        /// Name of the schema.
         schema: String,
-        /// Which file, and why.
+        /// Error of the migration runner, which names the file.
         #[source]
         source: refinery::Error,
     },
 }
 
-/// Every schema that has files of its own.
+/// Returns the names of all schemas with files of their own.
 #[must_use]
 pub fn schemas() -> Vec<&'static str> {
     let mut schemas: Vec<_> = embedded::FILES.iter().map(|file| file.directory).collect();
@@ -97,29 +97,30 @@ pub fn schemas() -> Vec<&'static str> {
     schemas
 }
 
-/// A short text that changes with any file.
+/// Returns a hash of all migration files, 16 hexadecimal digits.
 #[must_use]
 pub fn digest() -> &'static str {
     embedded::DIGEST
 }
 
-/// Applies what is missing in `config`'s schema and gives back the names of what was applied.
+/// Applies the pending migrations to `config`'s schema and returns their names.
 pub async fn run(config: &PostgresConfig) -> Result<Vec<String>, Error> {
     apply(config, &files(SHARED), &files(&config.schema)).await
 }
 
-/// The names of what [`run`] would apply. Changes nothing.
+/// Returns the names of the migrations that [`run`] would apply. Changes nothing.
 pub async fn pending(config: &PostgresConfig) -> Result<Vec<String>, Error> {
     let mut client = connect(config).await?;
     let mut names = Vec::new();
     for (history, files) in [(SHARED_HISTORY, files(SHARED)), (OWN_HISTORY, files(&config.schema))] {
-        let pending = Step { schema: &config.schema, history, files: &files }.pending(&mut client).await?;
+        let pending =
+            MigrationSet { schema: &config.schema, history, files: &files }.pending(&mut client).await?;
         names.extend(pending.iter().map(ToString::to_string));
     }
     Ok(names)
 }
 
-/// As [`run`], with files from elsewhere: for tests of the mechanism.
+/// Like [`run`], with the given files instead of the schema's own, for tests.
 #[doc(hidden)]
 pub async fn run_files(config: &PostgresConfig, own: &[(&str, &str)]) -> Result<Vec<String>, Error> {
     let own: Vec<Migration> =
@@ -135,14 +136,14 @@ async fn apply(
     let schema = &config.schema;
     let mut client = connect(config).await?;
     lock(&client, schema).await?;
-    // The lock is the session's: it ends with `client`, also when we are dropped or killed.
+    // The session holds the lock, so it ends with `client`, even if this future is dropped or the process is killed.
     client
         .batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {schema}"))
         .await
         .map_err(|source| Error::Postgres { attempt: "create the schema", source })?;
     let mut applied = Vec::new();
     for (history, files) in [(SHARED_HISTORY, shared), (OWN_HISTORY, own)] {
-        applied.extend(Step { schema, history, files }.run(&mut client).await?);
+        applied.extend(MigrationSet { schema, history, files }.run(&mut client).await?);
     }
     if !applied.is_empty() {
         tracing::info!(schema, count = applied.len(), last = applied.last(), "schema migrated");
@@ -150,14 +151,14 @@ async fn apply(
     Ok(applied)
 }
 
-/// One directory's files and the table that remembers which were applied.
-struct Step<'a> {
+/// Migration files of one directory, and the history table that records the applied ones.
+struct MigrationSet<'a> {
     schema: &'a str,
     history: &'static str,
     files: &'a [Migration],
 }
 
-impl Step<'_> {
+impl MigrationSet<'_> {
     async fn run(&self, client: &mut Client) -> Result<Vec<String>, Error> {
         if self.pending(client).await?.is_empty() {
             return Ok(Vec::new());
@@ -200,12 +201,12 @@ fn files(directory: &str) -> Vec<Migration> {
     embedded::FILES
         .iter()
         .filter(|file| file.directory == directory)
-        // The build refuses names that do not parse.
+        // `build.rs` refuses names that do not parse.
         .filter_map(|file| Migration::unapplied(file.name, file.sql).ok())
         .collect()
 }
 
-/// A connection of our own: migrations may run long and hold a session lock, which no pool should see.
+/// Opens a connection outside of the pool: migrations may run long and hold a session lock.
 async fn connect(config: &PostgresConfig) -> Result<Client, Error> {
     let mut settings = config.connection().map_err(|source| Error::Config { source })?;
     settings.options(format!(
@@ -223,29 +224,29 @@ async fn connect(config: &PostgresConfig) -> Result<Client, Error> {
     )]
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            tracing::warn!(%error, "migration connection broke");
+            tracing::warn!(%error, "connection of the migration failed");
         }
     });
     Ok(client)
 }
 
-/// Takes the schema's lock. By asking again, not by waiting inside Postgres: a waiting statement holds back
-/// `CREATE INDEX CONCURRENTLY` of the one it waits for, and both would wait for ever.
+/// Takes the schema's advisory lock by polling every 50 ms. A statement that waits inside Postgres would block `CREATE
+/// INDEX CONCURRENTLY` of the lock's holder, and both would wait forever.
 async fn lock(client: &Client, schema: &str) -> Result<(), Error> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let row = client
-            .query_one("SELECT pg_try_advisory_lock($1, hashtext($2))", &[&LOCK_SPACE, &schema])
+            .query_one("SELECT pg_try_advisory_lock($1, hashtext($2))", &[&LOCK_KEY, &schema])
             .await
             .and_then(|row| row.try_get::<_, bool>(0))
             .map_err(|source| Error::Postgres { attempt: "take the migration lock", source })?;
         if row {
             return Ok(());
         }
-        if begun.elapsed() >= LOCK_WAIT_MAX {
-            return Err(Error::Locked { schema: schema.to_owned(), waited: begun.elapsed() });
+        if started.elapsed() >= LOCK_WAIT_MAX {
+            return Err(Error::Locked { schema: schema.to_owned(), waited: started.elapsed() });
         }
-        sleep(LOCK_LOOK_AGAIN).await;
+        sleep(LOCK_POLL_INTERVAL).await;
     }
 }
 
@@ -254,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_opens_with_its_locks_and_time() {
+    fn every_file_starts_with_its_locks_and_time() {
         for file in embedded::FILES {
             let first = file.sql.lines().next().unwrap_or_default();
             let says_both = first.starts_with("-- Locks: ") && first.contains(" Time: ");
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_files_are_no_schema() {
+    fn shared_files_are_not_a_schema() {
         assert!(!files(SHARED).is_empty());
         assert!(!schemas().contains(&SHARED));
     }

@@ -1,8 +1,8 @@
-//! The door to Postgres: a bounded pool, cached statements, and transactions that repeat themselves when the
-//! database asks for it and end when the caller's time does.
+//! Client of Postgres: a bounded pool, cached statements, and transactions that are retried after lost races and end at
+//! the caller's deadline.
 //!
-//! It must never hand back a connection that is in the middle of something, never repeat what may have been
-//! committed, and never report a commit that was not one.
+//! It must never return a connection with an open transaction or statement to the pool, never retry work that may have
+//! been committed, and never report a commit that did not happen.
 
 mod config;
 mod connection;
@@ -30,10 +30,10 @@ pub use transaction::{Isolation, Transaction};
 
 use connection::Connection;
 
-/// With less time left than this nothing is begun: the answer could not arrive in time.
+/// Minimum time left to start a statement; with less, the reply could not arrive in time.
 const BUDGET_MIN: Duration = Duration::from_millis(5);
 
-/// How a transaction that lost against another is repeated. The pauses are short, as the winners' locks are.
+/// Retries after serialization failures. The waits are short, like the winners' locks.
 const RETRY: BackoffConfig = BackoffConfig {
     initial: Duration::from_millis(5),
     max: Duration::from_millis(200),
@@ -41,10 +41,10 @@ const RETRY: BackoffConfig = BackoffConfig {
     attempts_max: 8,
 };
 
-/// A statement's parameters.
+/// Parameters of a statement.
 pub type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// The pool of one service's schema. Clones share it.
+/// Pool of one service's schema. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Postgres {
     pool: Pool,
@@ -52,25 +52,25 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes the pool and proves that the database answers.
+    /// Creates the pool and checks that the database answers.
     pub async fn connect(config: &PostgresConfig) -> Result<Self, Error> {
         let postgres = Self::lazy(config)?;
         postgres.check().await?;
         Ok(postgres)
     }
 
-    /// Makes the pool; the first use connects.
+    /// Creates the pool without connecting. The first use connects.
     pub fn lazy(config: &PostgresConfig) -> Result<Self, Error> {
         metrics::describe();
         let manager = Manager::from_config(
             config.connection()?,
             NoTls,
-            // What is wrong with a connection we know ourselves; asking before every use would cost a round trip.
+            // `Connection` detects broken sessions itself; a check before every use would cost a round trip.
             ManagerConfig { recycling_method: RecyclingMethod::Fast },
         );
         let pool = Pool::builder(manager)
             .max_size(config.pool_max)
-            // The session that was used last has what it needs at hand, and few sessions share the processors' caches.
+            // The most recently used session has the most cached statements, and few sessions keep the CPU caches warm.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()
@@ -78,13 +78,13 @@ impl Postgres {
         Ok(Self { pool, config: config.clone() })
     }
 
-    /// The settings this door was made with.
+    /// Returns the settings of this client.
     #[must_use]
     pub fn config(&self) -> &PostgresConfig {
         &self.config
     }
 
-    /// Whether the database answers: for readiness.
+    /// Checks that the database answers, for readiness.
     pub async fn check(&self) -> Result<(), Error> {
         self.query_one("check", "SELECT 1", &[]).await.map(drop)
     }
@@ -102,12 +102,12 @@ impl Postgres {
         self.transaction_at(Isolation::ReadCommitted, label, work).await
     }
 
-    /// Runs `work` in one transaction: committed when it is `Ok`, rolled back when it is not, and begun again when
-    /// Postgres says that it lost against another (40001, 40P01) or the connection broke before the commit was sent.
-    /// So `work` may run several times and must have no effect outside of the transaction.
+    /// Runs `work` in one transaction: commits if it returns `Ok`, else rolls back. Restarts the transaction if
+    /// Postgres reports a lost race (40001, 40P01) or the connection breaks before the commit was sent. So `work` may
+    /// run several times and must have no effect outside of the transaction.
     ///
-    /// All attempts together end by the deadline of the running call, or after the configured time where there is
-    /// none. Dropping the future rolls back.
+    /// All attempts together end at the deadline of the running call, or after `call_timeout` if there is none.
+    /// Dropping the future rolls back.
     pub async fn transaction_at<T, E, F>(
         &self,
         isolation: Isolation,
@@ -120,11 +120,11 @@ impl Postgres {
     {
         let deadline = self.deadline();
         let mut backoff = Backoff::new(RETRY);
-        let mut measured = metrics::Measured::begin(label);
+        let mut timer = metrics::CallTimer::start(label);
         loop {
             let failure = match transaction::attempt(self, isolation, label, deadline, &work).await {
                 Ok(value) => {
-                    measured.succeeded();
+                    timer.succeeded();
                     return Ok(value);
                 }
                 Err(failure) => failure,
@@ -140,8 +140,9 @@ impl Postgres {
         }
     }
 
-    /// Runs one statement and gives back its rows. Should the connection break it is run again, on another: so it must
-    /// be a read, or a write that may happen twice. `sql` is static because it is prepared once per connection and kept.
+    /// Runs one statement and returns its rows. If the connection breaks, the statement runs again on another one, so
+    /// it must be a read or an idempotent write. `sql` is static because each connection prepares it once and caches
+    /// it.
     pub async fn query(
         &self,
         label: &'static str,
@@ -151,7 +152,7 @@ impl Postgres {
         self.single(label, |connection| async move { connection.query(label, sql, parameters).await }).await
     }
 
-    /// As [`Postgres::query`], for exactly one row.
+    /// Like [`Postgres::query`], for exactly one row.
     pub async fn query_one(
         &self,
         label: &'static str,
@@ -161,7 +162,7 @@ impl Postgres {
         error::exactly_one(label, self.query(label, sql, parameters).await?)
     }
 
-    /// As [`Postgres::query`], for at most one row.
+    /// Like [`Postgres::query`], for at most one row.
     pub async fn query_opt(
         &self,
         label: &'static str,
@@ -171,8 +172,8 @@ impl Postgres {
         error::at_most_one(label, self.query(label, sql, parameters).await?)
     }
 
-    /// Runs one statement and gives back how many rows it touched. Should the connection break while it runs, nobody
-    /// knows whether it took effect; the answer is [`Error::CommitUnknown`].
+    /// Runs one statement and returns the number of affected rows. If the connection breaks while it runs, its effect
+    /// is unknown and the error is [`Error::CommitUnknown`].
     pub async fn execute(
         &self,
         label: &'static str,
@@ -181,35 +182,35 @@ impl Postgres {
     ) -> Result<u64, Error> {
         self.single(label, |connection| async move {
             let statement = connection.prepare(label, sql).await?;
-            connection.execute_prepared(label, &statement, parameters).await.map_err(error::of_lone_write)
+            connection.execute_prepared(label, &statement, parameters).await.map_err(error::of_autocommit)
         })
         .await
     }
 
-    /// Runs one statement on a connection of its own, again while it failed without effect and there is time.
+    /// Runs one statement on a pooled connection. Retries failures without effect until the deadline.
     async fn single<T, F>(&self, label: &'static str, statement: impl Fn(Connection) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let deadline = self.deadline();
-        let mut measured = metrics::Measured::begin(label);
+        let mut timer = metrics::CallTimer::start(label);
         // Boxed: a bounded future holds the work twice, and callers hold many of these.
         let attempt = || Box::pin(async { statement(self.acquire(label, deadline).await?).await });
         let bounded = || async {
             deadline.bound(attempt()).await.unwrap_or(Err(Error::Timeout { label, source: None }))
         };
-        let again = |error: &Error| if error.is_without_effect() { Retry::Later } else { Retry::Never };
-        let result = retry(deadline, Backoff::new(RETRY), again, bounded).await?;
-        measured.succeeded();
+        let verdict = |error: &Error| if error.is_without_effect() { Retry::Later } else { Retry::Never };
+        let result = retry(deadline, Backoff::new(RETRY), verdict, bounded).await?;
+        timer.succeeded();
         Ok(result)
     }
 
     fn deadline(&self) -> Deadline {
-        // A caller that gives more time than usual has a reason: a long handler, a migration of data.
+        // A call's deadline may exceed `call_timeout`: some handlers and migrations need more time.
         Deadline::current().unwrap_or_else(|| Deadline::after(self.config.call_timeout))
     }
 
-    /// A connection for our own use, before `deadline`.
+    /// Returns a pooled connection for exclusive use, before `deadline`.
     async fn acquire(&self, label: &'static str, deadline: Deadline) -> Result<Connection, Error> {
         let remaining = deadline.remaining();
         if remaining < BUDGET_MIN {

@@ -1,19 +1,19 @@
-//! The one door to the Redis Cluster, whatever happens to the cluster.
+//! Client of the Redis Cluster.
 //!
-//! Every call is bounded by the caller's deadline and by an overall timeout. What provably did not run (a moved slot, a
-//! failover in progress) is sent again until then; what may have run is sent again only if the caller marked it
-//! [`Command::idempotent`], and otherwise comes back as [`Error::Unknown`]. An acknowledged write can still be lost in
-//! a failover: nothing in Redis may be the only copy of anything.
+//! Every call is bounded by the caller's deadline and by an overall timeout. Until then, an attempt that certainly did
+//! not run (a moved slot, a failover in progress) is repeated. An attempt that may have run is repeated only if the
+//! caller marked the command [`Command::idempotent`]; otherwise the call fails with [`Error::Unknown`]. A failover can
+//! lose acknowledged writes, so Redis must never hold the only copy of anything.
 
 mod command;
 mod config;
+mod connection_pool;
 mod error;
 mod execute;
 mod hints;
 mod key;
-mod link;
 mod metrics;
-mod pace;
+mod reconnect_limiter;
 mod stream;
 
 use std::sync::Arc;
@@ -38,11 +38,11 @@ pub use self::{
     },
 };
 use self::{
+    connection_pool::ConnectionPool,
     execute::{Call, execute},
-    link::Links,
 };
 
-/// The door. Clones share the connections.
+/// Client of the Redis Cluster. Clones share the connections.
 #[derive(Clone)]
 pub struct Redis {
     shared: Arc<Shared>,
@@ -50,7 +50,7 @@ pub struct Redis {
 
 struct Shared {
     config: RedisConfig,
-    links: Links,
+    pool: ConnectionPool,
 }
 
 impl std::fmt::Debug for Redis {
@@ -60,21 +60,21 @@ impl std::fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// Connects. Fails when the settings make no sense or none of the nodes answers.
+    /// Connects to the cluster. Fails if the settings are invalid or no node answers within `overall_timeout`.
     pub async fn connect(config: &RedisConfig) -> Result<Self, Error> {
         config.validate()?;
         metrics::describe();
-        let links = Links::connect(config).await?;
-        Ok(Self { shared: Arc::new(Shared { config: config.clone(), links }) })
+        let pool = ConnectionPool::connect(config).await?;
+        Ok(Self { shared: Arc::new(Shared { config: config.clone(), pool }) })
     }
 
-    /// The settings it was made with.
+    /// Returns the settings of this client.
     #[must_use]
     pub fn config(&self) -> &RedisConfig {
         &self.shared.config
     }
 
-    /// Where `service` keeps its keys.
+    /// Returns the keyspace of `service`.
     pub fn keyspace(&self, service: &str) -> Result<Keyspace, Error> {
         Ok(Keyspace::new(&self.shared.config.prefix, service)?)
     }
@@ -84,51 +84,51 @@ impl Redis {
         self.call(Call::One(command)).await
     }
 
-    /// Runs the commands of a pipeline; `T` is a tuple or list of their answers. The first refusal is the answer of the
-    /// whole, though the other commands have run: Redis takes nothing back, not even with [`Pipeline::atomic`], which only
-    /// runs none when one cannot even be queued.
+    /// Runs the commands of a pipeline; `T` is a tuple or list of their replies. If one command is refused, the call
+    /// fails although the others have run: Redis rolls nothing back, not even with [`Pipeline::atomic`], which prevents
+    /// only that some run when another cannot be queued.
     pub async fn run_all<T: FromRedisValue>(&self, pipeline: Pipeline) -> Result<T, Error> {
         self.call(Call::Many(pipeline)).await
     }
 
-    /// The stream at `key`.
+    /// Returns the stream at `key`.
     #[must_use]
     pub fn stream<'a>(&'a self, key: &'a Key) -> Stream<'a> {
         Stream::new(self, key)
     }
 
-    /// A reader that may block, on a connection of its own: a blocking command stalls everything behind it.
+    /// Returns a reader for blocking reads, on a connection of its own, because a blocking command delays all commands
+    /// behind it.
     #[must_use]
     pub fn reader(&self) -> Reader {
         Reader::new(self.shared.config.clone())
     }
 
-    /// Sends a hint to the subscribers of a sharded channel. It may get lost, and nobody may be listening; see [`Hints`].
+    /// Publishes a hint on a sharded channel. It may be lost, and there may be no subscriber; see [`Hints`].
     pub async fn publish(&self, channel: &Key, payload: &[u8]) -> Result<(), Error> {
-        // A hint that comes twice is as good as one that comes once.
+        // Receiving a hint twice is harmless.
         let command = Command::new("SPUBLISH").key(channel).arg(payload).idempotent();
         let _receivers: i64 = self.run(command).await?;
         Ok(())
     }
 
-    /// Sends a message on an ordinary, unprefixed channel, for systems outside the mesh that listen there. Only our own
-    /// constants may name the channel.
+    /// Publishes a message on an ordinary channel without a prefix, for systems outside of the mesh. The name must be a
+    /// constant.
     pub async fn publish_outside(&self, channel: &'static str, payload: &[u8]) -> Result<(), Error> {
         let mut cmd = ::redis::cmd("PUBLISH");
         cmd.arg(channel).arg(payload);
-        self.anywhere("PUBLISH", cmd).await
+        self.run_on_any_node("PUBLISH", cmd).await
     }
 
-    /// Whether Redis answers; for the readiness of the process. One node is asked: a shard in failover must not take
-    /// every pod out of service.
+    /// Checks that one random master answers. A shard in failover must not make every pod unready.
     pub async fn ready(&self) -> Result<(), Error> {
-        self.anywhere("PING", ::redis::cmd("PING")).await
+        self.run_on_any_node("PING", ::redis::cmd("PING")).await
     }
 
     async fn call<T: FromRedisValue>(&self, call: Call) -> Result<T, Error> {
         let command = call.name();
         let begin = Instant::now();
-        let result = match execute(&self.shared.links, &self.shared.config, &call).await {
+        let result = match execute(&self.shared.pool, &self.shared.config, &call).await {
             Ok(value) => {
                 from_redis_value(value).map_err(|error| Error::Reply { command, message: error.to_string() })
             }
@@ -141,12 +141,12 @@ impl Redis {
         result
     }
 
-    /// Sends what any node can answer, once.
-    async fn anywhere(&self, command: &'static str, cmd: ::redis::Cmd) -> Result<(), Error> {
+    /// Runs a command that any node can answer, without retries.
+    async fn run_on_any_node(&self, command: &'static str, cmd: ::redis::Cmd) -> Result<(), Error> {
         let deadline = Deadline::current_or_after(self.shared.config.overall_timeout);
-        let mut link = self.shared.links.link(command, deadline).await?;
+        let mut shared = self.shared.pool.get(command, deadline).await?;
         let routing = RoutingInfo::SingleNode(SingleNodeRoutingInfo::RandomPrimary);
-        let answer = deadline.bound(link.connection.route_command(cmd, routing)).await;
+        let answer = deadline.bound(shared.connection.route_command(cmd, routing)).await;
         let result = answer.unwrap_or_else(|_passed| Err(error::timed_out())).and_then(Value::extract_error);
         result.map(|_value| ()).map_err(|source| Error::Unknown { command, source })
     }

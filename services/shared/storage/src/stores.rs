@@ -1,5 +1,5 @@
-//! Opens the stores of a service, the same way for each: migrates its schema, opens both doors, watches them, and carries
-//! its events.
+//! Opens the stores of a service: migrates its schema, creates both clients, adds the readiness check, and starts the
+//! election and the outbox relay.
 
 use std::{future::Future, time::Duration};
 
@@ -22,7 +22,8 @@ use crate::{
     redis::{self, Redis, RedisConfig},
 };
 
-/// How long a starting service waits for its stores: in a cluster that comes up as a whole, they may come last.
+/// Maximum time that a starting service waits for its stores. In a cluster that starts as a whole, they may come up
+/// last.
 const OPEN_TIME_MAX: Duration = Duration::from_secs(60);
 const OPEN_RETRY: BackoffConfig = BackoffConfig {
     initial: Duration::from_millis(200),
@@ -31,74 +32,76 @@ const OPEN_RETRY: BackoffConfig = BackoffConfig {
     attempts_max: 100,
 };
 
-/// Which of a service's relays works is decided by the lease of this name.
+/// Name of the lease whose holder runs the service's relay.
 const RELAY_LEASE: &str = "outbox-relay";
 
-/// The section `[stores]` of a service's settings.
+/// Section `[stores]` of a service's settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoresConfig {
-    /// The truth.
+    /// Pool and limits of the service's schema.
     pub postgres: PostgresConfig,
-    /// What makes it fast.
+    /// Connection settings of the Redis Cluster.
     pub redis: RedisConfig,
-    /// Who leads.
+    /// Timing of leader elections.
     pub lease: LeaseConfig,
-    /// How events are carried.
+    /// Timing and limits of the outbox relay.
     pub relay: RelayConfig,
 }
 
 impl StoresConfig {
-    /// The defaults of the section, for a service's `SHARED_DEFAULTS`.
+    /// Returns the source and text of the section's defaults, for a service's `SHARED_DEFAULTS`.
     pub const DEFAULTS: (&'static str, &'static str) =
         ("the storage crate's config.default.toml", include_str!("../config.default.toml"));
 }
 
-/// A service's stores. Clones share the connections.
+/// Stores of one service. Clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Stores {
-    /// The service's schema.
+    /// Pool of the service's schema.
     pub postgres: Postgres,
-    /// The Redis Cluster.
+    /// Client of the Redis Cluster.
     pub redis: Redis,
-    /// Where the service's events are written.
+    /// Outbox for the service's events.
     pub outbox: Outbox,
-    /// Where the service's processes agree on who leads.
+    /// Leader election among the service's processes.
     pub election: Election,
 }
 
-/// The stores could not be opened.
+/// An error that prevents the stores from opening.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The schema could not be brought up to date.
+    /// The schema could not be migrated.
     #[error("failed to migrate the schema")]
     Migrate(#[source] migrate::Error),
-    /// Postgres cannot be used.
+    /// The Postgres settings are invalid.
     #[error("failed to open postgres")]
     Postgres(#[source] postgres::Error),
-    /// Redis cannot be used.
+    /// The Redis settings are invalid, or no node answered within 60 s.
     #[error("failed to open redis")]
     Redis(#[source] redis::Error),
-    /// The service's events cannot be carried.
+    /// The relay's settings are invalid.
     #[error("failed to start the relay")]
     Relay(#[source] messaging::Error),
-    /// Leases cannot be used.
-    #[error("failed to begin the election")]
+    /// The lease settings are invalid.
+    #[error("failed to start the election")]
     Lease(#[source] lease::Error),
 }
 
 impl Stores {
-    /// Opens them for the service of `chassis`: waits for both servers, migrates, adds a readiness check for Postgres,
-    /// starts the relay of the service's outbox, and keeps the memory of answered requests small.
+    /// Opens the stores for the service of `chassis`. Waits up to 60 s for both servers, migrates, adds a readiness
+    /// check for Postgres, and starts the outbox relay and the deletion of old idempotency answers.
     ///
-    /// Redis has no readiness check: without it a service is slower, and none that asked for a restart would be faster.
+    /// Redis has no readiness check: without Redis a service is slower, but a restart would not help.
     pub async fn open(config: &StoresConfig, chassis: &Chassis) -> Result<Self, OpenError> {
         let deadline = Deadline::after(OPEN_TIME_MAX);
-        let migrated = patiently(deadline, "postgres", may_migrate_later, || migrate::run(&config.postgres));
+        let migrated = retry_until(deadline, "postgres", is_transient_migration_error, || {
+            migrate::run(&config.postgres)
+        });
         migrated.await.map_err(OpenError::Migrate)?;
         let postgres = Postgres::lazy(&config.postgres).map_err(OpenError::Postgres)?;
         config.redis.validate().map_err(OpenError::Redis)?;
-        let redis = patiently(deadline, "redis", |_| true, || Redis::connect(&config.redis));
+        let redis = retry_until(deadline, "redis", |_| true, || Redis::connect(&config.redis));
         let redis = redis.await.map_err(OpenError::Redis)?;
         let keys = redis.keyspace(chassis.service()).map_err(OpenError::Redis)?;
         let election = Election::start(&redis, &postgres, &keys, &config.lease, chassis.tasks())
@@ -112,12 +115,11 @@ impl Stores {
         let outbox = Outbox::new(chassis.service(), chassis.clock());
         let stores = Self { postgres, redis, outbox, election };
         stores.start_relay(config.relay.clone(), chassis)?;
-        let forgetting = idempotency::keep_small(stores.postgres.clone(), chassis.tasks().token());
-        chassis.tasks().spawn("forget requests", forgetting);
+        idempotency::start_cleanup(stores.postgres.clone(), chassis.tasks());
         Ok(stores)
     }
 
-    /// Starts a consumer of `P`'s topic in `tasks`, for this service: its name is the group, whatever `config` says.
+    /// Starts a consumer of `P`'s topic in `tasks`. The service's name replaces the group in `config`.
     pub fn listen<P: EventPayload>(
         &self,
         tasks: &Tasks,
@@ -129,7 +131,6 @@ impl Stores {
         Ok(())
     }
 
-    /// Returns a consumer of `P`'s topic for this service.
     pub(crate) fn consumer<P: EventPayload, H: Handler>(
         &self,
         config: ConsumerConfig,
@@ -143,35 +144,35 @@ impl Stores {
     fn start_relay(&self, config: RelayConfig, chassis: &Chassis) -> Result<(), OpenError> {
         let candidacy = self.election.enter(RELAY_LEASE).map_err(OpenError::Lease)?;
         let relay = Relay::new(self.postgres.clone(), self.redis.clone(), &self.outbox, TOPICS, config)
-            .map_err(OpenError::Relay)?
-            .only_while(move || candidacy.lease().is_some());
-        chassis.tasks().spawn("outbox relay", relay.run(chassis.tasks().token()));
+            .map_err(OpenError::Relay)?;
+        relay.start_while(candidacy.into_condition(), chassis.tasks());
         Ok(())
     }
 }
 
-/// Whether waiting can help: files that do not fit together, or settings that make no sense, stay as they are.
-fn may_migrate_later(error: &migrate::Error) -> bool {
+/// Returns true if a later attempt may succeed. Invalid settings and diverging migration files do not change by
+/// waiting.
+fn is_transient_migration_error(error: &migrate::Error) -> bool {
     !matches!(error, migrate::Error::Config { .. } | migrate::Error::Refused { .. })
 }
 
-/// Repeats `attempt` until it succeeds, fails for good or the time is over.
-async fn patiently<T, E, F>(
+/// Repeats `attempt` until it succeeds, fails permanently, or `deadline` passes.
+async fn retry_until<T, E, F>(
     deadline: Deadline,
     store: &'static str,
-    may_help: impl Fn(&E) -> bool,
+    is_transient: impl Fn(&E) -> bool,
     attempt: impl FnMut() -> F,
 ) -> Result<T, E>
 where
     E: std::error::Error + 'static,
     F: Future<Output = Result<T, E>>,
 {
-    let again = |error: &E| {
-        if !may_help(error) {
+    let verdict = |error: &E| {
+        if !is_transient(error) {
             return Retry::Never;
         }
-        tracing::warn!(store, error = %Chain(error), "store is not there yet, trying again");
+        tracing::warn!(store, error = %Chain(error), "store unavailable, retrying");
         Retry::Later
     };
-    retry(deadline, Backoff::new(OPEN_RETRY), again, attempt).await
+    retry(deadline, Backoff::new(OPEN_RETRY), verdict, attempt).await
 }

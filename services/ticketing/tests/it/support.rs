@@ -6,6 +6,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 use onsale_kit::{
     auth::{Identity, SigningKey},
     contract::RoleSet,
+    tasks::Tasks,
 };
 use onsale_proto::{
     EventPayload, TOPICS,
@@ -29,8 +30,6 @@ use onsale_testkit::{
 };
 use onsale_types::{EventId, SectorId, SystemClock, Timestamp};
 use prost::Message as _;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status, transport::Channel};
 use tonic_types::StatusExt;
 use uuid::Uuid;
@@ -49,8 +48,8 @@ pub(crate) struct World {
     /// Key that signs codes: PKCS#8 in base64.
     pub(crate) signing_key: String,
     redis: Redis,
-    /// Relays of the other services.
-    tasks: JoinSet<()>,
+    /// Relays of the senders, which end with the runtime of the test.
+    tasks: Tasks,
 }
 
 /// A caller with a token.
@@ -107,7 +106,7 @@ impl World {
         let store = Postgres::connect(&service.database.config(name)).await.unwrap();
         let config = RedisConfig::new(service.redis.urls.clone(), &service.redis.prefix);
         let redis = Redis::connect(&config).await.unwrap();
-        Self { service, channel, store, signing_key, redis, tasks: JoinSet::new() }
+        Self { service, channel, store, signing_key, redis, tasks: Tasks::new() }
     }
 
     /// Writes `payload` to the outbox of the service that publishes it, and starts a relay.
@@ -121,7 +120,7 @@ impl World {
             .unwrap();
         let config = RelayConfig { poll_every: Duration::from_millis(10), ..RelayConfig::default() };
         let relay = Relay::new(postgres, self.redis.clone(), &outbox, TOPICS, config).unwrap();
-        self.tasks.spawn(relay.run(CancellationToken::new()));
+        relay.start(&self.tasks);
     }
 
     pub(crate) async fn publish_event(&mut self, event: &TestEvent) {

@@ -1,64 +1,67 @@
-//! How one candidate decides: a pure state machine, without clock, store or chance of its own.
+//! State machine of one candidate. It has no clock, no stores and no randomness of its own.
 //!
-//! The way to leadership has four steps: take the lease in Redis, read the epoch in Postgres, make sure that Redis still
-//! says it is us, and raise the epoch *if it is still the one we read*. The third step is what makes the fourth safe for
-//! others: whoever was paused on the way and lost the lease meanwhile finds the epoch raised and changes nothing, so it
-//! cannot fence a rightful leader by waking up late.
+//! A candidate becomes the leader in four steps: it takes the lease in Redis, reads the epoch in Postgres, confirms
+//! that it still holds the lease in Redis, and raises the epoch *if it is still the one it read*. The third step
+//! protects other leaders: a candidate that was paused and lost the lease meanwhile fails to confirm or finds the epoch
+//! raised, so it cannot fence the rightful leader.
 //!
-//! What it believes about the lease never carries correctness: that rests on the epoch, checked in every transaction.
+//! Safety never depends on what a candidate believes about its lease, only on the epoch, which every transaction
+//! checks.
 
 use std::time::Duration;
 
-/// A point on the candidate's own monotonic clock.
-pub(super) type Moment = Duration;
+/// Time on the candidate's own monotonic clock, counted from the start of the election.
+pub(super) type Elapsed = Duration;
 
-/// The spans a candidate lives by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
-    /// How long Redis keeps the lease without a renewal.
+    /// Lifetime of the lease in Redis without renewal.
     pub(super) ttl: Duration,
-    /// How long before its end we stop believing in it.
+    /// Time before the end of the lease at which a leader steps down.
     pub(super) margin: Duration,
-    /// How often a leader renews.
+    /// Interval between renewals by the leader.
     pub(super) renew_every: Duration,
-    /// How often a follower tries, at most.
+    /// Longest wait of a follower between two attempts.
     pub(super) try_every: Duration,
 }
 
-/// What to do next.
+/// The next call of a candidate, or a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Nothing before this moment.
-    Wait { until: Moment },
-    /// Take the lease in Redis.
+pub(super) enum LeaseAction {
+    /// Do nothing before this time.
+    Wait {
+        until: Elapsed,
+    },
+    /// Take the lease in Redis if it is free.
     Acquire,
-    /// Read the epoch in Postgres; 0 where there is none.
+    /// Read the epoch in Postgres; 0 if the row does not exist.
     ReadEpoch,
-    /// Renew the lease in Redis, to be sure that it still is ours.
+    /// Renew the lease in Redis to confirm that this candidate still holds it.
     Confirm,
-    /// Raise the epoch in Postgres if it still is `seen`.
-    TakeEpoch { seen: i64 },
-    /// Renew the lease in Redis.
+    /// Raise the epoch in Postgres if it still is `expected`.
+    TakeEpoch {
+        expected: i64,
+    },
     Renew,
 }
 
-/// What came of it.
+/// Result of one [`LeaseAction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Redis: it is ours for another time to live.
+    /// Redis: this candidate holds the lease for another `ttl`.
     Held,
-    /// Redis: it is another's, or gone. Postgres: the epoch is no longer the one we read.
+    /// Redis: another candidate holds the lease, or it does not exist. Postgres: the epoch is no longer the one that
+    /// was read.
     Refused {
-        /// When it may be free, if known.
+        /// Time until the lease runs out; `None` if unknown.
         free_in: Option<Duration>,
     },
-    /// Postgres: the epoch.
+    /// Postgres: the current epoch, or the raised one.
     Epoch(i64),
-    /// No answer, or none that counts. It may have happened.
+    /// The call failed or timed out. It may have taken effect.
     Failed,
 }
 
-/// One candidate for one lease.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     timing: Timing,
@@ -67,73 +70,75 @@ pub(super) struct Candidate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    Following { try_at: Moment },
-    Acquired { held_until: Moment },
-    Read { held_until: Moment, seen: i64 },
-    Confirmed { held_until: Moment, seen: i64 },
+    Following { try_at: Elapsed },
+    Acquired { held_until: Elapsed },
+    Read { held_until: Elapsed, expected: i64 },
+    Confirmed { held_until: Elapsed, expected: i64 },
     Leading(Tenure),
 }
 
 /// Leadership, as far as the candidate knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tenure {
-    /// What it may write under.
+    /// Epoch under which the leader writes.
     pub(super) epoch: i64,
-    /// Until when the lease is ours for sure, as long as clocks run at about the same speed.
-    pub(super) held_until: Moment,
-    renew_at: Moment,
+    /// End of the lease minus the margin, if clocks run at about the same speed.
+    pub(super) held_until: Elapsed,
+    renew_at: Elapsed,
 }
 
 impl Candidate {
-    /// A follower that tries at `try_at`.
-    pub(super) fn new(timing: Timing, try_at: Moment) -> Self {
+    /// Creates a follower whose first attempt is at `try_at`.
+    pub(super) fn new(timing: Timing, try_at: Elapsed) -> Self {
         Self { timing, phase: Phase::Following { try_at } }
     }
 
-    /// What to do at `now`.
-    pub(super) fn step(&mut self, now: Moment) -> Step {
+    /// Returns the action to take at `now`.
+    pub(super) fn next_action(&mut self, now: Elapsed) -> LeaseAction {
         if let Phase::Leading(tenure) = self.phase
             && now >= tenure.held_until
         {
-            // Renewals failed for too long. Redis may still have us; then the next try gets a new epoch at once.
+            // Renewals failed until the lease ended. If Redis still names this candidate, the next attempt succeeds and
+            // raises the epoch.
             self.phase = Phase::Following { try_at: now };
         }
         match self.phase {
-            Phase::Following { try_at } if now < try_at => Step::Wait { until: try_at },
-            Phase::Following { .. } => Step::Acquire,
-            Phase::Acquired { .. } => Step::ReadEpoch,
-            Phase::Read { .. } => Step::Confirm,
-            Phase::Confirmed { seen, .. } => Step::TakeEpoch { seen },
+            Phase::Following { try_at } if now < try_at => LeaseAction::Wait { until: try_at },
+            Phase::Following { .. } => LeaseAction::Acquire,
+            Phase::Acquired { .. } => LeaseAction::ReadEpoch,
+            Phase::Read { .. } => LeaseAction::Confirm,
+            Phase::Confirmed { expected, .. } => LeaseAction::TakeEpoch { expected },
             Phase::Leading(tenure) if now < tenure.renew_at => {
-                Step::Wait { until: tenure.renew_at.min(tenure.held_until) }
+                LeaseAction::Wait { until: tenure.renew_at.min(tenure.held_until) }
             }
-            Phase::Leading(_) => Step::Renew,
+            Phase::Leading(_) => LeaseAction::Renew,
         }
     }
 
-    /// Takes in the answer to the step of [`Candidate::step`], asked at `begun` and answered by `now`. `jitter`, 0 to
-    /// 1000, spreads the next try, so that candidates that were refused together do not come back together.
-    pub(super) fn apply(&mut self, begun: Moment, answer: Answer, now: Moment, jitter: u16) {
-        // Counted from before the question: Redis began to count at some moment after it.
-        let held_until = begun.saturating_add(self.timing.ttl.saturating_sub(self.timing.margin));
+    /// Applies the answer to the action of [`Candidate::next_action`], sent at `started` and answered at `now`. `jitter`,
+    /// 0 to 1000, spreads the next attempt, so that candidates that were refused together do not retry together.
+    pub(super) fn apply(&mut self, started: Elapsed, answer: Answer, now: Elapsed, jitter: u16) {
+        // Counted from before the call, because Redis starts to count at an unknown time after it.
+        let held_until = started.saturating_add(self.timing.ttl.saturating_sub(self.timing.margin));
         self.phase = match (self.phase, answer) {
             (Phase::Following { .. }, Answer::Held) => Phase::Acquired { held_until },
-            (Phase::Acquired { held_until }, Answer::Epoch(seen)) => Phase::Read { held_until, seen },
-            (Phase::Read { seen, .. }, Answer::Held) => Phase::Confirmed { held_until, seen },
-            // Raised in time or not at all: a lease that ran out meanwhile may be another's already.
+            (Phase::Acquired { held_until }, Answer::Epoch(expected)) => Phase::Read { held_until, expected },
+            (Phase::Read { expected, .. }, Answer::Held) => Phase::Confirmed { held_until, expected },
+            // Only while the lease lasts: if it ran out meanwhile, another candidate may hold it.
             (Phase::Confirmed { held_until, .. }, Answer::Epoch(epoch)) if now < held_until => {
-                Phase::Leading(Tenure { epoch, held_until, renew_at: self.renew_at(begun, jitter) })
+                Phase::Leading(Tenure { epoch, held_until, renew_at: self.renew_at(started, jitter) })
             }
             (Phase::Leading(tenure), Answer::Held) => {
-                Phase::Leading(Tenure { held_until, renew_at: self.renew_at(begun, jitter), ..tenure })
+                Phase::Leading(Tenure { held_until, renew_at: self.renew_at(started, jitter), ..tenure })
             }
-            // It may still be ours: ask again soon, and believe in it until its time is over.
+            // Redis may still have renewed the lease: retry, and keep leading until `held_until`.
             (Phase::Leading(tenure), Answer::Failed | Answer::Epoch(_)) => {
                 let renew_at = now.saturating_add(self.pause(jitter).min(self.timing.renew_every));
                 Phase::Leading(Tenure { renew_at, ..tenure })
             }
             (_, Answer::Refused { free_in: Some(free_in) }) => {
-                // A little after it may be free, and no later than usual: it can be given back early.
+                // Try shortly after the lease can run out, but no later than usual, because the holder may release it
+                // early.
                 let pause = self.pause(jitter);
                 let soon = free_in.saturating_add(pause / 10);
                 Phase::Following { try_at: now.saturating_add(pause.min(soon)) }
@@ -142,15 +147,15 @@ impl Candidate {
         };
     }
 
-    /// A transaction found a higher epoch than ours: another leads, whatever Redis says.
-    pub(super) fn fenced(&mut self, epoch: i64, now: Moment) {
+    /// Steps down because a transaction found an epoch higher than `epoch`, whatever Redis says.
+    pub(super) fn fenced(&mut self, epoch: i64, now: Elapsed) {
         if matches!(self.phase, Phase::Leading(tenure) if tenure.epoch == epoch) {
             self.phase = Phase::Following { try_at: now };
         }
     }
 
-    /// Leadership at `now`.
-    pub(super) fn tenure(&self, now: Moment) -> Option<Tenure> {
+    /// Returns the tenure at `now`, or `None` if this candidate does not lead.
+    pub(super) fn tenure(&self, now: Elapsed) -> Option<Tenure> {
         match self.phase {
             Phase::Leading(tenure) if now < tenure.held_until => Some(tenure),
             Phase::Leading(_)
@@ -161,8 +166,8 @@ impl Candidate {
         }
     }
 
-    fn renew_at(&self, begun: Moment, jitter: u16) -> Moment {
-        begun.saturating_add(spread(self.timing.renew_every, jitter))
+    fn renew_at(&self, started: Elapsed, jitter: u16) -> Elapsed {
+        started.saturating_add(spread(self.timing.renew_every, jitter))
     }
 
     fn pause(&self, jitter: u16) -> Duration {
@@ -170,7 +175,7 @@ impl Candidate {
     }
 }
 
-/// Half of `span`, and of the other half as much as `jitter` of 1000 says.
+/// Returns between half and all of `span`, in proportion to `jitter` of 1000.
 fn spread(span: Duration, jitter: u16) -> Duration {
     let half = span / 2;
     half.saturating_add(half.saturating_mul(u32::from(jitter.min(1_000))) / 1_000)

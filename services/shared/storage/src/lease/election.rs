@@ -1,23 +1,25 @@
-//! The loop that keeps one process' candidacies: one task, however many names, with a bounded number of questions at a
-//! time.
+//! Event loop that runs all candidacies of a process: one task for any number of names, with a bounded number of calls
+//! in flight.
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use onsale_kit::tasks::Tasks;
+use onsale_kit::{tasks::Tasks, worker::Condition};
+use parking_lot::{Mutex, MutexGuard};
 use rand::RngExt;
 use tokio::{
     sync::{Notify, mpsc, watch},
     time::Instant,
 };
+use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Error, Leadership, Lease, LeaseConfig,
-    candidate::{Candidate, Moment, Step, Timing},
+    candidate::{Candidate, Elapsed, LeaseAction, Timing},
     stores::Stores,
 };
 use crate::{
@@ -25,31 +27,30 @@ use crate::{
     redis::{Key, Keyspace, Redis},
 };
 
-/// What the lease keys are called; the name of the lease is their tag, which spreads them over the cluster.
+/// Name part of every lease key. The name of the lease is the tag, which spreads the keys over the cluster.
 const KEY_NAME: &str = "lease";
 
-/// The candidacies of one process. Clones share them.
+/// Candidacies of one process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Election {
     keys: Keyspace,
-    /// Holds at most one message per candidacy, so it is bounded by their number.
-    entering: mpsc::UnboundedSender<Member>,
+    /// Unbounded channel, but with at most one message per candidacy.
+    new_members: mpsc::UnboundedSender<Member>,
     shared: Arc<Shared>,
     timing: Timing,
 }
 
-/// What the loop shares with the candidacies.
 #[derive(Debug)]
 struct Shared {
     names: Mutex<HashSet<String>>,
-    /// Somebody left, or was fenced.
+    /// Signals that a candidacy was dropped or fenced.
     wake: Arc<Notify>,
-    /// Where the candidates' clocks begin.
+    /// Start of the candidates' clocks.
     base: Instant,
 }
 
 impl Election {
-    /// Starts the loop. With the shutdown of `tasks` it gives every lease back and ends.
+    /// Starts the event loop in `tasks`. At shutdown it releases every lease and ends.
     pub fn start(
         redis: &Redis,
         postgres: &Postgres,
@@ -58,34 +59,35 @@ impl Election {
         tasks: &Tasks,
     ) -> Result<Self, Error> {
         config.validate()?;
-        let (entering, entered) = mpsc::unbounded_channel();
+        let (new_members, members) = mpsc::unbounded_channel();
         let stores = Stores {
             redis: redis.clone(),
             postgres: postgres.clone(),
             ttl: config.ttl,
-            // So that a leader has several tries before its lease is over.
-            step_timeout: config.ttl / 4,
+            // A quarter of the `ttl`, so that a leader can retry before its lease ends.
+            action_timeout: config.ttl / 4,
         };
         let shared =
             Arc::new(Shared { names: Mutex::default(), wake: Arc::new(Notify::new()), base: Instant::now() });
-        let running = Running {
+        let election = ElectionLoop {
             stores: Arc::new(stores),
             shared: Arc::clone(&shared),
             concurrency: config.concurrency,
-            resting: BTreeMap::new(),
-            turns: FuturesUnordered::new(),
+            waiting: BTreeMap::new(),
+            running: FuturesUnordered::new(),
         };
-        tasks.spawn("lease election", running.run(entered, tasks.token()));
+        tasks.spawn("lease election", election.run(members, tasks.token()));
         let timing = Timing {
             ttl: config.ttl,
             margin: config.margin,
             renew_every: config.renew_every,
             try_every: config.try_every,
         };
-        Ok(Self { keys: keys.clone(), entering, shared, timing })
+        Ok(Self { keys: keys.clone(), new_members, shared, timing })
     }
 
-    /// Becomes a candidate for `name`, until the candidacy is dropped. The name must make a key: no spaces or braces.
+    /// Becomes a candidate for `name` until the candidacy is dropped. The name must be valid in a key: no spaces or
+    /// braces.
     pub fn enter(&self, name: &str) -> Result<Candidacy, Error> {
         let key = self.keys.key(KEY_NAME, name).map_err(crate::redis::Error::from)?;
         if !self.shared.names().insert(name.to_owned()) {
@@ -103,53 +105,59 @@ impl Election {
             leadership: sender,
             left,
         };
-        // On failure the candidacy is dropped, and the name is free again.
-        self.entering.send(member).map_err(|_closed| Error::Ended)?;
+        // On failure the candidacy is dropped, which frees the name.
+        self.new_members.send(member).map_err(|_closed| Error::Ended)?;
         Ok(candidacy)
     }
 }
 
 impl Shared {
     fn names(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 
-    fn instant(&self, moment: Moment) -> Instant {
-        self.base.checked_add(moment).unwrap_or(self.base)
+    fn instant(&self, elapsed: Elapsed) -> Instant {
+        self.base.checked_add(elapsed).unwrap_or(self.base)
     }
 }
 
-/// This process' candidacy for one lease. Dropping it gives the lease back.
+/// Candidacy of this process for one lease. Dropping it releases the lease.
 #[derive(Debug)]
 pub struct Candidacy {
     name: String,
     leadership: watch::Receiver<Leadership>,
     left: CancellationToken,
-    /// Keeps the loop alive.
+    /// Keeps the event loop alive.
     election: Election,
 }
 
 impl Candidacy {
-    /// What it is for.
+    /// Returns the name of the lease.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether this process leads, and a wake-up when that changes. A tenure whose renewals fail shows here a little
-    /// late; [`Lease::is_current`] knows it in time.
+    /// Returns a receiver of this process' role, which wakes at every change. A tenure that ends by failed renewals
+    /// shows here with a delay; [`Lease::is_current`] reports it immediately.
     #[must_use]
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// The lease, if this process leads now.
+    /// Returns the lease if this process leads now.
     #[must_use]
     pub fn lease(&self) -> Option<Lease> {
         self.leadership.borrow().lease().filter(|lease| lease.is_current()).cloned()
     }
 
-    /// Waits until this process leads. Fails when the election has ended.
+    /// Returns the condition that this process leads, for a worker. It holds the candidacy until the worker ends.
+    pub(crate) fn into_condition(self) -> Condition {
+        let changes = WatchStream::from_changes(self.leadership()).map(drop);
+        Condition::new(move || self.lease().is_some(), changes)
+    }
+
+    /// Waits until this process leads. Fails once the election has ended.
     pub async fn elected(&mut self) -> Result<Lease, Error> {
         loop {
             let lease =
@@ -170,12 +178,12 @@ impl Drop for Candidacy {
     }
 }
 
-/// One candidacy, in the loop.
+/// State of one candidacy in the event loop.
 #[derive(Debug)]
 struct Member {
     name: String,
     key: Key,
-    /// Who we are to Redis; random, so that no two candidacies are ever taken for one.
+    /// Value of the lease key in Redis. Random, so that no two candidacies are mistaken for each other.
     token: String,
     candidate: Candidate,
     leadership: watch::Sender<Leadership>,
@@ -183,142 +191,144 @@ struct Member {
     left: CancellationToken,
 }
 
-struct Running {
+struct ElectionLoop {
     stores: Arc<Stores>,
     shared: Arc<Shared>,
     concurrency: usize,
-    /// Members with nothing to do until the moment they are filed under; the token keeps them apart.
-    resting: BTreeMap<(Moment, String), Member>,
-    /// Members that wait for answers; those that left come back as none.
-    turns: FuturesUnordered<BoxFuture<'static, Option<Member>>>,
+    /// Members without an action to take, by the time of their next one. The token distinguishes members with equal
+    /// times.
+    waiting: BTreeMap<(Elapsed, String), Member>,
+    /// Members with a call in flight. A member that left resolves to `None`.
+    running: FuturesUnordered<BoxFuture<'static, Option<Member>>>,
 }
 
-impl Running {
-    async fn run(mut self, mut entered: mpsc::UnboundedReceiver<Member>, shutdown: CancellationToken) {
+// Not a `kit::worker`: one event loop over new members, answers, wake-ups and due times.
+impl ElectionLoop {
+    async fn run(mut self, mut members: mpsc::UnboundedReceiver<Member>, shutdown: CancellationToken) {
         let shared = Arc::clone(&self.shared);
         loop {
-            self.begin_due();
-            let has_room = self.turns.len() < self.concurrency;
-            let next = self.resting.keys().next().map(|(moment, _)| shared.instant(*moment));
+            self.start_due();
+            let has_room = self.running.len() < self.concurrency;
+            let next = self.waiting.keys().next().map(|(elapsed, _)| shared.instant(*elapsed));
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                member = entered.recv() => match member {
-                    Some(member) => self.rest(member),
-                    // The election and all candidacies are gone.
+                member = members.recv() => match member {
+                    Some(member) => self.schedule(member),
+                    // The election and all candidacies were dropped.
                     None => break,
                 },
-                Some(member) = self.turns.next() => member.into_iter().for_each(|member| self.rest(member)),
-                () = shared.wake.notified() => self.wake_concerned(),
+                Some(member) = self.running.next() => member.into_iter().for_each(|member| self.schedule(member)),
+                () = shared.wake.notified() => self.wake_pending(),
                 () = sleep_until(next), if has_room => {}
             }
         }
-        self.end(entered).await;
+        self.end(members).await;
     }
 
-    /// Begins the turns that are due, as far as there is room.
-    fn begin_due(&mut self) {
+    /// Starts the members whose time has come, up to `concurrency`.
+    fn start_due(&mut self) {
         let now = self.shared.base.elapsed();
-        while self.turns.len() < self.concurrency {
-            match self.resting.first_entry() {
+        while self.running.len() < self.concurrency {
+            match self.waiting.first_entry() {
                 Some(first) if first.key().0 <= now => {
                     let member = first.remove();
-                    self.begin(member);
+                    self.start(member);
                 }
                 Some(_) | None => return,
             }
         }
     }
 
-    fn begin(&mut self, member: Member) {
+    fn start(&mut self, member: Member) {
         let (stores, shared) = (Arc::clone(&self.stores), Arc::clone(&self.shared));
-        self.turns.push(Box::pin(member.take_turn(stores, shared)));
+        self.running.push(Box::pin(member.advance(stores, shared)));
     }
 
-    /// Files a member under the moment when it has something to do.
-    fn rest(&mut self, mut member: Member) {
+    /// Inserts a member into `waiting` at the time of its next action.
+    fn schedule(&mut self, mut member: Member) {
         let now = self.shared.base.elapsed();
-        let until = match member.next_step(now) {
-            Step::Wait { until } if !member.left.is_cancelled() => until,
+        let until = match member.next_action(now) {
+            LeaseAction::Wait { until } if !member.left.is_cancelled() => until,
             _ => now,
         };
-        self.resting.insert((until, member.token.clone()), member);
+        self.waiting.insert((until, member.token.clone()), member);
     }
 
-    /// Members that left or were fenced have something to do now.
-    fn wake_concerned(&mut self) {
-        let resting = std::mem::take(&mut self.resting);
-        for (place, member) in resting {
-            if member.is_concerned() {
-                self.rest(member);
+    /// Reschedules members that left or were fenced, so that they act immediately.
+    fn wake_pending(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (place, member) in waiting {
+            if member.needs_attention() {
+                self.schedule(member);
             } else {
-                self.resting.insert(place, member);
+                self.waiting.insert(place, member);
             }
         }
     }
 
-    /// Gives every lease back. Each step is bounded, and with it the whole.
-    async fn end(mut self, mut entered: mpsc::UnboundedReceiver<Member>) {
-        entered.close();
-        while let Some(member) = entered.recv().await {
-            self.rest(member);
+    /// Releases every lease. Each call has a timeout, so this ends in bounded time.
+    async fn end(mut self, mut members: mpsc::UnboundedReceiver<Member>) {
+        members.close();
+        while let Some(member) = members.recv().await {
+            self.schedule(member);
         }
-        // Nobody begins anything new.
-        for member in self.resting.values() {
+        // Cancelled members only release their leases.
+        for member in self.waiting.values() {
             member.left.cancel();
         }
-        while !self.resting.is_empty() || !self.turns.is_empty() {
-            while self.turns.len() < self.concurrency
-                && let Some((_, member)) = self.resting.pop_first()
+        while !self.waiting.is_empty() || !self.running.is_empty() {
+            while self.running.len() < self.concurrency
+                && let Some((_, member)) = self.waiting.pop_first()
             {
-                self.begin(member);
+                self.start(member);
             }
-            if let Some(Some(member)) = self.turns.next().await {
+            if let Some(Some(member)) = self.running.next().await {
                 member.left.cancel();
-                self.rest(member);
+                self.schedule(member);
             }
         }
     }
 }
 
 impl Member {
-    /// Asks until there is nothing to ask for a while, and tells what came of it. Who left gives its lease back and does
-    /// not return.
-    async fn take_turn(mut self, stores: Arc<Stores>, shared: Arc<Shared>) -> Option<Self> {
+    /// Takes actions until the next one is a wait, and publishes every change of leadership. Returns `None` for a
+    /// member that left, after releasing its lease.
+    async fn advance(mut self, stores: Arc<Stores>, shared: Arc<Shared>) -> Option<Self> {
         loop {
             if self.left.is_cancelled() {
-                self.give_back(&stores).await;
+                self.release(&stores).await;
                 return None;
             }
-            let begun = shared.base.elapsed();
-            let step = self.next_step(begun);
-            self.tell(&shared, begun);
-            if matches!(step, Step::Wait { .. }) {
+            let started = shared.base.elapsed();
+            let action = self.next_action(started);
+            self.publish(&shared, started);
+            if matches!(action, LeaseAction::Wait { .. }) {
                 return Some(self);
             }
-            let answer = stores.perform(step, &self.name, &self.key, &self.token).await;
+            let answer = stores.perform(action, &self.name, &self.key, &self.token).await;
             let now = shared.base.elapsed();
-            self.candidate.apply(begun, answer, now, rand::rng().random_range(0..=1_000));
-            self.tell(&shared, now);
+            self.candidate.apply(started, answer, now, rand::rng().random_range(0..=1_000));
+            self.publish(&shared, now);
         }
     }
 
-    fn next_step(&mut self, now: Moment) -> Step {
+    fn next_action(&mut self, now: Elapsed) -> LeaseAction {
         if let Some(epoch) = self.fenced_epoch() {
             self.candidate.fenced(epoch, now);
         }
-        self.candidate.step(now)
+        self.candidate.next_action(now)
     }
 
-    /// Makes the leadership that others see what the candidate knows.
-    fn tell(&self, shared: &Shared, now: Moment) {
+    /// Publishes the candidate's tenure to the receivers of [`Candidacy::leadership`].
+    fn publish(&self, shared: &Shared, now: Elapsed) {
         let tenure = self.candidate.tenure(now);
-        let told = self.leadership.borrow().lease().cloned();
-        match (told, tenure) {
+        let published = self.leadership.borrow().lease().cloned();
+        match (published, tenure) {
             (Some(lease), Some(tenure)) if lease.epoch() == tenure.epoch => {
                 lease.extend(shared.instant(tenure.held_until));
             }
             (_, Some(tenure)) => {
-                tracing::info!(lease = self.name, epoch = tenure.epoch, "lease taken");
+                tracing::info!(lease = self.name, epoch = tenure.epoch, "lease acquired");
                 let until = shared.instant(tenure.held_until);
                 let lease = Lease::new(self.name.clone(), tenure.epoch, until, Arc::clone(&shared.wake));
                 self.leadership.send_replace(Leadership::Leader(lease));
@@ -331,16 +341,20 @@ impl Member {
         }
     }
 
-    async fn give_back(&self, stores: &Stores) {
-        // First of all nobody here may act on it any more.
+    async fn release(&self, stores: &Stores) {
+        // Stop local users of the lease before another process can take it.
         self.leadership.send_replace(Leadership::Follower);
         if let Err(error) = stores.release(&self.key, &self.token).await {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, lease = self.name, "failed to give a lease back; it will run out");
+            tracing::warn!(
+                error,
+                lease = self.name,
+                "failed to release a lease, it stays held until it expires"
+            );
         }
     }
 
-    fn is_concerned(&self) -> bool {
+    fn needs_attention(&self) -> bool {
         self.left.is_cancelled() || self.fenced_epoch().is_some()
     }
 

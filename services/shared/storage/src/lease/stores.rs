@@ -1,4 +1,4 @@
-//! What a candidate asks of Redis and Postgres. One question each, bounded in time, and harmless to repeat.
+//! Calls of a candidate to Redis and Postgres. Each has a timeout and is safe to repeat.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -6,7 +6,7 @@ use onsale_kit::deadline::Deadline;
 
 use super::{
     Error,
-    candidate::{Answer, Step},
+    candidate::{Answer, LeaseAction},
 };
 use crate::{
     postgres::{self, Postgres, Transaction, column},
@@ -29,41 +29,40 @@ const TAKE_EPOCH: &str = "
     RETURNING epoch";
 const GUARD: &str = "SELECT epoch FROM lease WHERE name = $1 FOR SHARE";
 
-/// Both stores, and how long one question may take.
 #[derive(Clone, Debug)]
 pub(super) struct Stores {
     pub(super) redis: Redis,
     pub(super) postgres: Postgres,
     pub(super) ttl: Duration,
-    pub(super) step_timeout: Duration,
+    pub(super) action_timeout: Duration,
 }
 
 impl Stores {
-    /// Carries out one step.
-    pub(super) async fn perform(&self, step: Step, name: &str, key: &Key, token: &str) -> Answer {
+    /// Performs one action. A failure is logged and returned as [`Answer::Failed`].
+    pub(super) async fn perform(&self, action: LeaseAction, name: &str, key: &Key, token: &str) -> Answer {
         let work = async {
-            match step {
-                Step::Wait { .. } => Ok(Answer::Failed),
-                Step::Acquire => self.acquire(key, token).await,
-                Step::ReadEpoch => self.read_epoch(name).await,
-                Step::Confirm | Step::Renew => self.renew(key, token).await,
-                Step::TakeEpoch { seen } => self.take_epoch(name, seen, token).await,
+            match action {
+                LeaseAction::Wait { .. } => Ok(Answer::Failed),
+                LeaseAction::Acquire => self.acquire(key, token).await,
+                LeaseAction::ReadEpoch => self.read_epoch(name).await,
+                LeaseAction::Confirm | LeaseAction::Renew => self.renew(key, token).await,
+                LeaseAction::TakeEpoch { expected } => self.take_epoch(name, expected, token).await,
             }
         };
-        match Deadline::after(self.step_timeout).scope(work).await {
+        match Deadline::after(self.action_timeout).scope(work).await {
             Ok(answer) => answer,
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, lease = name, ?step, "failed to ask for a lease");
+                tracing::warn!(error, lease = name, ?action, "lease action failed, retrying");
                 Answer::Failed
             }
         }
     }
 
-    /// Gives the lease back, so that another need not wait until it runs out.
+    /// Releases the lease, so that the next leader does not wait until it runs out.
     pub(super) async fn release(&self, key: &Key, token: &str) -> Result<(), Error> {
         let call = RELEASE.call().key(key).arg(token).idempotent();
-        let _released: bool = Deadline::after(self.step_timeout).scope(self.redis.run(call)).await?;
+        let _released: bool = Deadline::after(self.action_timeout).scope(self.redis.run(call)).await?;
         Ok(())
     }
 
@@ -87,24 +86,24 @@ impl Stores {
         }
     }
 
-    async fn take_epoch(&self, name: &str, seen: i64, token: &str) -> Result<Answer, Error> {
-        match self.postgres.query_opt("lease take", TAKE_EPOCH, &[&name, &seen, &token]).await? {
+    async fn take_epoch(&self, name: &str, expected: i64, token: &str) -> Result<Answer, Error> {
+        match self.postgres.query_opt("lease take", TAKE_EPOCH, &[&name, &expected, &token]).await? {
             Some(row) => Ok(Answer::Epoch(column(&row, "epoch")?)),
             None => Ok(Answer::Refused { free_in: None }),
         }
     }
 }
 
-/// The epoch of the lease `name`, kept as it is until `transaction` ends.
+/// Returns the epoch of the lease `name` and keeps it unchanged until `transaction` ends.
 ///
-/// Why `FOR SHARE`: raising the epoch updates the row without touching its key, which takes a NO KEY UPDATE lock. That
-/// conflicts with SHARE and with nothing weaker (KEY SHARE would let it pass). So of a guard and a takeover one waits:
+/// `FOR SHARE` is the weakest lock that works: raising the epoch updates the row without changing its key and takes a
+/// NO KEY UPDATE lock, which conflicts with SHARE but not with KEY SHARE. So a guard and a takeover exclude each other:
 ///
-/// - The guard was first. The takeover waits until our transaction has ended: whatever we write is committed before the
-///   higher epoch exists, so nobody who acts under it has missed it. A holder that is paused in the middle keeps the new
-///   one waiting only until Postgres ends its idle transaction, and with it everything it wrote.
-/// - The takeover was first. The guard waits for its commit. At READ COMMITTED it then reads the row anew and sees the
-///   higher epoch; above that it fails with a serialization error, is repeated, and sees it then.
+/// - If the guard came first, the takeover waits for the end of this transaction. Its writes are committed before the
+///   higher epoch exists, so no successor misses them. If the holder is paused, Postgres ends its idle transaction and
+///   rolls its writes back.
+/// - If the takeover came first, the guard waits for its commit. At READ COMMITTED it then reads the row again and sees
+///   the higher epoch. At higher levels it fails with a serialization error, is retried, and sees it then.
 ///
 /// Guards of several transactions share the lock and do not wait for each other.
 pub(super) async fn guarded_epoch(

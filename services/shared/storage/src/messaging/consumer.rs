@@ -1,9 +1,10 @@
-//! The reading end: one topic, one group, one process of it.
+//! Consumer of one topic for one group, in one process.
 //!
-//! Within a process the events of one key are handled one after the other, in the order they reach it, and one that fails
-//! holds back only its own key until it succeeds or is dead (as long as there is room to hold others). Between processes of
-//! a group there is no order, as Redis hands events to whoever asks; nor between an event that was taken over and later
-//! ones. A handler for which order matters compares with what it has stored.
+//! Within a process, events with the same key are handled one after the other, in the order of their arrival. A failing
+//! event delays only its own key until it succeeds or goes to the dead letters (while `held_max` leaves room for
+//! others). There is no order between processes of a group, because Redis hands each event to any of them, nor between
+//! an event that was taken over and later ones. A handler that depends on order compares the event with its stored
+//! state.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -20,62 +21,64 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::delivery::Delivery;
-use super::handling::Handling;
-use super::lanes::Lanes;
+use super::handling::DeliveryProcessor;
+use super::per_key_queue::PerKeyQueue;
 use super::{Error, Handler, metrics, stream_key};
 use crate::postgres::{Parameters, Postgres, column};
 use crate::redis::{Command, Entry, Key, Redis, Script, StreamId};
 
-const REQUESTED_LETTERS: &str = "SELECT event_id FROM dead_letter
+const REQUESTED_RETRIES: &str = "SELECT event_id FROM dead_letter
     WHERE consumer = $1 AND topic = $2 AND retry_requested_at IS NOT NULL
     ORDER BY retry_requested_at LIMIT $3";
-const FORGET: &str = "DELETE FROM inbox WHERE ctid IN (
+const DELETE_OLD: &str = "DELETE FROM inbox WHERE ctid IN (
         SELECT ctid FROM inbox
         WHERE consumer = $1 AND handled_at < now() - make_interval(secs => $2) LIMIT $3 FOR UPDATE SKIP LOCKED)";
 
-/// How much of the inbox one round forgets: enough to keep up with a thousand events a second.
-const FORGET_MAX: i64 = 60_000;
-const LETTERS_PER_ROUND_MAX: i64 = 16;
-/// An event is remembered this much longer than it may be handled: clocks differ.
-const REMEMBER_LONGER: Duration = Duration::from_secs(60 * 60);
+/// Maximum number of inbox rows that one cleaning deletes: at one a minute enough for 1,000 events a second.
+const DELETE_MAX: i64 = 60_000;
+const RETRIES_PER_ROUND_MAX: i64 = 16;
+/// Inbox rows outlive `inbox_retention` by this margin, because clocks differ.
+const INBOX_MARGIN: Duration = Duration::from_secs(60 * 60);
 
-static FORGET_CONSUMERS: LazyLock<Script> =
-    LazyLock::new(|| Script::new("forget_consumers", include_str!("forget_consumers.lua")));
+static DELETE_CONSUMERS: LazyLock<Script> =
+    LazyLock::new(|| Script::new("forget_consumers", include_str!("delete_consumers.lua")));
 
-/// How a consumer works.
+/// Settings of one consumer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConsumerConfig {
-    /// The group: the service's name. Every process of it reads a share.
+    /// Consumer group: the service's name. Its processes share the events.
     pub group: String,
-    /// How many events are handled at once.
+    /// Maximum number of events handled in parallel.
     pub concurrency: usize,
-    /// How many events are held at most, those that wait for another of their key included.
+    /// Maximum number of events held, including those that wait for another event with the same key.
     pub held_max: usize,
-    /// How long a read waits for something new.
+    /// Maximum wait of one read for new events (default 1 s).
     #[serde(with = "humantime_serde")]
     pub block: Duration,
-    /// After how long without a heartbeat another's event is taken over.
+    /// Idle time after which a consumer takes over another consumer's pending event (default 30 s).
     #[serde(with = "humantime_serde")]
     pub claim_idle: Duration,
-    /// The longest a single try may take.
+    /// Maximum duration of one attempt (default 20 s).
     #[serde(with = "humantime_serde")]
     pub handler_timeout: Duration,
-    /// How often an event is tried before it is dead, hand-outs whose consumer died included.
+    /// Number of attempts before an event goes to the dead letters (default 8). Deliveries to consumers that crashed
+    /// count too.
     pub attempts_max: u32,
-    /// The pauses between tries; its own number of attempts does not count.
+    /// Waits between attempts. Its `attempts_max` has no effect.
     pub backoff: BackoffConfig,
-    /// How often requested dead letters are looked for.
+    /// Interval between checks for dead letters to retry (default 1 s).
     #[serde(with = "humantime_serde")]
     pub letters_every: Duration,
-    /// How old an event may be when it is handled. The inbox remembers a little longer than that; outbox rows must go
-    /// long before.
+    /// Maximum age of an event that is handled (default 30 days). Inbox rows are kept one hour longer; outbox rows must
+    /// be deleted long before.
     #[serde(with = "humantime_serde")]
     pub inbox_retention: Duration,
-    /// How often the inbox forgets and the group drops its dead consumers.
+    /// Interval between deletions of old inbox rows and dead consumers (default 1 min).
     #[serde(with = "humantime_serde")]
     pub clean_every: Duration,
-    /// After how long without a sign a consumer of the group is dead: longer than any pause of a living one.
+    /// Idle time after which a consumer of the group counts as dead (default 1 h). It must exceed any pause of a live
+    /// one.
     #[serde(with = "humantime_serde")]
     pub consumer_dead_after: Duration,
 }
@@ -108,43 +111,44 @@ impl ConsumerConfig {
     fn validate(&self) -> Result<(), Error> {
         let refuse = |message| Err(Error::Config { message });
         if self.group.is_empty() {
-            return refuse("a consumer needs the name of its group");
+            return refuse("group must not be empty");
         }
         if self.concurrency == 0 || self.held_max == 0 || self.attempts_max == 0 {
             return refuse("concurrency, held_max and attempts_max must not be 0");
         }
         let spans = [self.block, self.claim_idle, self.handler_timeout, self.letters_every, self.clean_every];
         if spans.iter().any(Duration::is_zero) {
-            return refuse("no span of a consumer must be 0");
+            return refuse("timeouts and intervals must not be 0");
         }
         Ok(())
     }
 }
 
-/// Reads one topic for one group.
+/// Consumer of one topic for one group.
 pub struct Consumer<H> {
-    handling: Arc<Handling<H>>,
+    processor: Arc<DeliveryProcessor<H>>,
     redis: Redis,
     key: Key,
-    /// This process's name in the group; new with every start, so a dead one's events are nobody's but by claim.
+    /// Name of this process in the group, new at every start. The events of a crashed process must be taken over.
     name: String,
 }
 
-/// What a task of the consumer reports when it ends.
-enum Ended {
+enum Finished {
     Event { id: StreamId, key: String },
-    Chore,
+    Maintenance,
 }
 
-/// Work beside the events, one at a time.
+/// Background work of a consumer, one task at a time.
 #[derive(Clone, Copy, Debug)]
-enum Chore {
-    RetryLetters,
+enum MaintenanceTask {
+    RetryDeadLetters,
     Clean,
 }
 
+// Not a `kit::worker`: `run` is an event loop over reads, finished tasks, heartbeats and shutdown.
 impl<H: Handler> Consumer<H> {
-    /// A consumer of the topic of `P`, whose handler writes to `postgres`. The contract must name the group as a listener.
+    /// Creates a consumer of `P`'s topic whose handler writes to `postgres`. The contract must name the group as a
+    /// listener.
     pub fn new<P: EventPayload>(
         postgres: Postgres,
         redis: Redis,
@@ -161,104 +165,105 @@ impl<H: Handler> Consumer<H> {
         let key = stream_key(&redis, topic)?;
         let name = format!("{}-{}", config.group, Uuid::now_v7().simple());
         Ok(Self {
-            handling: Arc::new(Handling { postgres, clock, topic, config, handler }),
+            processor: Arc::new(DeliveryProcessor { postgres, clock, topic, config, handler }),
             redis,
             key,
             name,
         })
     }
 
-    /// Handles events until `shutdown`; then what is being handled is finished and the rest is given back.
+    /// Handles events until `shutdown`. Then finishes the events in progress and releases the others.
     pub async fn run(self, shutdown: CancellationToken) {
-        let config = &self.handling.config;
+        let config = &self.processor.config;
         let mut reader = self.start_reader();
-        let mut running: JoinSet<Ended> = JoinSet::new();
-        let mut lanes = Lanes::default();
-        // Often enough that two heartbeats may fail.
+        let mut running: JoinSet<Finished> = JoinSet::new();
+        let mut queue = PerKeyQueue::default();
+        // A quarter of `claim_idle`, so that two heartbeats may fail.
         let mut heartbeat = ticks(config.claim_idle / 4);
         let mut letters = ticks(config.letters_every);
         let mut cleaning = ticks(config.clean_every);
-        let mut has_chore = false;
+        let mut is_maintaining = false;
         let mut take_over_from = StreamId::ZERO;
         while !shutdown.is_cancelled() {
-            self.begin_ready(&mut lanes, &mut running);
-            reader.ask(config.held_max.saturating_sub(lanes.len()));
+            self.start_ready(&mut queue, &mut running);
+            reader.request(config.held_max.saturating_sub(queue.len()));
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 Some(read) = reader.entries.recv() => {
                     reader.is_reading = false;
-                    self.take_in(&mut lanes, &read, 0);
+                    self.enqueue(&mut queue, &read, 0);
                 }
-                Some(ended) = running.join_next() => match ended {
-                    Ok(Ended::Event { id, key }) => lanes.done(id, &key),
-                    Ok(Ended::Chore) => has_chore = false,
-                    Err(error) => tracing::error!(%error, topic = self.handling.topic, "consumer task failed"),
+                Some(finished) = running.join_next() => match finished {
+                    Ok(Finished::Event { id, key }) => queue.done(id, &key),
+                    Ok(Finished::Maintenance) => is_maintaining = false,
+                    Err(error) => tracing::error!(%error, topic = self.processor.topic, "consumer task failed"),
                 },
                 _ = heartbeat.tick() => tokio::select! {
-                    // Redis may be away, and a shutdown must not wait for it. What is taken over and dropped here comes
-                    // again to another.
+                    // Redis may be unavailable, and shutdown must not wait for it. Events that were taken over here and
+                    // dropped become claimable again.
                     () = shutdown.cancelled() => {}
-                    next = self.beat(&mut lanes, take_over_from) => take_over_from = next,
+                    next = self.heartbeat(&mut queue, take_over_from) => take_over_from = next,
                 },
-                _ = letters.tick(), if !has_chore => {
-                    has_chore = true;
-                    self.begin_chore(&mut running, Chore::RetryLetters);
+                _ = letters.tick(), if !is_maintaining => {
+                    is_maintaining = true;
+                    self.start_maintenance(&mut running, MaintenanceTask::RetryDeadLetters);
                 }
-                _ = cleaning.tick(), if !has_chore => {
-                    has_chore = true;
-                    self.begin_chore(&mut running, Chore::Clean);
+                _ = cleaning.tick(), if !is_maintaining => {
+                    is_maintaining = true;
+                    self.start_maintenance(&mut running, MaintenanceTask::Clean);
                 }
             }
         }
-        self.drain(lanes, running, reader).await;
+        self.drain(queue, running, reader).await;
     }
 
-    fn begin_ready(&self, lanes: &mut Lanes, running: &mut JoinSet<Ended>) {
-        while running.len() < self.handling.config.concurrency {
-            let Some(delivery) = lanes.next() else { break };
-            let handling = Arc::clone(&self.handling);
+    fn start_ready(&self, queue: &mut PerKeyQueue, running: &mut JoinSet<Finished>) {
+        while running.len() < self.processor.config.concurrency {
+            let Some(delivery) = queue.next() else { break };
+            let processor = Arc::clone(&self.processor);
             let (redis, stream) = (self.redis.clone(), self.key.clone());
             running.spawn(async move {
-                handling.finish(&delivery).await;
-                // Not before the commit. Should this fail, the event comes again and the inbox knows it.
+                processor.process(&delivery).await;
+                // After the commit only. If acknowledging fails, the event is delivered again and the inbox recognizes
+                // it.
                 let acknowledged =
-                    redis.stream(&stream).acknowledge(&handling.config.group, &[delivery.id]).await;
+                    redis.stream(&stream).acknowledge(&processor.config.group, &[delivery.id]).await;
                 if let Err(error) = acknowledged {
-                    tracing::warn!(error = %Chain(&error), "failed to acknowledge an event, it will come again");
+                    tracing::warn!(error = %Chain(&error), "failed to acknowledge an event, it will be delivered again");
                 }
-                Ended::Event { id: delivery.id, key: delivery.key }
+                Finished::Event { id: delivery.id, key: delivery.key }
             });
         }
     }
 
-    fn take_in(&self, lanes: &mut Lanes, entries: &[Entry], deaths: u32) {
+    fn enqueue(&self, queue: &mut PerKeyQueue, entries: &[Entry], crash_count: u32) {
         for entry in entries {
-            lanes.push(Delivery::read(self.handling.topic, entry, deaths));
+            queue.push(Delivery::read(self.processor.topic, entry, crash_count));
         }
     }
 
-    /// Keeps what we hold, and takes over from `start` on what others left; answers where to go on.
-    async fn beat(&self, lanes: &mut Lanes, start: StreamId) -> StreamId {
-        self.keep_claims(lanes).await;
-        self.take_over(lanes, start).await
+    /// Renews the claims of held events and takes over idle ones from `start` on. Returns the start of the next scan.
+    async fn heartbeat(&self, queue: &mut PerKeyQueue, start: StreamId) -> StreamId {
+        self.renew_claims(queue).await;
+        self.take_over(queue, start).await
     }
 
-    /// The heartbeat: tells the group that what we hold is being worked on.
-    async fn keep_claims(&self, lanes: &Lanes) {
-        let held = lanes.held();
+    async fn renew_claims(&self, queue: &PerKeyQueue) {
+        let held = queue.held();
         let renewed =
-            self.redis.stream(&self.key).renew(&self.handling.config.group, &self.name, &held).await;
+            self.redis.stream(&self.key).renew(&self.processor.config.group, &self.name, &held).await;
         if let Err(error) = renewed {
-            tracing::debug!(error = %Chain(&error), "failed to renew claims");
+            tracing::debug!(error = %Chain(&error), "failed to renew the claims of held events");
         }
     }
 
-    /// Takes over what others, or we ourselves in a lost answer, have left alone for too long. One call looks at a few
-    /// pending events only, so the next goes on where this one ended: else many that are well would hide one that is not.
-    async fn take_over(&self, lanes: &mut Lanes, start: StreamId) -> StreamId {
-        let config = &self.handling.config;
+    /// Takes over events that were idle for `claim_idle`, including own ones whose delivery was lost. One call scans
+    /// only a few pending events, so the next one continues after them; otherwise many live events would hide an idle
+    /// one.
+    async fn take_over(&self, queue: &mut PerKeyQueue, start: StreamId) -> StreamId {
+        let config = &self.processor.config;
         let stream = self.redis.stream(&self.key);
-        let room = config.held_max.saturating_sub(lanes.len()).min(config.concurrency);
+        let room = config.held_max.saturating_sub(queue.len()).min(config.concurrency);
         if room == 0 {
             return start;
         }
@@ -266,66 +271,66 @@ impl<H: Handler> Consumer<H> {
         let Ok(claimed) = claimed else { return start };
         for entry in claimed.entries {
             let pending = stream.pending(&config.group, entry.id, 1).await.unwrap_or_default();
-            // This hand-out is not over yet.
+            // The current delivery does not count as crashed.
             let handed_out = pending.first().filter(|it| it.id == entry.id).map_or(0, |it| it.deliveries);
-            self.take_in(lanes, &[entry], u32::try_from(handed_out.saturating_sub(1)).unwrap_or(u32::MAX));
+            self.enqueue(queue, &[entry], u32::try_from(handed_out.saturating_sub(1)).unwrap_or(u32::MAX));
         }
         claimed.next
     }
 
-    fn begin_chore(&self, running: &mut JoinSet<Ended>, chore: Chore) {
-        let handling = Arc::clone(&self.handling);
+    fn start_maintenance(&self, running: &mut JoinSet<Finished>, task: MaintenanceTask) {
+        let processor = Arc::clone(&self.processor);
         let (redis, key) = (self.redis.clone(), self.key.clone());
         running.spawn(async move {
-            let done = match chore {
-                Chore::RetryLetters => retry_letters(&handling).await,
-                Chore::Clean => clean(&handling, &redis, &key).await,
+            let done = match task {
+                MaintenanceTask::RetryDeadLetters => retry_dead_letters(&processor).await,
+                MaintenanceTask::Clean => clean(&processor, &redis, &key).await,
             };
             if let Err(error) = done {
-                tracing::warn!(?chore, error = %Chain(&error), "chore of a consumer failed");
+                tracing::warn!(?task, error = %Chain(&error), "maintenance task of a consumer failed, retrying at its next interval");
             }
-            Ended::Chore
+            Finished::Maintenance
         });
     }
 
-    /// Finishes what is being handled and lets others have the rest at once.
-    async fn drain(self, mut lanes: Lanes, mut running: JoinSet<Ended>, mut reader: ReaderHandle) {
-        let end = Instant::now() + self.handling.config.handler_timeout;
-        while let Ok(Some(ended)) = tokio::time::timeout_at(end, running.join_next()).await {
-            if let Ok(Ended::Event { id, key }) = ended {
-                lanes.done(id, &key);
+    /// Finishes the events in progress and releases the others.
+    async fn drain(self, mut queue: PerKeyQueue, mut running: JoinSet<Finished>, mut reader: ReaderHandle) {
+        let end = Instant::now() + self.processor.config.handler_timeout;
+        while let Ok(Some(finished)) = tokio::time::timeout_at(end, running.join_next()).await {
+            if let Ok(Finished::Event { id, key }) = finished {
+                queue.done(id, &key);
             }
         }
-        // As long as a read may take, and no longer: without Redis the reader goes on trying.
-        let read_end = Instant::now() + self.handling.config.block + self.redis.config().command_timeout;
+        // Wait as long as one read may take. Without Redis the reader would retry forever.
+        let read_end = Instant::now() + self.processor.config.block + self.redis.config().command_timeout;
         if reader.is_reading
             && let Ok(Some(read)) = tokio::time::timeout_at(read_end.min(end), reader.entries.recv()).await
         {
-            self.take_in(&mut lanes, &read, 0);
+            self.enqueue(&mut queue, &read, 0);
         }
         running.shutdown().await;
-        for (deaths, held) in lanes.held_by_deaths() {
-            self.give_back(&held, deaths).await;
+        for (crash_count, held) in queue.held_by_crash_count() {
+            self.release(&held, crash_count).await;
         }
     }
 
-    /// Lets others have events that we will not handle. We live, so having had them counts as no death.
-    async fn give_back(&self, held: &[StreamId], deaths: u32) {
-        // An idle time of `claim_idle` makes them free to claim now.
-        let idle = self.handling.config.claim_idle.as_millis().to_string();
-        let command = Command::new("XCLAIM").key(&self.key).arg(&self.handling.config.group).arg(&self.name);
-        let command = command.arg(0).arg(held).arg("IDLE").arg(idle).arg("RETRYCOUNT").arg(deaths);
+    /// Makes held events claimable and restores their delivery count, because this consumer did not crash.
+    async fn release(&self, held: &[StreamId], crash_count: u32) {
+        // An idle time of `claim_idle` makes the events claimable immediately.
+        let idle = self.processor.config.claim_idle.as_millis().to_string();
+        let command = Command::new("XCLAIM").key(&self.key).arg(&self.processor.config.group).arg(&self.name);
+        let command = command.arg(0).arg(held).arg("IDLE").arg(idle).arg("RETRYCOUNT").arg(crash_count);
         if let Err(error) = self.redis.run::<crate::redis::Value>(command.arg("JUSTID").idempotent()).await {
-            tracing::debug!(error = %Chain(&error), "failed to give back events");
+            tracing::debug!(error = %Chain(&error), "failed to release held events, others take them over when they are idle");
         }
     }
 
-    /// Reads on a task of its own: a read that is dropped would leave its events pending until they are claimed.
+    /// Starts a task that reads. Dropping a read instead would leave its events pending until they are claimed.
     fn start_reader(&self) -> ReaderHandle {
         let (request, mut requests) = mpsc::channel::<usize>(1);
         let (found, entries) = mpsc::channel(1);
         let (redis, key) = (self.redis.clone(), self.key.clone());
-        let (config, name) = (self.handling.config.clone(), self.name.clone());
+        let (config, name) = (self.processor.config.clone(), self.name.clone());
         #[expect(
             clippy::disallowed_methods,
             reason = "ends when its consumer does, which the task set waits for"
@@ -341,10 +346,11 @@ impl<H: Handler> Consumer<H> {
                         read
                     }
                     Err(error) => {
-                        // No group: the first start, or Redis lost it. From the beginning: the inbox knows what is old.
+                        // The group does not exist: this is the first start, or Redis lost it. Read from the beginning;
+                        // the inbox recognizes handled events.
                         let created = redis.stream(&key).create_group(&config.group, StreamId::ZERO).await;
                         if !matches!(created, Ok(true)) {
-                            tracing::debug!(error = %Chain(&error), "failed to read events");
+                            tracing::debug!(error = %Chain(&error), "failed to read events, retrying");
                             sleep(failures.next_delay().unwrap_or(config.backoff.max)).await;
                         }
                         Vec::new()
@@ -355,41 +361,40 @@ impl<H: Handler> Consumer<H> {
                 }
             }
         });
-        ReaderHandle { request, entries, is_reading: false }
+        ReaderHandle { requests: request, entries, is_reading: false }
     }
 }
 
-/// The consumer's side of its reader.
 struct ReaderHandle {
-    request: mpsc::Sender<usize>,
+    requests: mpsc::Sender<usize>,
     entries: mpsc::Receiver<Vec<Entry>>,
     is_reading: bool,
 }
 
 impl ReaderHandle {
-    /// Asks for up to `count` events, unless it is reading already.
-    fn ask(&mut self, count: usize) {
+    /// Requests up to `count` events unless a read is running.
+    fn request(&mut self, count: usize) {
         if !self.is_reading && count > 0 {
-            self.is_reading = self.request.try_send(count).is_ok();
+            self.is_reading = self.requests.try_send(count).is_ok();
         }
     }
 }
 
-async fn retry_letters<H: Handler>(handling: &Handling<H>) -> Result<(), Error> {
-    let (group, topic) = (&handling.config.group, &handling.topic);
-    let parameters: Parameters<'_> = &[group, topic, &LETTERS_PER_ROUND_MAX];
-    for row in handling.postgres.query("requested letters", REQUESTED_LETTERS, parameters).await? {
-        handling.retry_letter(column(&row, "event_id")?).await;
+async fn retry_dead_letters<H: Handler>(processor: &DeliveryProcessor<H>) -> Result<(), Error> {
+    let (group, topic) = (&processor.config.group, &processor.topic);
+    let parameters: Parameters<'_> = &[group, topic, &RETRIES_PER_ROUND_MAX];
+    for row in processor.postgres.query("requested letters", REQUESTED_RETRIES, parameters).await? {
+        processor.retry_dead_letter(column(&row, "event_id")?).await;
     }
     Ok(())
 }
 
-async fn clean<H>(handling: &Handling<H>, redis: &Redis, key: &Key) -> Result<(), Error> {
-    let group = &handling.config.group;
-    let remembered = (handling.config.inbox_retention + REMEMBER_LONGER).as_secs_f64();
-    handling.postgres.execute("forget inbox", FORGET, &[group, &remembered, &FORGET_MAX]).await?;
-    let dead_after = handling.config.consumer_dead_after.as_millis().to_string();
-    let call = FORGET_CONSUMERS.call().key(key).arg(group).arg(dead_after).idempotent();
+async fn clean<H>(processor: &DeliveryProcessor<H>, redis: &Redis, key: &Key) -> Result<(), Error> {
+    let group = &processor.config.group;
+    let remembered = (processor.config.inbox_retention + INBOX_MARGIN).as_secs_f64();
+    processor.postgres.execute("forget inbox", DELETE_OLD, &[group, &remembered, &DELETE_MAX]).await?;
+    let dead_after = processor.config.consumer_dead_after.as_millis().to_string();
+    let call = DELETE_CONSUMERS.call().key(key).arg(group).arg(dead_after).idempotent();
     let _forgotten: u64 = redis.run(call).await?;
     Ok(())
 }

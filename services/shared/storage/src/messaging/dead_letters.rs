@@ -1,4 +1,4 @@
-//! Events that could not be handled: to look at, to try again, to throw away. All of it may be asked for twice.
+//! Lists, retries and discards events that could not be handled. All calls are safe to repeat.
 
 use onsale_types::Timestamp;
 use uuid::Uuid;
@@ -14,57 +14,57 @@ const RETRY: &str = "UPDATE dead_letter SET retry_requested_at = coalesce(retry_
     WHERE consumer = $1 AND event_id = $2";
 const DISCARD: &str = "DELETE FROM dead_letter WHERE consumer = $1 AND event_id = $2";
 
-/// The most letters on one page.
+/// Maximum number of letters on one page.
 const PAGE_MAX: u16 = 500;
 
-/// The dead letters of one group.
+/// Dead letters of one group.
 #[derive(Clone, Debug)]
 pub struct DeadLetters {
     postgres: Postgres,
     group: String,
 }
 
-/// One of them.
+/// Event that could not be handled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// The event.
+    /// Id of the event.
     pub event_id: Uuid,
-    /// Its topic.
+    /// Topic as the contract names it.
     pub topic: String,
-    /// What it is about.
+    /// Ordering key of the event.
     pub key: String,
-    /// Its place in the topic.
+    /// Position in the topic.
     pub position: i64,
-    /// The last error, with its causes.
+    /// Text of the last error with its causes, at most 2,000 characters.
     pub error: String,
-    /// How often it was tried.
+    /// Number of attempts, including deliveries to consumers that crashed.
     pub attempts: u32,
-    /// When it was given up.
+    /// Time at which the event became a dead letter.
     pub dead_time: Timestamp,
-    /// Whether another try is asked for and not done yet.
+    /// True while a requested retry is pending.
     pub is_retrying: bool,
 }
 
-/// Some of them, and where to go on.
+/// One page of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LettersPage {
-    /// In the order of their events.
+    /// Letters in the order of their event ids.
     pub letters: Vec<DeadLetter>,
-    /// For the next page; none on the last.
+    /// Last event id of this page, to pass as `after`; `None` on the last page.
     pub next: Option<Uuid>,
 }
 
 impl DeadLetters {
-    /// The dead letters of `group` in `postgres`' schema.
+    /// Creates a view of `group`'s dead letters in the schema of `postgres`.
     #[must_use]
     pub fn new(postgres: Postgres, group: impl Into<String>) -> Self {
         Self { postgres, group: group.into() }
     }
 
-    /// A page of at most `count` letters after the event `after`.
+    /// Returns at most `count` letters (1 to 500) after the event `after`.
     pub async fn list(&self, after: Option<Uuid>, count: u16) -> Result<LettersPage, Error> {
         let count = count.clamp(1, PAGE_MAX);
-        // One more than asked for tells whether there is a next page.
+        // One extra row shows whether there is a next page.
         let limit = i64::from(count) + 1;
         let rows = self.postgres.query("list dead letters", LIST, &[&self.group, &after, &limit]).await?;
         let mut letters = rows.iter().map(letter).collect::<Result<Vec<_>, _>>()?;
@@ -74,13 +74,13 @@ impl DeadLetters {
         Ok(LettersPage { letters, next })
     }
 
-    /// Asks for another try, which a consumer of the group makes soon. Answers whether there is such a letter: one that
-    /// was handled meanwhile is gone.
+    /// Requests a retry, which a consumer of the group runs within `letters_every`. Returns false if there is no such
+    /// letter, for example because it was handled meanwhile.
     pub async fn retry(&self, event_id: Uuid) -> Result<bool, Error> {
         Ok(self.postgres.execute("retry dead letter", RETRY, &[&self.group, &event_id]).await? > 0)
     }
 
-    /// Throws a letter away for good. Answers whether there was one.
+    /// Deletes a letter permanently. Returns false if there was none.
     pub async fn discard(&self, event_id: Uuid) -> Result<bool, Error> {
         Ok(self.postgres.execute("discard dead letter", DISCARD, &[&self.group, &event_id]).await? > 0)
     }

@@ -1,4 +1,4 @@
-//! One entry of a stream in the hands of a consumer.
+//! One stream entry that was delivered to a consumer.
 
 use uuid::Uuid;
 
@@ -6,22 +6,21 @@ use super::retention::position;
 use super::{Message, MessageError};
 use crate::redis::{Entry, StreamId};
 
-/// An entry, and how often it has been handed out.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub(super) id: StreamId,
-    /// What keeps it in order with others.
+    /// Ordering key: deliveries with the same key are handled in order.
     pub(super) key: String,
     pub(super) envelope: Vec<u8>,
-    /// The event's id as the entry says it; made from its place if it says none.
+    /// Id of the event from the entry; derived from topic and position if the entry has none.
     pub(super) event_id: Uuid,
-    /// Hand-outs that ended without an acknowledgement: whoever had it died.
-    pub(super) deaths: u32,
+    /// Deliveries that ended without an acknowledgement because the consumer crashed.
+    pub(super) crash_count: u32,
 }
 
 impl Delivery {
-    /// Reads `entry` of `topic`; whatever is in it, the result can at least be buried.
-    pub(super) fn read(topic: &str, entry: &Entry, deaths: u32) -> Self {
+    /// Reads `entry` of `topic`. A malformed entry gives a delivery that can still go to the dead letters.
+    pub(super) fn read(topic: &str, entry: &Entry, crash_count: u32) -> Self {
         let text = |name| entry.field(name).and_then(|bytes| std::str::from_utf8(bytes).ok());
         let event_id = text("id").and_then(|id| Uuid::parse_str(id).ok()).unwrap_or_else(|| {
             let place = format!("{topic}/{}", entry.id.millis);
@@ -32,7 +31,7 @@ impl Delivery {
             key: text("key").unwrap_or_default().to_owned(),
             envelope: entry.field("envelope").unwrap_or_default().to_vec(),
             event_id,
-            deaths,
+            crash_count,
         }
     }
 
@@ -40,7 +39,7 @@ impl Delivery {
         position(self.id)
     }
 
-    /// The event in it. Its id must be the entry's: the inbox goes by it.
+    /// Decodes the event. Its id must equal the entry's, because the inbox uses that one.
     pub(super) fn message(&self) -> Result<Message, MessageError> {
         let message = Message::read(self.position(), &self.envelope)?;
         if message.id != self.event_id {

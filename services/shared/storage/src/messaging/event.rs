@@ -1,4 +1,4 @@
-//! An event before it is written and after it was read.
+//! Events before they are written to the outbox and after they were read from a stream.
 
 use bytes::Bytes;
 use onsale_proto::EventPayload;
@@ -7,10 +7,10 @@ use onsale_types::Timestamp;
 use prost::Message as _;
 use uuid::Uuid;
 
-/// The payload's limit, from the contract.
+/// Maximum size of a payload, from the contract (2 MiB).
 const PAYLOAD_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// An event to write.
+/// Event that is ready to be appended to the outbox.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     pub(super) topic: &'static str,
@@ -20,8 +20,8 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// An event about `key`: events of one key and topic are published in the order they were written. They are handled
-    /// in that order as far as [`Consumer`](super::Consumer) says.
+    /// Creates an event about `key`. Events with the same key and topic are published in the order in which they were
+    /// written; [`Consumer`](super::Consumer) documents the order of handling.
     #[must_use]
     pub fn new<P: EventPayload>(key: impl ToString, payload: &P) -> Self {
         Self {
@@ -32,7 +32,6 @@ impl NewEvent {
         }
     }
 
-    /// The envelope it travels in.
     pub(super) fn envelope(&self, id: Uuid, source: &str, now: Timestamp, traceparent: &str) -> Envelope {
         let (seconds, nanos) = now.to_seconds_and_nanos();
         Envelope {
@@ -48,10 +47,10 @@ impl NewEvent {
     }
 }
 
-/// A service's event before it is encoded. The `convert` module of a service implements this for its domain type, so that the
-/// code which appends events to the [`Outbox`](super::Outbox) does not name the contract.
+/// Domain event before it is encoded. The `convert` module of a service implements this, so that code which appends
+/// events to the [`Outbox`](super::Outbox) does not name the contract.
 pub trait OutgoingEvent {
-    /// Encodes the event.
+    /// Encodes the event for the outbox.
     fn to_new_event(&self) -> NewEvent;
 }
 
@@ -61,66 +60,65 @@ impl OutgoingEvent for NewEvent {
     }
 }
 
-/// An event as its handler gets it.
+/// Event as its handler receives it.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// The event's id: the same however often it comes.
+    /// Id of the event, the same at every delivery.
     pub id: Uuid,
-    /// Its topic.
+    /// Topic as the contract names it.
     pub topic: String,
-    /// Its place in the topic, gap-free from 1.
+    /// Position in the topic, gap-free from 1.
     pub position: i64,
-    /// The service it comes from.
+    /// Name of the sending service.
     pub source: String,
-    /// What it is about.
+    /// Ordering key, usually the id of the changed resource.
     pub key: String,
-    /// When it became true.
+    /// Time of the change that the event reports, by its sender's clock.
     pub occur_time: Timestamp,
-    /// Where in a trace it was caused.
+    /// W3C `traceparent` of the cause. Empty if there was none.
     pub traceparent: String,
     payload_type: String,
     payload: Bytes,
 }
 
-/// Why an event could not be read. Trying again would not help.
+/// An event that cannot be read. Retries do not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// The envelope does not decode.
+    /// The envelope is not valid protobuf.
     #[error("failed to decode the envelope")]
     Envelope(#[source] prost::DecodeError),
-    /// The envelope decodes and makes no sense.
+    /// A field of the envelope has an invalid value.
     #[error("the envelope's {field} is malformed")]
     Field {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
     },
-    /// The payload is of another type.
+    /// The payload has another type than the handler expects.
     #[error("the payload is a {found}, not a {expected}")]
     Type {
-        /// What the handler expects.
+        /// Type that the handler expects.
         expected: &'static str,
-        /// What the envelope says.
+        /// Type that the envelope names.
         found: String,
     },
-    /// The payload does not decode.
+    /// The payload is not valid protobuf.
     #[error("failed to decode the payload {payload_type}")]
     Payload {
-        /// What it should be.
+        /// Type that the envelope names.
         payload_type: &'static str,
-        /// Why not.
+        /// Error of the protobuf decoder.
         #[source]
         source: prost::DecodeError,
     },
-    /// The event is older than the inbox remembers: it may have been handled before.
-    #[error("the event is older than the inbox remembers, it may have been handled before")]
+    /// The event is older than the inbox retention, so it may have been handled before.
+    #[error("the event is older than the inbox retention, it may have been handled before")]
     TooOld,
-    /// Every consumer that began with it died, so none could say why.
-    #[error("every consumer that tried to handle the event died")]
-    Deadly,
+    /// Every consumer that handled the event crashed, so there is no other error.
+    #[error("every consumer that tried to handle the event crashed")]
+    ConsumersCrashed,
 }
 
 impl Message {
-    /// Reads an envelope that came at `position`.
     pub(super) fn read(position: i64, envelope: &[u8]) -> Result<Self, MessageError> {
         let envelope = Envelope::decode(envelope).map_err(MessageError::Envelope)?;
         let malformed = |field| MessageError::Field { field };
@@ -142,7 +140,7 @@ impl Message {
         })
     }
 
-    /// The payload, which must be a `P`.
+    /// Decodes the payload, whose type must be `P`.
     pub fn payload<P: EventPayload>(&self) -> Result<P, MessageError> {
         if self.payload_type != P::TYPE {
             return Err(MessageError::Type { expected: P::TYPE, found: self.payload_type.clone() });

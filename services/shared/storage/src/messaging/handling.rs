@@ -1,4 +1,5 @@
-//! One event's handling: in one transaction with its inbox row, again when it fails, to the dead letters in the end.
+//! Handles one event: runs the handler in a transaction with the inbox row, retries after failures, and stores the
+//! event as a dead letter in the end.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -20,26 +21,26 @@ use super::{ConsumerConfig, Message, MessageError, metrics};
 use crate::postgres::row::SqlCount;
 use crate::postgres::{self, Postgres, Transaction, column};
 
-// Waits for a transaction that handles the same event right now, and then finds it handled.
+// Waits for a concurrent transaction that handles the same event. If that one commits, this insert adds no row.
 const ENTER: &str = "INSERT INTO inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-const BURY: &str =
+const INSERT_DEAD_LETTER: &str =
     "INSERT INTO dead_letter (consumer, event_id, topic, position, key, envelope, error, attempts)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
-const TAKE_LETTER: &str = "SELECT position, envelope FROM dead_letter
+const LOCK_DEAD_LETTER: &str = "SELECT position, envelope FROM dead_letter
     WHERE consumer = $1 AND event_id = $2 AND retry_requested_at IS NOT NULL FOR UPDATE SKIP LOCKED";
-const REMOVE_LETTER: &str = "DELETE FROM dead_letter WHERE consumer = $1 AND event_id = $2";
-const LETTER_FAILED: &str = "UPDATE dead_letter
+const DELETE_DEAD_LETTER: &str = "DELETE FROM dead_letter WHERE consumer = $1 AND event_id = $2";
+const RECORD_FAILED_RETRY: &str = "UPDATE dead_letter
     SET error = $3, attempts = attempts + 1, retry_requested_at = NULL
     WHERE consumer = $1 AND event_id = $2 AND retry_requested_at IS NOT NULL";
 
-/// An error's text in the dead letters is cut here: it is for a human, not for a machine.
+/// Maximum length of an error's text in a dead letter, in characters.
 const ERROR_CHARS_MAX: usize = 2_000;
 
-/// Does what an event asks for. What takes long belongs into statements or before them: a transaction that sits idle is
-/// ended by Postgres (`idle_in_transaction_timeout`). It may be called again for the same event, after a failure or a crash, but only one of
-/// the calls commits; so everything it does must be in `transaction`, or be idempotent by itself.
+/// Handles the events of one topic. The same event may reach it again after a failure or a crash, but only one call
+/// commits. Everything it does must therefore be in `transaction` or be idempotent. Slow work outside of statements
+/// must run before the first statement, because Postgres ends an idle transaction (`idle_in_transaction_timeout`).
 pub trait Handler: Send + Sync + 'static {
-    /// Handles `message` inside `transaction`, in which its inbox row is already written.
+    /// Handles `message` in `transaction`, which already contains the inbox row.
     fn handle(
         &self,
         transaction: &Transaction,
@@ -47,24 +48,24 @@ pub trait Handler: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 }
 
-/// Why a handler failed, by what is to be done.
+/// A failure of a handler, by its consequence.
 #[derive(Debug, thiserror::Error)]
 pub enum HandlerError {
-    /// Another try may work. Counts as an attempt.
-    #[error("failed to handle the event, another try may work")]
+    /// A later attempt may succeed. Counts as an attempt.
+    #[error("failed to handle the event, a retry may succeed")]
     Retry(#[source] Box<dyn StdError + Send + Sync>),
-    /// No try will work: to the dead letters at once.
+    /// No attempt can succeed: the event goes to the dead letters immediately.
     #[error("the event cannot be handled")]
     Poison(#[source] Box<dyn StdError + Send + Sync>),
-    /// Something it needs is away. Tried again until it is back: it is not the event's fault, and no attempt of its.
+    /// A dependency is unavailable. Retried until it is back, without counting attempts.
     #[error("failed to handle the event, a dependency is unavailable")]
     Unavailable(#[source] Box<dyn StdError + Send + Sync>),
 }
 
 impl HandlerError {
-    /// Maps a service's error by its kind: `Unavailable` and `Limited` are retried until they pass, `Invalid` goes to the dead
-    /// letters at once, and every other kind is retried `attempts_max` times. A service's `From<Error> for HandlerError` calls
-    /// this after the exceptions of its own.
+    /// Maps a service's error by its kind: `Unavailable` and `Limited` are retried until they pass, `Invalid` goes to
+    /// the dead letters immediately, and every other kind is retried up to `attempts_max` times. A service's
+    /// `From<Error> for HandlerError` calls this after its own exceptions.
     pub fn by_kind<E: ServiceError + Send + Sync + 'static>(error: E) -> Self {
         match error.kind() {
             Kind::Unavailable | Kind::Limited => Self::Unavailable(error.into()),
@@ -84,12 +85,12 @@ impl HandlerError {
 
 impl From<postgres::Error> for HandlerError {
     fn from(error: postgres::Error) -> Self {
-        // A commit of unknown outcome is `Unavailable`: the inbox shows at the next try whether it took effect.
+        // A commit of unknown outcome is `Unavailable`: the next attempt finds out by the inbox row.
         Self::by_kind(error)
     }
 }
 
-/// An event that breaks its contract: what its sender got wrong stays wrong.
+/// An event that violates the contract stays invalid, so retries cannot help.
 impl From<InvalidFields> for HandlerError {
     fn from(error: InvalidFields) -> Self {
         Self::Poison(error.into())
@@ -108,19 +109,18 @@ impl From<MessageError> for HandlerError {
     }
 }
 
-/// How an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Its effect was committed now.
+    /// The effect was committed by this call.
     Applied,
-    /// It was handled before.
+    /// The event was handled before.
     Repeated,
-    /// It lies in the dead letters.
+    /// The event was stored as a dead letter.
     Dead,
 }
 
-/// What a consumer's tasks share.
-pub(super) struct Handling<H> {
+/// State that all tasks of a consumer share.
+pub(super) struct DeliveryProcessor<H> {
     pub(super) postgres: Postgres,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) topic: &'static str,
@@ -128,10 +128,11 @@ pub(super) struct Handling<H> {
     pub(super) handler: H,
 }
 
-impl<H: Handler> Handling<H> {
-    /// Handles `delivery` to its end; returns only then. Dropping it leaves nothing done.
-    pub(super) async fn finish(&self, delivery: &Delivery) -> Outcome {
-        let outcome = self.attempts(delivery).await;
+impl<H: Handler> DeliveryProcessor<H> {
+    /// Handles `delivery` until it is applied, known as handled, or dead. Dropping the future rolls back a running
+    /// attempt.
+    pub(super) async fn process(&self, delivery: &Delivery) -> Outcome {
+        let outcome = self.attempt_until_done(delivery).await;
         let name = match outcome {
             Outcome::Applied => "applied",
             Outcome::Repeated => "repeated",
@@ -141,26 +142,26 @@ impl<H: Handler> Handling<H> {
         outcome
     }
 
-    async fn attempts(&self, delivery: &Delivery) -> Outcome {
+    async fn attempt_until_done(&self, delivery: &Delivery) -> Outcome {
         let message = match self.read(delivery) {
             Ok(message) => message,
-            Err(error) => return self.bury(delivery, 1, &error).await,
+            Err(error) => return self.dead_letter(delivery, 1, &error).await,
         };
-        let mut attempts = delivery.deaths;
+        let mut attempts = delivery.crash_count;
         let mut backoff = Backoff::new(self.config.backoff);
         loop {
             if attempts >= self.config.attempts_max {
-                // Nobody lived to say why.
-                return self.bury(delivery, attempts, &MessageError::Deadly).await;
+                // Every consumer that tried this event crashed, so there is no error text.
+                return self.dead_letter(delivery, attempts, &MessageError::ConsumersCrashed).await;
             }
             let error = match self.apply(&message).await {
                 Ok(outcome) => return outcome,
                 Err(error) => error,
             };
             match &error {
-                HandlerError::Poison(_) => return self.bury(delivery, attempts + 1, &error).await,
+                HandlerError::Poison(_) => return self.dead_letter(delivery, attempts + 1, &error).await,
                 HandlerError::Retry(_) if attempts + 1 >= self.config.attempts_max => {
-                    return self.bury(delivery, attempts + 1, &error).await;
+                    return self.dead_letter(delivery, attempts + 1, &error).await;
                 }
                 HandlerError::Retry(_) => attempts += 1,
                 HandlerError::Unavailable(_) => {}
@@ -168,7 +169,7 @@ impl<H: Handler> Handling<H> {
             metrics::retried(self.topic, &self.config.group);
             tracing::warn!(
                 topic = self.topic, event_id = %delivery.event_id, attempts, error = %Chain(&error),
-                "event handler failed, trying again"
+                "event handler failed, retrying"
             );
             sleep(backoff.next_delay().unwrap_or(self.config.backoff.max)).await;
         }
@@ -183,11 +184,11 @@ impl<H: Handler> Handling<H> {
         Ok(message)
     }
 
-    /// One call of the handler, with the inbox row.
+    /// Calls the handler once, in a transaction with the inbox row.
     async fn apply(&self, message: &Message) -> Result<Outcome, HandlerError> {
         let work = self.postgres.transaction("handle event", |transaction| async move {
             let entered = transaction.execute(ENTER, &[&self.config.group, &message.id]).await;
-            if entered.map_err(not_entered)? == 0 {
+            if entered.map_err(inbox_insert_failed)? == 0 {
                 return Ok(Outcome::Repeated);
             }
             self.handler.handle(&transaction, message).await?;
@@ -196,46 +197,51 @@ impl<H: Handler> Handling<H> {
         self.in_context(&message.traceparent, work).await
     }
 
-    /// Tries a dead letter again, if somebody asked for it and nobody else is at it.
-    pub(super) async fn retry_letter(&self, event_id: Uuid) {
+    /// Retries a dead letter if a retry is requested and no other consumer is retrying it.
+    pub(super) async fn retry_dead_letter(&self, event_id: Uuid) {
         let group = &self.config.group;
         let work = self.postgres.transaction("retry dead letter", |transaction| async move {
-            let Some(row) = transaction.query_opt(TAKE_LETTER, &[group, &event_id]).await? else {
+            let Some(row) = transaction.query_opt(LOCK_DEAD_LETTER, &[group, &event_id]).await? else {
                 return Ok(false);
             };
             let envelope: Vec<u8> = column(&row, "envelope")?;
             let message = Message::read(column(&row, "position")?, &envelope)?;
             self.handler.handle(&transaction, &message).await?;
-            transaction.execute(REMOVE_LETTER, &[group, &event_id]).await?;
+            transaction.execute(DELETE_DEAD_LETTER, &[group, &event_id]).await?;
             Ok::<_, HandlerError>(true)
         });
         match self.in_context("", work).await {
             Ok(true) => tracing::info!(topic = self.topic, %event_id, "dead letter handled"),
             Ok(false) => {}
-            // The request stands; the next round tries again.
+            // The request stays, so the next round retries.
             Err(HandlerError::Unavailable(_)) => {}
             Err(error) => {
                 let text = error_text(&error);
-                tracing::warn!(topic = self.topic, %event_id, error = %text, "dead letter failed again");
+                tracing::warn!(topic = self.topic, %event_id, error = %text, "retry of a dead letter failed");
                 if let Err(error) = self
                     .postgres
-                    .execute("note failed retry", LETTER_FAILED, &[group, &event_id, &text])
+                    .execute("note failed retry", RECORD_FAILED_RETRY, &[group, &event_id, &text])
                     .await
                 {
-                    tracing::warn!(error = %Chain(&error), "failed to note a failed retry");
+                    tracing::warn!(error = %Chain(&error), "failed to record the failed retry of a dead letter, retrying it");
                 }
             }
         }
     }
 
-    /// Puts the event into the dead letters and the inbox, in one transaction: it is dead once. Does not give up: until
-    /// it lies there the entry stays pending, and nothing is lost.
-    async fn bury(&self, delivery: &Delivery, attempts: u32, error: &(dyn StdError + Sync)) -> Outcome {
+    /// Stores the event in the dead letters and the inbox, in one transaction. Retries until it succeeds; the stream
+    /// entry stays pending meanwhile, so the event is not lost.
+    async fn dead_letter(
+        &self,
+        delivery: &Delivery,
+        attempts: u32,
+        error: &(dyn StdError + Sync),
+    ) -> Outcome {
         let text = &error_text(error);
         let attempts = attempts.max(1);
         let mut backoff = Backoff::new(self.config.backoff);
         loop {
-            let buried = self.postgres.transaction("bury event", |transaction| async move {
+            let stored = self.postgres.transaction("bury event", |transaction| async move {
                 let (group, event_id) = (&self.config.group, &delivery.event_id);
                 if transaction.execute(ENTER, &[group, event_id]).await? == 0 {
                     return Ok(Outcome::Repeated);
@@ -243,30 +249,30 @@ impl<H: Handler> Handling<H> {
                 let (position, key, envelope) = (delivery.position(), &delivery.key, &delivery.envelope);
                 transaction
                     .execute(
-                        BURY,
+                        INSERT_DEAD_LETTER,
                         &[group, event_id, &self.topic, &position, key, envelope, text, &SqlCount(attempts)],
                     )
                     .await?;
                 Ok::<_, postgres::Error>(Outcome::Dead)
             });
-            match buried.await {
+            match stored.await {
                 Ok(outcome) => {
                     if outcome == Outcome::Dead {
-                        metrics::died(self.topic, &self.config.group);
+                        metrics::record_dead_letter(self.topic, &self.config.group);
                         tracing::error!(
                             topic = self.topic, event_id = %delivery.event_id, attempts, error = %text,
-                            "event went to the dead letters"
+                            "event moved to the dead letters"
                         );
                     }
                     return outcome;
                 }
-                Err(error) => tracing::warn!(error = %Chain(&error), "failed to bury an event, trying again"),
+                Err(error) => tracing::warn!(error = %Chain(&error), "failed to store dead letter, retrying"),
             }
             sleep(backoff.next_delay().unwrap_or(self.config.backoff.max)).await;
         }
     }
 
-    /// Runs one try with its time limit, in the trace that caused the event.
+    /// Runs one attempt with its time limit, in the trace of the event's cause.
     async fn in_context<T>(
         &self,
         traceparent: &str,
@@ -280,8 +286,7 @@ impl<H: Handler> Handling<H> {
     }
 }
 
-/// The transaction ends itself by the deadline; the handler's other doings are ended here, and so is a panic, which
-/// counts as a failed try and must not take the consumer with it.
+/// Ends an attempt at the time limit and turns a panic into a failed attempt, so that neither stops the consumer.
 async fn limit<T>(
     timeout: Duration,
     work: impl Future<Output = Result<T, HandlerError>>,
@@ -295,8 +300,8 @@ async fn limit<T>(
     }
 }
 
-/// Waiting for another who handles the same event is no failed try of this one.
-fn not_entered(error: postgres::Error) -> HandlerError {
+/// Waiting for another process that handles the same event is not a failed attempt.
+fn inbox_insert_failed(error: postgres::Error) -> HandlerError {
     match error {
         error @ postgres::Error::Timeout { .. } => HandlerError::Unavailable(error.into()),
         error => error.into(),

@@ -1,6 +1,6 @@
-//! A service's consumers: one for each topic of which the contract names it as a listener. Either a function handles the
-//! topic's events, or they are ignored for a stated reason. A topic without a consumer would keep its events in its sender's
-//! outbox for ever.
+//! Consumers of a service: one for each topic whose listener it is in the contract. Either a function handles the topic's
+//! events, or they are ignored for a stated reason. Without a consumer, the events would stay in their sender's outbox
+//! forever.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -42,10 +42,10 @@ use crate::postgres::Transaction;
 
 type Run = Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-/// An event in the hands of its listener.
+/// Event as its listener receives it.
 #[derive(Clone, Debug)]
 pub struct Received<P> {
-    /// The event's id, the same at every delivery.
+    /// Id of the event, the same at every delivery.
     pub event_id: Uuid,
     /// Time of the change that the event reports, by its sender's clock.
     pub occur_time: Timestamp,
@@ -63,8 +63,8 @@ pub struct Listeners<S> {
 }
 
 impl<S: Clone + Send + Sync + 'static> Listeners<S> {
-    /// Begins a list of consumers for the service of `stores`: its name is the group, whatever `config` says. Handlers get a
-    /// clone of `state`, which is usually the `Arc` of the service's `App`.
+    /// Starts a list of consumers for the service of `stores`, whose name replaces the group in `config`. Handlers get
+    /// a clone of `state`, usually the `Arc` of the service's `App`.
     pub fn new(stores: &Stores, config: ConsumerConfig, state: S) -> Self {
         Self { stores: stores.clone(), config, state, consumers: Ok(Vec::new()) }
     }

@@ -1,4 +1,5 @@
-//! What the way of events reports. Topics and groups come from the contract and the services: both are few.
+//! Metrics of the relay, the consumers and the dead letters. The values of the labels `topic` and `group` come from the
+//! contract, so they are few.
 
 const PUBLISHED: &str = "messaging_published_position";
 const RELAY_FAILURES: &str = "messaging_relay_failures_total";
@@ -9,13 +10,13 @@ const RETRIES: &str = "messaging_handler_retries_total";
 const DEAD: &str = "messaging_dead_letters_total";
 
 pub(super) fn describe() {
-    metrics::describe_gauge!(PUBLISHED, "last position in a topic's stream");
-    metrics::describe_counter!(RELAY_FAILURES, "turns of the relay that failed");
+    metrics::describe_gauge!(PUBLISHED, "last position in the stream of a topic");
+    metrics::describe_counter!(RELAY_FAILURES, "failed rounds of the outbox relay");
     metrics::describe_gauge!(LAG, "events of a topic that a group has not acknowledged");
     metrics::describe_gauge!(STREAM_LENGTH, "entries in a topic's stream");
     metrics::describe_counter!(HANDLED, "events by outcome: applied, repeated (handled before), dead");
-    metrics::describe_counter!(RETRIES, "events whose handler failed and will be called again");
-    metrics::describe_counter!(DEAD, "events that went to the dead letters");
+    metrics::describe_counter!(RETRIES, "retries of events after a failed handler");
+    metrics::describe_counter!(DEAD, "events moved to the dead letters");
 }
 
 pub(super) fn published(topic: &str, position: i64) {
@@ -44,7 +45,7 @@ pub(super) fn retried(topic: &str, group: &str) {
     metrics::counter!(RETRIES, "topic" => topic.to_owned(), "group" => group.to_owned()).increment(1);
 }
 
-pub(super) fn died(topic: &str, group: &str) {
+pub(super) fn record_dead_letter(topic: &str, group: &str) {
     metrics::counter!(DEAD, "topic" => topic.to_owned(), "group" => group.to_owned()).increment(1);
 }
 

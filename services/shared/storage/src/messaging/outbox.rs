@@ -1,4 +1,4 @@
-//! The writing end: events join the transaction that makes them true.
+//! Writes events to the outbox, in the transaction of the change that they report.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use uuid::Uuid;
 use super::{NewEvent, OutgoingEvent};
 use crate::postgres::{Error, Transaction};
 
-// The order of the array becomes the order of `seq`.
+// `seq` follows the order of the array.
 const INSERT: &str = "INSERT INTO outbox (event_id, topic, key, envelope)
     SELECT event_id, topic, key, envelope
     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[])
         WITH ORDINALITY AS new (event_id, topic, key, envelope, place)
     ORDER BY place";
 
-/// Writes a service's events. Clones share the hint to the relay.
+/// Outbox of a service. Clones share the hint to the relay.
 #[derive(Clone)]
 pub struct Outbox {
     source: &'static str,
@@ -27,20 +27,19 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// The outbox of the service `source`.
+    /// Creates the outbox of the service `source`.
     #[must_use]
     pub fn new(source: &'static str, clock: Arc<dyn Clock>) -> Self {
         Self { source, clock, hint: Arc::new(Notify::new()) }
     }
 
-    /// The clock of its service.
     pub(crate) fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.clock)
     }
 
-    /// Adds events to `transaction`, in their order, and gives back their ids. They exist if and only if it commits.
-    /// Order between transactions is that of their commits; two that write events of one key must not run side by side
-    /// if that order matters, as is the case where both lock what the key names.
+    /// Appends events to `transaction`, in their order, and returns their ids. The events exist if and only if it
+    /// commits. Events of concurrent transactions are published in the order of the commits. If the order of one key's
+    /// events matters, their transactions must exclude each other, for example by locking the key's row.
     pub async fn append(
         &self,
         transaction: &Transaction,
@@ -64,8 +63,7 @@ impl Outbox {
         Ok(ids)
     }
 
-    /// Tells the relay of this process that there is something to carry. To be called after the commit; forgetting it
-    /// costs a poll interval.
+    /// Wakes the relay of this process. Call it after the commit; without it the events wait up to `poll_every`.
     pub fn wake_relay(&self) {
         self.hint.notify_one();
     }

@@ -1,8 +1,10 @@
--- Appends a topic's events to its stream, each under its position as id.
--- KEYS[1] the stream. ARGV[1] the position after which the caller has read: it knows of nothing between that and the
--- first event given. Then four per event: position, event id, key, envelope; positions rise.
--- Answers the stream's last position. Below ARGV[1] the stream has lost events: nothing was appended, and the caller
--- must read again from there. Check and append in one script: between the two another relay could append.
+-- Appends a topic's events to its stream, each with its position as entry id.
+-- KEYS[1] is the stream. ARGV[1] is the position after which the caller has read; it knows of no events between that
+-- and the first one given. Then four arguments per event: position, event id, key and envelope, in the order of
+-- positions.
+-- Returns the stream's last position. If it is below ARGV[1], the stream has lost events: nothing was appended, and the
+-- caller must read again from there.
+-- Check and append are one script, because another relay could append between them.
 local last = 0
 if redis.call('EXISTS', KEYS[1]) == 1 then
     local facts = redis.call('XINFO', 'STREAM', KEYS[1])
@@ -17,7 +19,7 @@ if last < tonumber(ARGV[1]) then
 end
 for i = 2, #ARGV, 4 do
     local position = tonumber(ARGV[i])
-    -- What is there already was appended by another relay, or by us before an answer got lost.
+    -- Existing positions were appended by another relay, or by this one before an answer was lost.
     if position > last then
         redis.call('XADD', KEYS[1], ARGV[i] .. '-0',
             'id', ARGV[i + 1], 'key', ARGV[i + 2], 'envelope', ARGV[i + 3])

@@ -1,18 +1,20 @@
-//! Carries events from the outbox to the streams. Any number may run, and any may die anywhere; one is enough, so a
-//! lease usually picks one.
+//! Publishes events from the outbox to the streams. Any number of relays may run, and each may crash anywhere. One is
+//! enough, so a lease usually selects one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use onsale_kit::backoff::{Backoff, BackoffConfig};
+use onsale_kit::backoff::BackoffConfig;
 use onsale_kit::error::Chain;
+use onsale_kit::tasks::Tasks;
+use onsale_kit::worker::{Condition, Worker};
 use onsale_proto::Topic;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{Error, Outbox, metrics, retention, stream_key};
@@ -21,7 +23,7 @@ use crate::redis::{Redis, Script};
 
 static PUBLISH: LazyLock<Script> = LazyLock::new(|| Script::new("publish", include_str!("publish.lua")));
 
-// Skips from topic to topic along the index, however many events wait.
+// Skips from topic to topic along the index, independent of the number of waiting events.
 const WAITING_TOPICS: &str = "WITH RECURSIVE waiting AS (
         (SELECT topic FROM outbox WHERE position IS NULL ORDER BY topic LIMIT 1)
         UNION ALL
@@ -30,7 +32,7 @@ const WAITING_TOPICS: &str = "WITH RECURSIVE waiting AS (
     SELECT topic FROM waiting WHERE topic IS NOT NULL";
 const ENSURE_TOPIC: &str = "INSERT INTO outbox_topic (topic) VALUES ($1) ON CONFLICT DO NOTHING";
 const LOCK_TOPIC: &str = "SELECT last_position FROM outbox_topic WHERE topic = $1 FOR UPDATE";
-const NUMBER: &str = "WITH chosen AS (
+const ASSIGN_POSITIONS: &str = "WITH chosen AS (
         SELECT event_id, row_number() OVER (ORDER BY seq) AS place
         FROM (SELECT event_id, seq FROM outbox
               WHERE topic = $1 AND position IS NULL ORDER BY seq LIMIT $3) AS oldest),
@@ -41,36 +43,36 @@ const NUMBER: &str = "WITH chosen AS (
 const ADVANCE_TOPIC: &str = "UPDATE outbox_topic SET last_position = last_position + $2 WHERE topic = $1";
 const TOPICS: &str = "SELECT topic FROM outbox_topic";
 const LAST_POSITION: &str = "SELECT last_position FROM outbox_topic WHERE topic = $1";
-// As many as fit into one call: by count and by bytes, at least one.
+// Limited by count and by bytes, but returns at least one event.
 const NEXT: &str = "SELECT event_id, position, key, envelope
     FROM (SELECT *, sum(octet_length(envelope)) OVER (ORDER BY position) - octet_length(envelope) AS bytes_before
           FROM (SELECT event_id, position, key, envelope FROM outbox
                 WHERE topic = $1 AND position > $2 ORDER BY position LIMIT $3) AS next) AS measured
     WHERE bytes_before < $4 ORDER BY position";
 
-/// How a relay works.
+/// Settings of one relay.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RelayConfig {
-    /// How often it looks for new events when nobody hints at one.
+    /// Interval between checks for new events without a hint (default 100 ms).
     #[serde(with = "humantime_serde")]
     pub poll_every: Duration,
-    /// How often it asks Redis whether what was published is still there.
+    /// Interval between checks that Redis still has the published events (default 1 s).
     #[serde(with = "humantime_serde")]
     pub check_every: Duration,
-    /// The most events numbered or published in one step.
+    /// Maximum number of events per numbering transaction and per call to Redis (default 500).
     pub batch_max: u16,
-    /// How old an event is at least when it goes. It stays longer, until every listener has acknowledged it.
+    /// Minimum age of a deleted event (default 15 min). Every listener must have acknowledged it too.
     #[serde(with = "humantime_serde")]
     pub retention: Duration,
-    /// How often old events are removed and lag is measured.
+    /// Interval between deletions of old events and measurements of the lag (default 5 s).
     #[serde(with = "humantime_serde")]
     pub retain_every: Duration,
-    /// After how long without a sign in Redis a group that the contract no longer names stops holding events back. The
-    /// listeners that it names always do.
+    /// Time since its last appearance in Redis after which a group outside of the contract no longer retains events
+    /// (default 7 days). Listeners in the contract always retain events.
     #[serde(with = "humantime_serde")]
     pub group_forgotten_after: Duration,
-    /// A stream longer than this is worth a warning: some group does not keep up.
+    /// Stream length above which the relay warns (default 1,000,000): a group lags.
     pub stream_length_alert: u64,
 }
 
@@ -91,16 +93,16 @@ impl Default for RelayConfig {
 impl RelayConfig {
     fn validate(&self) -> Result<(), Error> {
         if self.batch_max == 0 || self.poll_every.is_zero() {
-            return Err(Error::Config { message: "batch_max and poll_every of a relay must not be 0" });
+            return Err(Error::Config { message: "batch_max and poll_every must not be 0" });
         }
         Ok(())
     }
 }
 
-/// The most envelope bytes in one call to Redis, which serves nobody else meanwhile.
+/// Maximum envelope bytes in one call to Redis, which serves no other client meanwhile (4 MiB).
 const CALL_BYTES_MAX: i64 = 4 * 1024 * 1024;
 
-/// Pauses after failures. A relay never gives up: the attempts begin anew each time it has used them up.
+/// Waits after failed rounds, in addition to `poll_every`.
 const FAILURES: BackoffConfig = BackoffConfig {
     initial: Duration::from_millis(100),
     max: Duration::from_secs(5),
@@ -108,25 +110,33 @@ const FAILURES: BackoffConfig = BackoffConfig {
     attempts_max: u32::MAX,
 };
 
-/// The relay of one service.
+/// Relay of one service's outbox.
 pub struct Relay {
     postgres: Postgres,
     redis: Redis,
     config: RelayConfig,
-    /// Those of the service, and who listens to each.
+    /// Topics of the service, with their listeners.
     topics: Vec<Topic>,
-    /// Topics that wait and are none of ours, each reported once.
-    strangers: HashSet<String>,
     hint: Arc<Notify>,
-    leads: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Per topic, how far its stream was when last seen. Only a starting point: the script compares.
+    state: Mutex<RelayState>,
+}
+
+/// State that a round leaves to the next one.
+#[derive(Default)]
+struct RelayState {
+    /// Topics with waiting events that are not this service's. Each is logged once.
+    unknown_topics: HashSet<String>,
+    /// Last known position of each topic's stream. Only a hint: the script compares.
     published: HashMap<String, i64>,
+    /// Time of the last check of all streams. `None` after a failed round, so that the next one checks again.
     checked: Option<Instant>,
+    /// Time of the last retention run.
     retained: Option<Instant>,
 }
 
 impl Relay {
-    /// The relay of `outbox`'s service, whose schema `postgres` is. Of `topics` it carries those of that service.
+    /// Creates the relay for `outbox`'s service, whose schema `postgres` uses. It publishes those of `topics` that
+    /// belong to the service.
     pub fn new(
         postgres: Postgres,
         redis: Redis,
@@ -141,93 +151,70 @@ impl Relay {
             redis,
             config,
             topics: topics.iter().copied().filter(|topic| topic.source == outbox.source()).collect(),
-            strangers: HashSet::new(),
             hint: outbox.hint(),
-            leads: Box::new(|| true),
-            published: HashMap::new(),
-            checked: None,
-            retained: None,
+            state: Mutex::default(),
         })
     }
 
-    /// Works only while `leads` says so. This saves work; nothing goes wrong when two lead.
-    #[must_use]
-    pub fn only_while(self, leads: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { leads: Box::new(leads), ..self }
+    /// Starts the rounds as a worker of `tasks`. [`Outbox::wake_relay`] starts a round early.
+    pub fn start(self, tasks: &Tasks) {
+        Arc::new(self).start_worker(tasks, |worker| worker);
     }
 
-    /// Carries events until `shutdown`.
-    pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut failures = Backoff::new(FAILURES);
-        while !shutdown.is_cancelled() {
-            let hint = Arc::clone(&self.hint);
-            // A relay may be dropped anywhere, so a shutdown need not wait for a Redis that does not answer.
-            let turn = tokio::select! {
-                () = shutdown.cancelled() => break,
-                turn = self.turn() => turn,
-            };
-            let pause = match turn {
-                Ok(()) => {
-                    failures.reset();
-                    self.config.poll_every
-                }
-                Err(error) => {
-                    metrics::relay_failed();
-                    tracing::warn!(error = %Chain(&error), "relay failed, trying again");
-                    failures.next_delay().unwrap_or(FAILURES.max).max(self.config.poll_every)
-                }
-            };
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = hint.notified() => {}
-                () = sleep(pause) => {}
-            }
-        }
+    /// Like [`Relay::start`], but runs rounds only while `condition` is met. This saves work; two concurrent relays are
+    /// safe.
+    pub fn start_while(self, condition: Condition, tasks: &Tasks) {
+        let relay = Arc::new(self);
+        let stopped = Arc::clone(&relay);
+        let condition = condition.while_unmet(move || stopped.step_down());
+        relay.start_worker(tasks, |worker| worker.only_while(condition));
     }
 
-    async fn turn(&mut self) -> Result<(), Error> {
-        if !(self.leads)() {
-            self.step_down();
-            return Ok(());
-        }
-        self.step().await
+    fn start_worker(self: Arc<Self>, tasks: &Tasks, restrict: impl FnOnce(Worker) -> Worker) {
+        let worker = Worker::every("outbox relay", self.config.poll_every)
+            .backoff(FAILURES)
+            .notified_by(Arc::clone(&self.hint));
+        restrict(worker).start(tasks, move || {
+            let relay = Arc::clone(&self);
+            async move { relay.round().await.inspect_err(|_| metrics::relay_failed()) }
+        });
     }
 
-    /// Another leads and moves on: what we saw says nothing by the time we lead again, and what we measured would stand
-    /// beside what it measures.
-    fn step_down(&mut self) {
-        if self.published.is_empty() {
+    /// Clears the stream positions, because another relay advances them, and sets its gauges to 0, because that relay
+    /// reports them.
+    fn step_down(&self) {
+        let published = std::mem::take(&mut self.state.lock().published);
+        if published.is_empty() {
             return;
         }
-        self.published.clear();
         for topic in &self.topics {
             topic.listeners.iter().for_each(|listener| metrics::lag(topic.name, listener, 0));
             metrics::stream_length(topic.name, 0);
         }
     }
 
-    /// Numbers and publishes all that waits, and looks after the streams when it is time. A topic that fails does not
-    /// hold back the others; the first failure is the answer.
-    pub async fn step(&mut self) -> Result<(), Error> {
-        let check = is_due(self.checked, self.config.check_every);
-        // Only a step that went well spares the next one the look at the streams: what was numbered and not published
-        // waits in no list.
-        let before = self.checked.take();
-        let mut topics = self.number_waiting().await?;
+    /// Numbers and publishes all waiting events, and checks the streams and deletes old events if that is due. A
+    /// failing topic does not delay the others; the first failure is returned.
+    pub async fn round(&self) -> Result<(), Error> {
+        // Unset until this round succeeds: after a failure the next round must check all streams, because numbered but
+        // unpublished events are found only there.
+        let before = self.state.lock().checked.take();
+        let check = is_due(before, self.config.check_every);
+        let mut topics = self.assign_waiting().await?;
         if check {
-            // Also topics without news: their stream may have been lost.
+            // Includes topics without new events: their streams may have lost entries.
             topics = self.known_topics().await?;
         }
         let mut failure = None;
-        // All at once: they are few, and lie on different nodes, of which one may be down.
+        // In parallel: topics are few and on different nodes, one of which may be down.
         let published = join_all(topics.iter().map(|topic| self.publish(topic, check))).await;
         for (topic, published) in topics.into_iter().zip(published) {
             match published {
                 Ok(position) => {
-                    self.published.insert(topic, position);
+                    self.state.lock().published.insert(topic, position);
                 }
                 Err(error) => {
-                    tracing::debug!(topic, error = %Chain(&error), "failed to publish");
+                    tracing::debug!(topic, error = %Chain(&error), "failed to publish the events of a topic");
                     failure.get_or_insert(error);
                 }
             }
@@ -235,44 +222,49 @@ impl Relay {
         if let Some(error) = failure {
             return Err(error);
         }
-        self.checked = if check { Some(Instant::now()) } else { before };
-        if is_due(self.retained, self.config.retain_every) {
+        let retained = {
+            let mut state = self.state.lock();
+            state.checked = if check { Some(Instant::now()) } else { before };
+            state.retained
+        };
+        if is_due(retained, self.config.retain_every) {
             retention::run(&self.postgres, &self.redis, &self.topics, &self.config).await?;
-            self.retained = Some(Instant::now());
+            self.state.lock().retained = Some(Instant::now());
         }
         Ok(())
     }
 
-    /// Gives every waiting event its position; answers the topics that had one. Events of a topic we do not know wait for
-    /// a relay that knows who listens: that of a later release, while both run.
-    async fn number_waiting(&mut self) -> Result<Vec<String>, Error> {
+    /// Assigns positions to all waiting events and returns their topics. Events of unknown topics wait for a relay that
+    /// knows their listeners: that of a later release, during a rollout.
+    async fn assign_waiting(&self) -> Result<Vec<String>, Error> {
         let rows = self.postgres.query("waiting topics", WAITING_TOPICS, &[]).await?;
         let mut topics = Vec::with_capacity(rows.len());
         for row in rows {
             let topic: String = column(&row, "topic")?;
             if self.topics.iter().all(|known| known.name != topic) {
-                if self.strangers.insert(topic.clone()) {
-                    tracing::warn!(topic, "events of a topic that is not this service's wait in its outbox");
+                if self.state.lock().unknown_topics.insert(topic.clone()) {
+                    tracing::warn!(topic, "events of an unknown topic wait in the outbox");
                 }
                 continue;
             }
-            while self.number(&topic).await? == i64::from(self.config.batch_max) {}
+            while self.assign_positions(&topic).await? == i64::from(self.config.batch_max) {}
             topics.push(topic);
         }
         Ok(topics)
     }
 
-    async fn number(&self, topic: &str) -> Result<i64, Error> {
+    async fn assign_positions(&self, topic: &str) -> Result<i64, Error> {
         let batch_max = i64::from(self.config.batch_max);
         self.postgres
-            .transaction("number events", |tx| async move {
-                tx.execute(ENSURE_TOPIC, &[&topic]).await?;
-                // A statement of its own: the next one must see what the last holder of the lock has numbered.
-                let last: i64 = column(&tx.query_one(LOCK_TOPIC, &[&topic]).await?, "last_position")?;
-                let row = tx.query_one(NUMBER, &[&topic, &last, &batch_max]).await?;
+            .transaction("number events", |transaction| async move {
+                transaction.execute(ENSURE_TOPIC, &[&topic]).await?;
+                // A separate statement: the next one must see the positions assigned by the last holder of the lock.
+                let last: i64 =
+                    column(&transaction.query_one(LOCK_TOPIC, &[&topic]).await?, "last_position")?;
+                let row = transaction.query_one(ASSIGN_POSITIONS, &[&topic, &last, &batch_max]).await?;
                 let count: i64 = column(&row, "count")?;
                 if count > 0 {
-                    tx.execute(ADVANCE_TOPIC, &[&topic, &count]).await?;
+                    transaction.execute(ADVANCE_TOPIC, &[&topic, &count]).await?;
                 }
                 Ok(count)
             })
@@ -285,33 +277,34 @@ impl Relay {
         Ok(topics?)
     }
 
-    /// Appends to the stream what it does not have yet, and answers how far it is. With `check`, asks the stream first.
+    /// Appends missing events to the stream and returns its last position. With `check`, reads the stream's position
+    /// first.
     async fn publish(&self, topic: &str, check: bool) -> Result<i64, Error> {
-        let known = self.published.get(topic).copied();
+        let known = self.state.lock().published.get(topic).copied();
         let mut after = match known {
             Some(after) if !check => after,
-            // Without events the script only answers where the stream is.
+            // Without events the script only returns the stream's last position.
             Some(_) | None => self.append(topic, 0, &[]).await?,
         };
         loop {
-            let events = self.next(topic, after).await?;
+            let events = self.load_after(topic, after).await?;
             let Some(end) = events.last().map(|event| event.position) else { break };
             let last = self.append(topic, after, &events).await?;
             if last > end {
-                self.refuse_foreign_ids(topic, last).await?;
+                self.check_not_ahead(topic, last).await?;
             }
             after = last;
         }
-        // With nothing left to publish, a stream that is ahead of us would swallow what comes next.
+        // A stream that is ahead of the outbox would swallow the next events.
         if check {
-            self.refuse_foreign_ids(topic, after).await?;
+            self.check_not_ahead(topic, after).await?;
         }
         Ok(after)
     }
 
-    async fn append(&self, topic: &str, after: i64, events: &[Numbered]) -> Result<i64, Error> {
+    async fn append(&self, topic: &str, after: i64, events: &[NumberedEvent]) -> Result<i64, Error> {
         let key = stream_key(&self.redis, topic)?;
-        // Idempotent: what is there is not appended again.
+        // Idempotent: the script skips positions that the stream has.
         let mut call = PUBLISH.call().key(&key).arg(after).idempotent();
         for event in events {
             let id = event.id.to_string();
@@ -322,13 +315,13 @@ impl Relay {
         Ok(last)
     }
 
-    async fn next(&self, topic: &str, after: i64) -> Result<Vec<Numbered>, Error> {
+    async fn load_after(&self, topic: &str, after: i64) -> Result<Vec<NumberedEvent>, Error> {
         let batch_max = i64::from(self.config.batch_max);
         let rows =
             self.postgres.query("next events", NEXT, &[&topic, &after, &batch_max, &CALL_BYTES_MAX]).await?;
         let mut events = Vec::with_capacity(rows.len());
         for row in rows {
-            events.push(Numbered {
+            events.push(NumberedEvent {
                 id: column(&row, "event_id")?,
                 position: column(&row, "position")?,
                 key: column(&row, "key")?,
@@ -338,8 +331,8 @@ impl Relay {
         Ok(events)
     }
 
-    async fn refuse_foreign_ids(&self, topic: &str, stream: i64) -> Result<(), Error> {
-        // Asked after the stream was seen, so what another relay published meanwhile is counted.
+    async fn check_not_ahead(&self, topic: &str, stream: i64) -> Result<(), Error> {
+        // Read after the stream, so that positions published by another relay meanwhile are included.
         let row = self.postgres.query_one("last position", LAST_POSITION, &[&topic]).await?;
         let outbox: i64 = column(&row, "last_position")?;
         if stream > outbox {
@@ -349,8 +342,7 @@ impl Relay {
     }
 }
 
-/// An event with its place.
-struct Numbered {
+struct NumberedEvent {
     id: Uuid,
     position: i64,
     key: String,

@@ -1,5 +1,5 @@
-//! What may go: events that every listener of the contract has acknowledged, whether it has ever been seen or not, and
-//! that are old enough. The stream keeps what the table keeps. Also measures how far each group is behind.
+//! Deletes old events that every listener of the contract has acknowledged, trims the streams to the rows that remain,
+//! and reports the lag of each group. A listener that has never started retains all events.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::postgres::{Postgres, column};
 use crate::redis::{GroupInfo, Redis, Stream, StreamId};
 
 const TOPICS: &str = "SELECT topic, last_position FROM outbox_topic";
-// What a group has once acknowledged it has handled: a failover that forgets it does not undo it.
-const NOTE_GROUP: &str = "INSERT INTO outbox_group (topic, consumer_group, acknowledged_position)
+// An acknowledged event was handled, even if a failover loses the acknowledgement. So the position never decreases.
+const RECORD_GROUP: &str = "INSERT INTO outbox_group (topic, consumer_group, acknowledged_position)
     VALUES ($1, $2, $3)
     ON CONFLICT (topic, consumer_group) DO UPDATE SET seen_at = now(),
         acknowledged_position = greatest(outbox_group.acknowledged_position, excluded.acknowledged_position)";
-// Who holds events back: the listeners of the contract always, having acknowledged nothing until they are seen; other
-// groups while they show signs.
-const HOLDING: &str = "SELECT consumer_group, coalesce(acknowledged_position, 0) AS acknowledged_position
+// Groups that retain events: the listeners of the contract always (position 0 until they first appear), other groups
+// while they were seen recently.
+const RETAINING_GROUPS: &str = "SELECT consumer_group, coalesce(acknowledged_position, 0) AS acknowledged_position
     FROM unnest($2::text[]) AS listener (consumer_group)
     FULL JOIN (SELECT consumer_group, acknowledged_position, seen_at FROM outbox_group WHERE topic = $1) AS seen
         USING (consumer_group)
@@ -28,12 +28,12 @@ const DELETE: &str = "DELETE FROM outbox WHERE event_id IN (
         ORDER BY position LIMIT $4)";
 const OLDEST: &str = "SELECT min(position) AS oldest FROM outbox WHERE topic = $1 AND position IS NOT NULL";
 
-/// Small enough not to hold locks or bloat one transaction, large enough to keep up.
+/// Small enough for short locks, large enough to keep up with 20 deletes per round.
 const DELETE_MAX: i64 = 5_000;
-/// The rest waits for the next round: publishing comes first.
+/// The rest waits for the next round, because publishing comes first.
 const DELETES_PER_ROUND_MAX: u32 = 20;
 
-/// One round over all topics that ever had an event; `topics` says who listens.
+/// Runs one round over all topics that ever had an event. `topics` names their listeners.
 pub(super) async fn run(
     postgres: &Postgres,
     redis: &Redis,
@@ -46,23 +46,24 @@ pub(super) async fn run(
         let key = stream_key(redis, &topic)?;
         let stream = redis.stream(&key);
         let listeners = topics.iter().find(|known| known.name == topic).map_or(&[][..], |it| it.listeners);
-        note_groups(postgres, &stream, &topic).await?;
-        let floor = floor(postgres, &topic, listeners, last_position, config).await?;
+        record_groups(postgres, &stream, &topic).await?;
+        let floor = acknowledged_by_all(postgres, &topic, listeners, last_position, config).await?;
         remove_old(postgres, &topic, floor, config).await?;
         trim(postgres, &stream, &topic, last_position, config).await?;
     }
     Ok(())
 }
 
-async fn note_groups(postgres: &Postgres, stream: &Stream<'_>, topic: &str) -> Result<(), Error> {
+async fn record_groups(postgres: &Postgres, stream: &Stream<'_>, topic: &str) -> Result<(), Error> {
     for group in stream.groups().await? {
         let seen = acknowledged(stream, &group).await?;
-        postgres.execute("note group", NOTE_GROUP, &[&topic, &group.name, &seen]).await?;
+        postgres.execute("note group", RECORD_GROUP, &[&topic, &group.name, &seen]).await?;
     }
     Ok(())
 }
 
-/// Up to where the group has acknowledged everything: to before its oldest pending entry, else to the last it was given.
+/// Returns the last position up to which the group has acknowledged everything: before its oldest pending entry, or
+/// else the last delivered one.
 async fn acknowledged(stream: &Stream<'_>, group: &GroupInfo) -> Result<i64, Error> {
     let oldest_pending = match group.pending {
         0 => None,
@@ -74,8 +75,8 @@ async fn acknowledged(stream: &Stream<'_>, group: &GroupInfo) -> Result<i64, Err
     })
 }
 
-/// Up to where all that hold events back have acknowledged them. Reports how far each is behind.
-async fn floor(
+/// Returns the last position that all retaining groups have acknowledged, and reports the lag of each.
+async fn acknowledged_by_all(
     postgres: &Postgres,
     topic: &str,
     listeners: &[&str],
@@ -84,7 +85,9 @@ async fn floor(
 ) -> Result<i64, Error> {
     let forgotten_after = seconds(config.group_forgotten_after);
     let mut floor = last_position;
-    for row in postgres.query("holding groups", HOLDING, &[&topic, &listeners, &forgotten_after]).await? {
+    for row in
+        postgres.query("holding groups", RETAINING_GROUPS, &[&topic, &listeners, &forgotten_after]).await?
+    {
         let group: &str = column(&row, "consumer_group")?;
         let acknowledged: i64 = column(&row, "acknowledged_position")?;
         metrics::lag(topic, group, last_position.saturating_sub(acknowledged));
@@ -118,12 +121,12 @@ async fn trim(
     let length = stream.length().await?;
     metrics::stream_length(topic, length);
     if length > config.stream_length_alert {
-        tracing::warn!(topic, length, "stream is long: a group does not keep up");
+        tracing::warn!(topic, length, "stream exceeds alert length, a consumer group lags");
     }
     Ok(())
 }
 
-/// The position an entry's id stands for.
+/// Returns the position that an entry id encodes.
 pub(super) fn position(id: StreamId) -> i64 {
     i64::try_from(id.millis).unwrap_or(i64::MAX)
 }

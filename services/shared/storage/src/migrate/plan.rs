@@ -1,41 +1,42 @@
-//! Decides what is left to apply, from what was applied and what the files say. Pure.
+//! Compares the applied migrations with the files and returns the pending ones. Pure functions.
 
 use refinery::Migration;
 
-/// The files and what was applied do not fit together.
+/// A contradiction between the migration files and the schema's history.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// An applied file was changed afterwards.
+    /// A file was changed or renamed after it was applied.
     #[error("{name} was changed after it was applied as {applied}: undo the change and add a new file")]
     Divergent {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What it was called when it was applied.
+        /// Name under which it was applied.
         applied: String,
     },
-    /// A file was added below one that is already applied.
+    /// A new file has a lower number than an applied one.
     #[error("{name} comes before {last}, which is already applied: give it a higher number")]
     OutOfOrder {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// The last applied.
+        /// Name of the last applied file.
         last: String,
     },
-    /// An applied file is gone.
-    #[error("{applied} is applied and has no file any more: put it back")]
+    /// An applied file no longer exists.
+    #[error("{applied} is applied but its file is missing: restore the file")]
     Missing {
-        /// What was applied.
+        /// Name of the applied file.
         applied: String,
     },
-    /// Two files have one number.
-    #[error("{name} has the number of another file: give it the next one")]
+    /// Two files have the same number.
+    #[error("{name} has the number of another file: give it the next free number")]
     Repeated {
-        /// The second of them.
+        /// Name of the second file.
         name: String,
     },
 }
 
-/// The files still to apply, in order. Applied files newer than all of ours belong to a later release and are fine.
+/// Returns the files to apply, in order. Applied files above the newest known file belong to a later release and are
+/// accepted.
 pub(super) fn pending(applied: &[Migration], files: &[Migration]) -> Result<Vec<Migration>, Refusal> {
     let mut files = files.to_vec();
     files.sort();
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_applied_is_pending_in_order() {
+    fn unapplied_files_are_pending_in_order() {
         let files = applied(&["V0003__c", "V0001__a", "V0002__b"]);
         let pending = pending(&applied(&["V0001__a"]), &files).unwrap();
         assert_eq!(pending.iter().map(|it| it.version()).collect::<Vec<_>>(), [2, 3]);
@@ -102,19 +103,19 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_file_is_refused() {
+    fn missing_file_of_an_applied_migration_is_refused() {
         let files = applied(&["V0002__b"]);
         assert!(matches!(pending(&applied(&["V0001__a"]), &files), Err(Refusal::Missing { .. })));
     }
 
     #[test]
-    fn two_files_of_one_number_are_refused() {
+    fn two_files_with_one_number_are_refused() {
         let files = applied(&["V0001__a", "V0001__b"]);
         assert!(matches!(pending(&[], &files), Err(Refusal::Repeated { .. })));
     }
 
     #[test]
-    fn a_schema_of_a_later_release_is_left_alone() {
+    fn schema_of_a_later_release_is_accepted() {
         assert_eq!(pending(&applied(&["V0001__a", "V0002__b"]), &applied(&["V0001__a"])).unwrap(), []);
     }
 

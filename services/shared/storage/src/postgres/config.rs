@@ -1,4 +1,4 @@
-//! How to reach Postgres, and the limits of every use of it.
+//! Settings of the Postgres client, and limits of every statement.
 
 use std::time::Duration;
 
@@ -7,41 +7,40 @@ use serde::Deserialize;
 
 use super::Error;
 
-/// The settings of one service's pool.
+/// Connection, pool and timeouts of one service.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PostgresConfig {
-    /// `postgres://user:password@host:port/database`; secret for the password in it.
+    /// Connection string `postgres://user:password@host:port/database`. Secret because of the password.
     pub url: Secret,
-    /// The schema all names are looked up in: the service's own.
+    /// The service's schema, in which all table names are resolved.
     pub schema: String,
-    /// Shown by Postgres beside each session.
+    /// Name of the sessions in `pg_stat_activity`.
     pub application_name: String,
-    /// The most connections this process opens.
+    /// Maximum number of connections of this process.
     pub pool_max: usize,
-    /// How long a caller waits for one of them.
+    /// Maximum wait of a caller for a free connection.
     #[serde(with = "humantime_serde")]
     pub acquire_timeout: Duration,
-    /// How long a new connection may take.
+    /// Maximum duration of opening a connection.
     #[serde(with = "humantime_serde")]
     pub connect_timeout: Duration,
-    /// How long a statement or a whole transaction, its repetitions included, may take where no call's deadline says
-    /// it.
+    /// Maximum duration of a statement, or of a transaction with its retries, if the call has no deadline.
     #[serde(with = "humantime_serde")]
     pub call_timeout: Duration,
-    /// How long Postgres lets one statement run.
+    /// Maximum duration of one statement, enforced by Postgres.
     #[serde(with = "humantime_serde")]
     pub statement_timeout: Duration,
-    /// How long a statement waits for another's lock.
+    /// Maximum wait of a statement for a lock, enforced by Postgres.
     #[serde(with = "humantime_serde")]
     pub lock_timeout: Duration,
-    /// After how long Postgres ends a session that holds a transaction open and does nothing.
+    /// Idle time after which Postgres ends a session with an open transaction.
     #[serde(with = "humantime_serde")]
     pub idle_in_transaction_timeout: Duration,
 }
 
 impl PostgresConfig {
-    /// The usual limits for `schema` of the database at `url`.
+    /// Creates settings with the default limits for `schema` of the database at `url`.
     #[must_use]
     pub fn new(url: &str, schema: &str) -> Self {
         Self {
@@ -58,27 +57,28 @@ impl PostgresConfig {
         }
     }
 
-    /// Refuses what could only fail later, or would mean "no limit" to Postgres.
+    /// Refuses a schema name that needs quoting, an empty pool, and timeouts below 1 ms, because Postgres reads 0 as
+    /// "no limit".
     pub fn validate(&self) -> Result<(), Error> {
         if !is_plain_name(&self.schema) {
             return Err(Error::Schema { schema: self.schema.clone() });
         }
         if self.pool_max == 0 {
-            return Err(Error::Config { message: "pool_max is 0" });
+            return Err(Error::Config { message: "pool_max must not be 0" });
         }
         let waits = [self.acquire_timeout, self.connect_timeout, self.call_timeout];
         let limits = [self.statement_timeout, self.lock_timeout, self.idle_in_transaction_timeout];
         if waits.into_iter().chain(limits).any(|span| span < Duration::from_millis(1)) {
-            return Err(Error::Config { message: "a timeout is below 1ms" });
+            return Err(Error::Config { message: "timeouts must be at least 1 ms" });
         }
         Ok(())
     }
 
-    /// What the driver needs. The limits go with the connection request, so that a session never exists without them.
+    /// Returns the driver's settings. The limits are part of the connection request, so no session exists without them.
     pub(crate) fn connection(&self) -> Result<tokio_postgres::Config, Error> {
         self.validate()?;
         let mut config: tokio_postgres::Config =
-            // The driver's message may quote the URL, and with it the password.
+            // The driver's message may quote the URL with its password.
             self.url.expose().parse().map_err(|_unprintable| Error::Url)?;
         config.application_name(&self.application_name);
         config.connect_timeout(self.connect_timeout);
@@ -93,7 +93,7 @@ impl PostgresConfig {
     }
 }
 
-/// Names that need no quoting anywhere, so that none is ever forgotten.
+/// Returns true for names that need no quoting in SQL.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.len() <= 63

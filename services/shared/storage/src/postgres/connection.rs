@@ -1,4 +1,4 @@
-//! A pooled connection that knows whether it is in the middle of something.
+//! Pooled connection that tracks unfinished statements and transactions.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,21 +10,22 @@ use tokio_postgres::{NoTls, Row, Statement};
 use super::Parameters;
 use super::error::{self, Error};
 
-/// For the message that asks Postgres to stop a statement nobody waits for.
+/// Timeout of a request to cancel an abandoned statement.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// One connection in exclusive use. Dropping it gives it back to the pool, unless a statement was abandoned on it.
+/// Connection in exclusive use. Dropping it returns it to the pool, unless a statement on it was abandoned or its
+/// session is gone.
 pub(super) struct Connection {
-    /// `None` only while it is being dropped.
+    /// `None` only during the drop.
     object: Option<Object>,
-    /// Statements begun and not ended. A dropped statement never ends, so what remains here at the end is what was
-    /// abandoned.
+    /// Number of statements that started and did not finish. A dropped statement never finishes, so at the end this
+    /// counts the abandoned ones.
     unfinished: AtomicUsize,
-    /// Between BEGIN and the answer to COMMIT or ROLLBACK.
+    /// True between BEGIN and the reply to COMMIT or ROLLBACK.
     in_transaction: AtomicBool,
-    /// A statement found the session gone. The driver may not know yet, and the pool would hand it out again.
+    /// A statement found the session gone. The driver may not know yet, and the pool would reuse the connection.
     broken: AtomicBool,
-    /// After COMMIT was sent nothing may be cancelled any more: the commit would be hit.
+    /// Set before COMMIT is sent. From then on the session must not be cancelled, because that could hit the commit.
     committing: AtomicBool,
 }
 
@@ -73,13 +74,13 @@ impl Connection {
         self.run(label, self.client(label)?.execute(statement, parameters)).await
     }
 
-    /// Runs statements without parameters, and without preparing them.
+    /// Runs statements without parameters and without preparing them.
     pub(super) async fn batch(&self, label: &'static str, sql: &str) -> Result<(), Error> {
         let client = self.client(label)?;
         self.run(label, client.batch_execute(sql)).await
     }
 
-    /// Runs `statement`, which uses this connection's client, and keeps count of it.
+    /// Runs `statement`, which uses this connection's client, and counts it as unfinished until it ends.
     pub(super) async fn run<T>(
         &self,
         label: &'static str,
@@ -101,7 +102,7 @@ impl Connection {
         self.object.as_deref().ok_or(Error::Aborted { label })
     }
 
-    /// Whether a statement was begun and dropped: its outcome is not known.
+    /// Returns true if a statement was started and dropped, so its outcome is unknown.
     pub(super) fn has_unfinished(&self) -> bool {
         self.unfinished.load(Ordering::Relaxed) > 0
     }
@@ -123,14 +124,14 @@ impl Drop for Connection {
         } else if self.broken.load(Ordering::Relaxed) {
             abandon(object, false);
         } else if self.in_transaction.load(Ordering::Relaxed) {
-            // Sent at the first poll. Nobody needs the answer: what the next user sends is answered after it.
+            // The first poll sends it. Its reply is not needed: Postgres runs the next user's statements after it.
             let _ = object.batch_execute("ROLLBACK").now_or_never();
         }
     }
 }
 
-/// Closes the connection instead of pooling it: its next user would wait for a statement that is not theirs.
-/// Postgres rolls back when the session ends; the statement is cancelled so that this is now.
+/// Closes the connection instead of pooling it, because its next user would wait for the abandoned statement. Postgres
+/// rolls back when the session ends; cancelling the statement ends it immediately.
 fn abandon(object: Object, cancel: bool) {
     let client = Object::take(object);
     let (true, Ok(runtime)) = (cancel, tokio::runtime::Handle::try_current()) else { return };

@@ -1,23 +1,23 @@
-//! The rows of a `COPY … FROM STDIN (FORMAT binary)`, made in memory. The driver's own writer hands them over four kilobytes at a
-//! time, and for each both Postgres and the driver are woken; gathered, those of a batch go out in one write.
+//! Rows of a `COPY … FROM STDIN (FORMAT binary)`, encoded in memory. The driver's own writer sends 4 KiB at a time and
+//! wakes both Postgres and itself for each; here the rows of a batch go out in one write.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio_postgres::types::{IsNull, Type};
 
 use super::{Error, Parameters};
 
-/// How the format begins: its signature, no flags, no extension.
+/// Header of the format: signature, no flags, no extension.
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
-/// What stands where a row would begin, after the last one.
+/// Trailer of the format, in place of a row's column count.
 const END: i16 = -1;
-/// What stands for the length of a null.
+/// Length that stands for NULL.
 const NULL: i32 = -1;
-/// The length of a row of which nothing else is known.
+/// Estimated size of a row, for the first allocation.
 const ROW_BYTES: usize = 64;
-/// The longest message; each side keeps one in memory.
+/// Maximum size of a message. Driver and server each hold one in memory.
 const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 
-/// Rows to be copied.
+/// Encoded rows for one COPY.
 #[derive(Debug)]
 pub struct CopyRows<'a> {
     types: &'a [Type],
@@ -25,7 +25,7 @@ pub struct CopyRows<'a> {
 }
 
 impl<'a> CopyRows<'a> {
-    /// None yet, of columns of these types; there will be about `count`.
+    /// Creates an empty list of rows with columns of `types`, with room for about `count` rows.
     #[must_use]
     pub fn of(types: &'a [Type], count: usize) -> Self {
         let mut buffer = BytesMut::with_capacity(count.saturating_mul(ROW_BYTES));
@@ -33,7 +33,7 @@ impl<'a> CopyRows<'a> {
         Self { types, buffer }
     }
 
-    /// Adds one, with a value for each column. Should it fail, the rows are of no use any more.
+    /// Appends a row with one value per column. After an error, the rows must not be sent.
     pub fn push(&mut self, row: Parameters<'_>) -> Result<(), Error> {
         if row.len() != self.types.len() {
             let source = format!("{} values for {} columns", row.len(), self.types.len());
@@ -47,8 +47,8 @@ impl<'a> CopyRows<'a> {
             let start = self.buffer.len();
             self.buffer.put_i32(NULL);
             if let IsNull::No = value.to_sql_checked(of, &mut self.buffer).map_err(failed)? {
-                let place = self.buffer.get_mut(start..).unwrap_or_default();
-                let (length, value) = place.split_at_mut(size_of::<i32>());
+                let encoded = self.buffer.get_mut(start..).unwrap_or_default();
+                let (length, value) = encoded.split_at_mut(size_of::<i32>());
                 let bytes = i32::try_from(value.len()).map_err(|source| failed(source.into()))?;
                 length.copy_from_slice(&bytes.to_be_bytes());
             }
@@ -56,7 +56,7 @@ impl<'a> CopyRows<'a> {
         Ok(())
     }
 
-    /// As they are sent, message by message.
+    /// Splits the rows into messages of at most 256 KiB.
     pub(super) fn into_messages(mut self) -> impl Iterator<Item = Bytes> {
         self.buffer.put_i16(END);
         let mut rest = self.buffer.freeze();

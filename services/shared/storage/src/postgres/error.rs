@@ -1,4 +1,4 @@
-//! What can go wrong at the door, sorted by what the caller can do about it.
+//! Errors of the Postgres client, distinguished by what the caller can do about them.
 
 use std::error::Error as StdError;
 
@@ -9,124 +9,124 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::FromSql;
 
-/// Why a statement or a transaction failed. `label` names the attempt, as given by the caller.
+/// A failed statement or transaction. `label` is the name that the caller gave it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No connection could be made, or the one in use broke. Nothing was committed.
+    /// No connection could be opened, or the connection broke. Nothing was committed.
     #[error("postgres is unavailable for {label}")]
     Unavailable {
-        /// The attempt.
+        /// Label of the call.
         label: &'static str,
-        /// Why.
+        /// Error of the pool or the driver.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// Every connection was in use for too long.
+    /// All pooled connections stayed in use for `acquire_timeout`.
     #[error("no postgres connection became free for {label}")]
     Busy {
-        /// The attempt.
+        /// Label of the call.
         label: &'static str,
     },
-    /// The call's deadline, or a statement's or lock's limit, came first. Nothing was committed.
-    #[error("time ran out in {label}")]
+    /// The call's deadline, the statement timeout or the lock timeout passed. Nothing was committed.
+    #[error("{label} timed out")]
     Timeout {
-        /// The attempt.
+        /// Label of the call.
         label: &'static str,
-        /// Postgres' word, where it was the one to stop.
+        /// Error of Postgres, if it ended the statement; `None` if the deadline did.
         #[source]
         source: Option<tokio_postgres::Error>,
     },
     /// A unique or exclusion constraint refused the row.
     #[error("{label} conflicts with an existing row ({constraint})")]
     Conflict {
-        /// The attempt.
+        /// Label of the call.
         label: &'static str,
-        /// The constraint's name.
+        /// Name of the constraint.
         constraint: String,
-        /// Postgres' word.
+        /// Error that Postgres reported.
         #[source]
         source: tokio_postgres::Error,
     },
-    /// The transaction lost against others each time it was tried.
-    #[error("{label} kept losing against concurrent transactions")]
+    /// Every attempt of the transaction lost a race against another transaction.
+    #[error("{label} lost every race against concurrent transactions")]
     Contended {
-        /// The attempt.
+        /// Label of the call.
         label: &'static str,
-        /// The last loss.
+        /// Error of the last attempt.
         #[source]
         source: tokio_postgres::Error,
     },
-    /// The commit was sent and its answer never came: it may or may not have happened. Doing the whole step again is
-    /// right only because every step is idempotent.
-    #[error("the outcome of the commit of {label} is unknown")]
+    /// The reply to the commit was lost, so the commit may or may not have happened. Callers may repeat the step only
+    /// because every step is idempotent.
+    #[error("the commit of {label} has an unknown outcome")]
     CommitUnknown {
-        /// The attempt.
+        /// Label of the call.
         label: &'static str,
-        /// What broke; none when time ran out.
+        /// Error of the driver; `None` if the deadline passed.
         #[source]
         source: Option<tokio_postgres::Error>,
     },
-    /// A statement had failed or been dropped, and the work ended with success nevertheless. Postgres would have
-    /// rolled back silently; so did we, and say so.
+    /// The work returned `Ok` although a statement had failed or been dropped. Postgres would roll back silently, so
+    /// the client rolls back and reports it.
     #[error("{label} was rolled back: a statement in it had failed")]
     Aborted {
-        /// The attempt.
+        /// Label of the call.
         label: &'static str,
     },
-    /// The statement is wrong, or broke a check or a reference.
+    /// The statement is invalid, or violates a check or foreign key constraint.
     #[error("query failed in {label}")]
     Query {
-        /// The attempt.
+        /// Label of the call.
         label: &'static str,
-        /// Postgres' word.
+        /// Error that Postgres reported.
         #[source]
         source: tokio_postgres::Error,
     },
-    /// More or fewer rows than the statement promised.
-    #[error("{label} found {count} rows where there should be one")]
+    /// The statement returned an unexpected number of rows.
+    #[error("{label} returned {count} rows instead of one")]
     RowCount {
-        /// The attempt.
+        /// Label of the call.
         label: &'static str,
-        /// How many there were.
+        /// Number of rows returned.
         count: usize,
     },
     /// A column is missing, has another type, or has a value that its reader refuses (see [`row`](super::row)).
     #[error("failed to read column {name}")]
     Column {
-        /// The column.
+        /// Name of the column.
         name: &'static str,
-        /// Why.
+        /// Error of the reader.
         #[source]
         source: tokio_postgres::Error,
     },
-    /// A value to be copied does not fit its column.
-    #[error("failed to write column {column} of a row")]
+    /// A value for COPY does not fit its column.
+    #[error("failed to encode column {column} of a row")]
     Row {
-        /// The place of the column.
+        /// Index of the column, from 0.
         column: usize,
-        /// Why.
+        /// Error of the encoder.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// A setting makes no sense.
+    /// A setting is out of range.
     #[error("invalid postgres settings: {message}")]
     Config {
-        /// What is wrong.
+        /// Violated rule, for the message.
         message: &'static str,
     },
-    /// The connection string cannot be read.
+    /// The connection string cannot be parsed.
     #[error("the postgres url is malformed")]
     Url,
     /// The schema's name would need quoting.
-    #[error("`{schema}` is no plain lower-case schema name")]
+    #[error("schema name `{schema}` must be lower case and need no quotes")]
     Schema {
-        /// The name given.
+        /// Refused name of the schema.
         schema: String,
     },
 }
 
 impl Error {
-    /// The name of the unique or exclusion constraint that refused the row, if that is what happened.
+    /// Returns the name of the violated unique or exclusion constraint; `None` for other errors.
     #[must_use]
     pub fn conflict(&self) -> Option<&str> {
         match self {
@@ -135,7 +135,8 @@ impl Error {
         }
     }
 
-    /// A lost race, or a connection that broke before a commit was sent: nothing was done, and doing it again may work.
+    /// Returns true if nothing was committed and a retry may succeed: after a lost race, or if the connection broke
+    /// before the commit was sent.
     pub(super) fn is_without_effect(&self) -> bool {
         matches!(self, Self::Contended { .. } | Self::Unavailable { .. })
     }
@@ -148,7 +149,7 @@ impl ServiceError for Error {
             Self::Busy { .. } => Kind::Limited,
             Self::Timeout { .. } => Kind::Timeout,
             Self::Contended { .. } => Kind::Contended,
-            // A conflict that means something to a caller was to be caught by name where it can happen.
+            // Stores catch the conflicts that mean something to a caller, by constraint name.
             Self::Conflict { .. }
             | Self::Aborted { .. }
             | Self::Query { .. }
@@ -178,7 +179,7 @@ pub fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &'static str) -> Result<T,
     row.try_get(name).map_err(|source| Error::Column { name, source })
 }
 
-/// Sorts what the driver reports about a statement.
+/// Classifies the driver's error of a statement.
 pub(super) fn of_statement(label: &'static str, source: tokio_postgres::Error) -> Error {
     let Some(state) = source.code() else {
         return if source.is_closed() || has_io_cause(&source) {
@@ -187,7 +188,7 @@ pub(super) fn of_statement(label: &'static str, source: tokio_postgres::Error) -
             Error::Query { label, source }
         };
     };
-    if is_lost_race(state) {
+    if is_serialization_failure(state) {
         Error::Contended { label, source }
     } else if *state == SqlState::QUERY_CANCELED || *state == SqlState::LOCK_NOT_AVAILABLE {
         Error::Timeout { label, source: Some(source) }
@@ -201,8 +202,8 @@ pub(super) fn of_statement(label: &'static str, source: tokio_postgres::Error) -
     }
 }
 
-/// A write outside of a transaction commits by itself: without its answer nothing is known.
-pub(super) fn of_lone_write(error: Error) -> Error {
+/// Turns a lost connection into `CommitUnknown`: outside of a transaction, a statement commits by itself.
+pub(super) fn of_autocommit(error: Error) -> Error {
     match error {
         Error::Unavailable { label, source } => {
             let source = source.downcast::<tokio_postgres::Error>().ok().map(|it| *it);
@@ -231,12 +232,13 @@ pub(super) fn at_most_one(label: &'static str, mut rows: Vec<Row>) -> Result<Opt
     Ok(rows.pop())
 }
 
-/// Serialization failure and deadlock: Postgres rolled back and asks to begin again.
-fn is_lost_race(state: &SqlState) -> bool {
+/// Returns true for a serialization failure or a deadlock. Postgres has rolled back and expects a retry.
+fn is_serialization_failure(state: &SqlState) -> bool {
     *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED
 }
 
-/// The server ended the session (shutdown, crash of a neighbor, idle limit), or has no place for one.
+/// Returns true if the server ended the session (shutdown, crash of another backend, idle limit) or has no free
+/// connection.
 fn is_session_end(state: &SqlState) -> bool {
     [
         SqlState::ADMIN_SHUTDOWN,

@@ -1,4 +1,4 @@
-//! What the door reports: the pool, how long things take by label, and how often they are repeated.
+//! Metrics of the Postgres client: pool usage, durations by label, and retries.
 
 use std::time::Instant;
 
@@ -13,11 +13,11 @@ pub(super) fn describe() {
     metrics::describe_histogram!(
         DURATION,
         metrics::Unit::Seconds,
-        "time of a statement or transaction, waiting and repetitions included, by label and outcome"
+        "duration of statements and transactions with their waits and retries"
     );
-    metrics::describe_counter!(RETRIES, "transactions begun again after a lost race or a broken connection");
-    metrics::describe_gauge!(IN_USE, "connections in use");
-    metrics::describe_gauge!(WAITING, "callers waiting for a connection");
+    metrics::describe_counter!(RETRIES, "restarts of transactions after a lost race or a broken connection");
+    metrics::describe_gauge!(IN_USE, "pooled connections in use");
+    metrics::describe_gauge!(WAITING, "callers that wait for a pooled connection");
 }
 
 pub(super) fn retried(label: &'static str) {
@@ -30,16 +30,16 @@ pub(super) fn pool(schema: &str, status: &Status) {
     metrics::gauge!(WAITING, "schema" => schema.to_owned()).set(gauge_value(status.waiting));
 }
 
-/// Measures from its making until it is dropped, so that a cancelled call is measured too.
-pub(super) struct Measured {
+/// Measures until it is dropped, so that cancelled calls are included.
+pub(super) struct CallTimer {
     label: &'static str,
-    begun: Instant,
+    started: Instant,
     outcome: &'static str,
 }
 
-impl Measured {
-    pub(super) fn begin(label: &'static str) -> Self {
-        Self { label, begun: Instant::now(), outcome: "failed" }
+impl CallTimer {
+    pub(super) fn start(label: &'static str) -> Self {
+        Self { label, started: Instant::now(), outcome: "failed" }
     }
 
     pub(super) fn succeeded(&mut self) {
@@ -47,14 +47,14 @@ impl Measured {
     }
 }
 
-impl Drop for Measured {
+impl Drop for CallTimer {
     fn drop(&mut self) {
         metrics::histogram!(DURATION, "label" => self.label, "outcome" => self.outcome)
-            .record(self.begun.elapsed());
+            .record(self.started.elapsed());
     }
 }
 
-/// Pools are small; a gauge is a float.
+/// Converts to the float of a gauge; pools are far smaller than `u32::MAX`.
 fn gauge_value(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -27,12 +27,13 @@ type Cause = Box<dyn StdError + Send + Sync>;
 /// Microseconds from the epoch of Unix to the epoch of Postgres, 2000-01-01.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// Typed readers of a row. Every failure is [`Error::Column`] and maps to INTERNAL: our own service wrote the row.
+/// Typed readers of a row. Every failure is [`Error::Column`] and maps to INTERNAL, because the service wrote the row
+/// itself.
 pub trait RowExt {
-    /// Reads a column of a type that the driver knows; `Option` where it may be NULL.
+    /// Reads a column of a type that the driver supports; use `Option` for nullable columns.
     fn read<'a, T: FromSql<'a>>(&'a self, name: &'static str) -> Result<T, Error>;
 
-    /// Reads a typed id.
+    /// Reads an id as its typed form.
     fn read_id<I: Id>(&self, name: &'static str) -> Result<I, Error> {
         self.read(name).map(I::from_uuid)
     }
@@ -62,7 +63,7 @@ pub trait RowExt {
         Ok(self.read::<Vec<SqlCount<C>>>(name)?.into_iter().map(|count| count.0).collect())
     }
 
-    /// Reads a time; `infinity` is an error.
+    /// Reads a time. Infinity is an error.
     fn read_time(&self, name: &'static str) -> Result<Timestamp, Error> {
         self.read::<SqlTime>(name).map(|time| time.0)
     }
@@ -72,8 +73,8 @@ pub trait RowExt {
         Ok(self.read::<Option<SqlTime>>(name)?.map(|time| time.0))
     }
 
-    /// Reads a text column that has the name of an enum's value (see [`onsale_types::Named`]), or another text that `T` parses,
-    /// such as a currency.
+    /// Reads a text column with the name of an enum's value (see [`onsale_types::Named`]), or another text that `T`
+    /// parses, such as a currency.
     fn read_named<T: FromStr<Err: Into<Cause>>>(&self, name: &'static str) -> Result<T, Error> {
         self.read::<Parsed<T>>(name).map(|parsed| parsed.0)
     }
@@ -103,7 +104,7 @@ impl RowExt for Row {
     }
 }
 
-/// An integer that counts something: `u16`, `u32`, `u64` or `usize`.
+/// Unsigned integer for counts: `u16`, `u32`, `u64` or `usize`.
 pub trait Count: TryFrom<u64, Error: Into<Cause>> + TryInto<i64, Error: Into<Cause>> + Copy {}
 
 impl Count for u16 {}
@@ -111,7 +112,7 @@ impl Count for u32 {}
 impl Count for u64 {}
 impl Count for usize {}
 
-/// A count as an integer column of any width has it. A count that is too large for its column fails the statement.
+/// A count in an integer column of any width. A count that is too large for its column fails the statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqlCount<C>(pub C);
 
@@ -143,13 +144,13 @@ impl<C: Count + std::fmt::Debug> ToSql for SqlCount<C> {
     to_sql_checked!();
 }
 
-/// A time as a `timestamptz` column has it. A time that Postgres cannot store fails the statement.
+/// A time in a `timestamptz` column. A time that Postgres cannot store fails the statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqlTime(pub Timestamp);
 
 impl<'a> FromSql<'a> for SqlTime {
     fn from_sql(_of: &Type, raw: &'a [u8]) -> Result<Self, Cause> {
-        // Both infinities are at the ends of the type, so `i64::MAX` overflows and `i64::MIN` is looked for.
+        // Postgres encodes infinity as `i64::MAX`, for which the addition overflows, and minus infinity as `i64::MIN`.
         let of_postgres = i64::from_be_bytes(raw.try_into()?);
         let micros = of_postgres.checked_add(POSTGRES_EPOCH_MICROS).filter(|_| of_postgres != i64::MIN);
         Ok(Self(Timestamp::from_micros(micros.ok_or("the time is infinite or too late")?)))
@@ -161,7 +162,7 @@ impl<'a> FromSql<'a> for SqlTime {
 impl ToSql for SqlTime {
     fn to_sql(&self, _of: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
         let micros = self.0.as_micros().checked_sub(POSTGRES_EPOCH_MICROS).filter(|it| *it != i64::MIN);
-        // Postgres itself refuses times before 4713 BC.
+        // Postgres refuses times before 4713 BC itself.
         out.extend_from_slice(&micros.ok_or("the time is too early")?.to_be_bytes());
         Ok(IsNull::No)
     }
@@ -175,10 +176,9 @@ pub fn uuids<'a, I: Id + 'a>(ids: impl IntoIterator<Item = &'a I>) -> Vec<Uuid> 
     ids.into_iter().map(I::as_uuid).collect()
 }
 
-/// A value that is parsed from a text column.
 struct Parsed<T>(T);
 
-/// A text that its type does not know.
+/// A text that the type's parser refuses.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to parse {text:?}")]
 struct ParseError {

@@ -1,11 +1,12 @@
-//! One attempt at a transaction: begin, work, commit, and what each way of failing means.
+//! One attempt at a transaction: begin, work, commit, and the meaning of each failure.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, future};
 use onsale_kit::deadline::Deadline;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_postgres::Row;
 
 use super::connection::Connection;
@@ -13,55 +14,54 @@ use super::copy::CopyRows;
 use super::error::{self, Error};
 use super::{Parameters, Postgres, PostgresConfig};
 
-/// How strictly a transaction is kept apart from others.
+/// Isolation level of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// Each statement sees what was committed before it. Enough where a constraint or a lock decides.
+    /// Each statement sees the commits before its start. Sufficient if a constraint or a lock decides.
     ReadCommitted,
-    /// All statements see the same moment.
+    /// All statements see the same snapshot.
     RepeatableRead,
-    /// As if transactions ran one after the other; the losers are repeated.
+    /// Behaves as if transactions ran one after the other; losers are retried.
     Serializable,
 }
 
-/// A running transaction, as the work inside it sees it. A handle: clones mean the same transaction, and one that
-/// outlives it can do nothing any more.
+/// Handle of a running transaction. Clones share it. After the work has returned, every statement fails.
 #[derive(Clone)]
 pub struct Transaction(Arc<Inner>);
 
 struct Inner {
     connection: Connection,
     label: &'static str,
-    /// A statement failed: Postgres will roll back whatever is asked for.
+    /// Set after a failed statement: Postgres will roll back.
     failed: AtomicBool,
-    /// A failure after which the whole transaction may be begun again.
+    /// Set after a failure that permits a restart of the transaction.
     repeatable: AtomicBool,
-    /// The work has ended: what comes now comes too late.
+    /// Set once the work has returned: later statements are refused.
     closed: AtomicBool,
-    /// What is done once all of it is true.
-    after_commit: Mutex<Vec<AfterCommit>>,
+    /// Functions to run after the commit.
+    after_commit: Mutex<Vec<CommitHook>>,
 }
 
-type AfterCommit = Box<dyn FnOnce() + Send>;
+type CommitHook = Box<dyn FnOnce() + Send>;
 
-/// A failed attempt.
+/// A failed attempt, and whether the transaction may be restarted.
 pub(super) struct Failure<E> {
     pub(super) error: E,
     pub(super) repeatable: bool,
 }
 
 impl Transaction {
-    /// Runs one statement and gives back its rows. `sql` is static because it is prepared once per connection and kept.
+    /// Runs one statement and returns its rows. `sql` is static because each connection prepares it once and caches it.
     pub async fn query(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
-        self.note(self.open()?.query(self.0.label, sql, parameters).await)
+        self.record(self.open()?.query(self.0.label, sql, parameters).await)
     }
 
-    /// As [`Transaction::query`], for exactly one row.
+    /// Like [`Transaction::query`], for exactly one row.
     pub async fn query_one(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<Row, Error> {
         error::exactly_one(self.0.label, self.query(sql, parameters).await?)
     }
 
-    /// As [`Transaction::query`], for at most one row.
+    /// Like [`Transaction::query`], for at most one row.
     pub async fn query_opt(
         &self,
         sql: &'static str,
@@ -70,12 +70,12 @@ impl Transaction {
         error::at_most_one(self.0.label, self.query(sql, parameters).await?)
     }
 
-    /// Runs one statement and gives back how many rows it touched.
+    /// Runs one statement and returns the number of affected rows.
     pub async fn execute(&self, sql: &'static str, parameters: Parameters<'_>) -> Result<u64, Error> {
-        self.note(self.open()?.execute(self.0.label, sql, parameters).await)
+        self.record(self.open()?.execute(self.0.label, sql, parameters).await)
     }
 
-    /// Runs a `COPY … FROM STDIN (FORMAT binary)` of `rows`. The answer is how many arrived.
+    /// Runs a `COPY … FROM STDIN (FORMAT binary)` of `rows` and returns the number of rows.
     pub async fn copy_in(&self, sql: &'static str, rows: CopyRows<'_>) -> Result<u64, Error> {
         let connection = self.open()?;
         let client = connection.client(self.0.label)?;
@@ -83,24 +83,18 @@ impl Transaction {
             let statement = client.prepare_cached(sql).await?;
             let mut sink = Box::pin(client.copy_in(&statement).await?);
             for message in rows.into_messages() {
-                // Not flushed: the last one goes out together with the end.
+                // Without a flush, the last message goes out together with the end.
                 sink.feed(message).await?;
             }
             sink.as_mut().finish().await
         };
-        self.note(connection.run(self.0.label, copy).await)
+        self.record(connection.run(self.0.label, copy).await)
     }
 
-    /// Has `act` done right after the commit, and not at all when the transaction is rolled back, begun again, or its
-    /// commit's answer is lost. For hints only: a crash in between loses it. It must not wait for anything.
-    pub fn after_commit(&self, act: impl FnOnce() + Send + 'static) {
-        self.0.acts().push(Box::new(act));
-    }
-
-    /// What the caller of the transaction calls it.
-    #[must_use]
-    pub fn label(&self) -> &'static str {
-        self.0.label
+    /// Runs `hook` right after the commit. It does not run if the transaction is rolled back or restarted, if the
+    /// commit's reply is lost, or if the process crashes in between, so use it for hints only. It must not block.
+    pub fn after_commit(&self, hook: impl FnOnce() + Send + 'static) {
+        self.0.hooks().push(Box::new(hook));
     }
 
     fn open(&self) -> Result<&Connection, Error> {
@@ -110,7 +104,7 @@ impl Transaction {
         Ok(&self.0.connection)
     }
 
-    fn note<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+    fn record<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(error) = &result {
             self.0.failed.store(true, Ordering::Relaxed);
             if error.is_without_effect() {
@@ -122,8 +116,8 @@ impl Transaction {
 }
 
 impl Inner {
-    fn acts(&self) -> std::sync::MutexGuard<'_, Vec<AfterCommit>> {
-        self.after_commit.lock().unwrap_or_else(PoisonError::into_inner)
+    fn hooks(&self) -> MutexGuard<'_, Vec<CommitHook>> {
+        self.after_commit.lock()
     }
 }
 
@@ -150,31 +144,31 @@ where
         closed: AtomicBool::new(false),
         after_commit: Mutex::default(),
     });
-    // Boxed, as its size is the caller's and every layer above would carry a copy of it.
+    // Boxed because every caller up the stack would hold a copy of its size.
     let work = Box::pin(work(Transaction(Arc::clone(&inner))));
-    // `join` polls in order and a statement is sent at its first poll: BEGIN goes out before the work's first
-    // statement and travels with it. Should it fail, the session is gone, and every later statement with it.
+    // `join` polls in order and the first poll sends a statement, so BEGIN travels together with the work's first
+    // statement. If BEGIN fails, the session is gone and later statements fail too.
     let both = future::join(inner.connection.batch(label, &begin), work);
     let bounded = deadline.bound(both).await;
     inner.closed.store(true, Ordering::Relaxed);
-    let Ok((begun, worked)) = bounded else {
+    let Ok((begin_result, worked)) = bounded else {
         return Err(Failure::of(Error::Timeout { label, source: None }));
     };
     let repeatable = inner.repeatable.load(Ordering::Relaxed);
     let value = worked.map_err(|error| Failure { error, repeatable })?;
-    begun.map_err(Failure::of)?;
+    begin_result.map_err(Failure::of)?;
     if inner.failed.load(Ordering::Relaxed) || inner.connection.has_unfinished() {
         return Err(Failure { error: Error::Aborted { label }.into(), repeatable });
     }
     commit(&inner.connection, label, deadline).await?;
-    let acts = std::mem::take(&mut *inner.acts());
-    for act in acts {
-        act();
+    let hooks = std::mem::take(&mut *inner.hooks());
+    for hook in hooks {
+        hook();
     }
     Ok(value)
 }
 
-/// From here on a failure may mean that the commit happened.
+/// Commits. From here on a failure may mean that the commit happened.
 async fn commit<E: From<Error>>(
     connection: &Connection,
     label: &'static str,
@@ -186,10 +180,10 @@ async fn commit<E: From<Error>>(
             connection.set_in_transaction(false);
             Ok(())
         }
-        // Without an answer nothing is known.
+        // Without a reply the outcome is unknown.
         Err(_passed) => Err(Failure::of(Error::CommitUnknown { label, source: None })),
-        Ok(Err(lost @ Error::Unavailable { .. })) => Err(Failure::of(error::of_lone_write(lost))),
-        // Postgres answered with a refusal, and a refused commit is a rollback.
+        Ok(Err(lost @ Error::Unavailable { .. })) => Err(Failure::of(error::of_autocommit(lost))),
+        // A refused commit is a rollback.
         Ok(Err(refusal)) => {
             connection.set_in_transaction(false);
             Err(Failure::of(refusal))
@@ -203,14 +197,14 @@ impl<E: From<Error>> Failure<E> {
     }
 }
 
-/// BEGIN, with limits no longer than the caller's time. The session's own limits stand unless they are longer.
+/// Returns BEGIN with limits that end at the deadline, where the session's own limits are longer.
 fn begin_statement(isolation: Isolation, config: &PostgresConfig, deadline: Deadline) -> String {
     let mut statement = String::from(match isolation {
         Isolation::ReadCommitted => "BEGIN",
         Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ",
         Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
     });
-    // Zero would mean "no limit".
+    // Postgres reads 0 as "no limit".
     let remaining = deadline.remaining().max(Duration::from_millis(1));
     for (name, limit) in
         [("statement_timeout", config.statement_timeout), ("lock_timeout", config.lock_timeout)]

@@ -1,17 +1,17 @@
-//! What can be sent: one command, one script, or several commands of one tag together.
+//! Calls to Redis: one command, one script, or several commands with one tag.
 //!
-//! Every call carries at least one [`Key`], and all its keys share a tag; that is checked before anything is sent.
+//! Every call has at least one [`Key`], and all its keys share a tag. Both are checked before anything is sent.
 
 use redis::{Cmd, ToRedisArgs};
 
 use super::{Error, key::Key};
 
-/// One command with its keys and arguments, in the order Redis wants them.
+/// Command or script call with its keys and arguments, in the order that Redis expects.
 #[derive(Clone, Debug)]
 pub struct Command {
     name: &'static str,
     body: Body,
-    home: Home,
+    routing: Routing,
     idempotent: bool,
 }
 
@@ -22,16 +22,16 @@ pub(super) enum Body {
 }
 
 impl Command {
-    /// Begins the command called `name`, for example `"ZADD"`; the name is also its metric label.
+    /// Creates the command `name`, for example `"ZADD"`. The name is also the metric label.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
-        Self { name, body: Body::Plain(redis::cmd(name)), home: Home::Unset, idempotent: false }
+        Self { name, body: Body::Plain(redis::cmd(name)), routing: Routing::Unset, idempotent: false }
     }
 
-    /// Adds a key.
+    /// Appends a key to the call.
     #[must_use]
     pub fn key(mut self, key: &Key) -> Self {
-        self.home.add(key);
+        self.routing.add(key);
         match &mut self.body {
             Body::Plain(cmd) => {
                 cmd.arg(key);
@@ -41,7 +41,7 @@ impl Command {
         self
     }
 
-    /// Adds an argument; a collection adds one argument per item.
+    /// Appends an argument; a collection appends one argument per item.
     #[must_use]
     pub fn arg(mut self, argument: impl ToRedisArgs) -> Self {
         match &mut self.body {
@@ -53,8 +53,8 @@ impl Command {
         self
     }
 
-    /// Promises that running it twice equals running it once, now or a little later. Only then is it sent again after an
-    /// attempt whose answer was lost.
+    /// Declares that running the command twice has the effect of running it once, even with a delay. Only then is it
+    /// sent again after an attempt whose reply was lost.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
@@ -69,18 +69,19 @@ impl Command {
         self.idempotent
     }
 
-    /// The key whose slot the command goes to.
-    pub(super) fn home(&self) -> Result<&Key, Error> {
-        self.home.key(self.name)
+    /// Returns the key whose slot the command goes to.
+    pub(super) fn routing_key(&self) -> Result<&Key, Error> {
+        self.routing.key(self.name)
     }
 
-    /// As Redis wants it; `whole` sends a script's code instead of its hash, which also makes the node remember it.
-    pub(super) fn render(&self, whole: bool) -> Cmd {
+    /// Renders the command for the driver. `with_code` sends a script's code instead of its hash, which also loads it
+    /// on the node.
+    pub(super) fn render(&self, with_code: bool) -> Cmd {
         match &self.body {
             Body::Plain(cmd) => cmd.clone(),
             Body::Script { hash, code, keys, arguments } => {
-                let mut cmd = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
-                if whole {
+                let mut cmd = redis::cmd(if with_code { "EVAL" } else { "EVALSHA" });
+                if with_code {
                     cmd.arg(*code);
                 } else {
                     cmd.arg(hash);
@@ -92,10 +93,10 @@ impl Command {
     }
 }
 
-/// A Lua script of ours, known to the nodes by its hash.
+/// A Lua script that nodes cache by its hash.
 ///
-/// A script that changes something carries its own idempotency (a request id, an expected revision), so that its calls
-/// can be marked [`Command::idempotent`].
+/// A script that writes must be idempotent by its arguments (a request id, an expected revision), so that its calls can
+/// be marked [`Command::idempotent`].
 #[derive(Debug)]
 pub struct Script {
     name: &'static str,
@@ -104,14 +105,15 @@ pub struct Script {
 }
 
 impl Script {
-    /// The script `code`, usually `include_str!("….lua")`; `name` is its metric label. Put it in a `LazyLock`.
+    /// Creates the script `code`, usually `include_str!("….lua")`; `name` is its metric label. Store it in a
+    /// `LazyLock`.
     #[must_use]
     pub fn new(name: &'static str, code: &'static str) -> Self {
         let hash = redis::Script::new(code).get_hash().to_owned();
         Self { name, code, hash }
     }
 
-    /// Begins a call: add its keys and arguments, then hand it to [`Redis::run`](super::Redis::run).
+    /// Creates a call: append its keys and arguments, then pass it to [`Redis::run`](super::Redis::run).
     #[must_use]
     pub fn call(&self) -> Command {
         let body = Body::Script {
@@ -120,11 +122,11 @@ impl Script {
             keys: Vec::new(),
             arguments: Vec::new(),
         };
-        Command { name: self.name, body, home: Home::Unset, idempotent: false }
+        Command { name: self.name, body, routing: Routing::Unset, idempotent: false }
     }
 }
 
-/// Commands of one tag, sent together; their answers come as one list.
+/// Commands with one tag that are sent together. Their replies form one list.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     name: &'static str,
@@ -133,33 +135,33 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// An empty pipeline; `name` is its metric label.
+    /// Creates an empty pipeline; `name` is its metric label.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
         Self { name, commands: Vec::new(), atomic: false }
     }
 
-    /// Adds a command. It counts as idempotent only when every command of the pipeline is.
+    /// Appends a command. The pipeline is idempotent if all its commands are.
     #[must_use]
     pub fn push(mut self, command: Command) -> Self {
         self.commands.push(command);
         self
     }
 
-    /// Runs all commands or none, with nothing of others in between (MULTI).
+    /// Runs all commands in one transaction (MULTI).
     #[must_use]
     pub fn atomic(mut self) -> Self {
         self.atomic = true;
         self
     }
 
-    /// How many commands it holds.
+    /// Returns the number of commands.
     #[must_use]
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Whether it holds none.
+    /// Returns true if there are no commands.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()
@@ -177,14 +179,14 @@ impl Pipeline {
         self.commands.iter().all(Command::is_idempotent)
     }
 
-    pub(super) fn home(&self) -> Result<&Key, Error> {
+    pub(super) fn routing_key(&self) -> Result<&Key, Error> {
         let mut first: Option<&Key> = None;
         for command in &self.commands {
-            let home = command.home()?;
+            let key = command.routing_key()?;
             match first {
-                None => first = Some(home),
-                Some(key) if key.tag() == home.tag() => {}
-                Some(key) => return Err(cross_tag(self.name, key.tag(), home.tag())),
+                None => first = Some(key),
+                Some(known) if known.tag() == key.tag() => {}
+                Some(known) => return Err(cross_tag(self.name, known.tag(), key.tag())),
             }
         }
         first.ok_or(Error::NoKey { command: self.name })
@@ -194,27 +196,27 @@ impl Pipeline {
         &self.commands
     }
 
-    /// Scripts go by their code: that one is unknown would show only when the others have run.
+    /// Renders scripts by their code: a node would report an unknown hash only after the other commands have run.
     pub(super) fn render(&self) -> Vec<Cmd> {
         self.commands.iter().map(|command| command.render(true)).collect()
     }
 }
 
-/// Where a call belongs, learned from its keys.
+/// Slot of a call, collected from its keys.
 #[derive(Clone, Debug)]
-enum Home {
+enum Routing {
     Unset,
     At(Key),
     Split { first: String, second: String },
 }
 
-impl Home {
+impl Routing {
     fn add(&mut self, key: &Key) {
         match self {
             Self::Unset => *self = Self::At(key.clone()),
-            Self::At(home) if home.tag() == key.tag() => {}
-            Self::At(home) => {
-                *self = Self::Split { first: home.tag().to_owned(), second: key.tag().to_owned() };
+            Self::At(known) if known.tag() == key.tag() => {}
+            Self::At(known) => {
+                *self = Self::Split { first: known.tag().to_owned(), second: key.tag().to_owned() };
             }
             Self::Split { .. } => {}
         }

@@ -1,4 +1,4 @@
-//! Where the Redis Cluster is and how long we wait for it.
+//! Settings of the Redis client.
 
 use std::time::Duration;
 
@@ -7,42 +7,43 @@ use serde::Deserialize;
 
 use super::{Error, key::Keyspace};
 
-/// Settings of the door to Redis.
+/// Nodes, timeouts and credentials of the Redis client.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedisConfig {
-    /// Nodes to begin with, as `redis://host:port`, without a password; the others are learned from them.
+    /// Nodes for the first connection, as `redis://host:port` without a password. The client learns the others from
+    /// them.
     pub nodes: Vec<String>,
-    /// What every key begins with; keeps environments and test runs apart.
+    /// First part of every key. Separates environments and test runs.
     pub prefix: String,
-    /// Shared cluster connections. Each is multiplexed, so two are enough: one serves while the other is replaced.
+    /// Number of shared cluster connections (default 2). Each is multiplexed: one serves while the other is replaced.
     #[serde(default = "defaults::connections")]
     pub connections: u32,
-    /// How long one node may take to answer one attempt.
+    /// Timeout of one attempt on one node (default 500 ms).
     #[serde(with = "humantime_serde", default = "defaults::command_timeout")]
     pub command_timeout: Duration,
-    /// How long a call may take with all its attempts; a nearer deadline of the caller wins.
+    /// Timeout of a call with all its attempts (default 8 s). A nearer deadline of the caller applies instead.
     #[serde(with = "humantime_serde", default = "defaults::overall_timeout")]
     pub overall_timeout: Duration,
-    /// How long connecting to one node may take.
+    /// Timeout of connecting to one node (default 500 ms).
     #[serde(with = "humantime_serde", default = "defaults::connect_timeout")]
     pub connect_timeout: Duration,
-    /// The waits between attempts. They end with the overall timeout at the latest.
+    /// Waits between attempts, within the overall timeout.
     #[serde(default = "defaults::retry")]
     pub retry: BackoffConfig,
-    /// How often every hint channel is subscribed again; see [`Hints`](super::Hints).
+    /// Interval at which every hint channel is subscribed again (default 500 ms); see [`Hints`](super::Hints).
     #[serde(with = "humantime_serde", default = "defaults::resubscribe_every")]
     pub resubscribe_every: Duration,
-    /// The ACL user; unset: the default user.
+    /// ACL user. `None`: the default user.
     #[serde(default, deserialize_with = "onsale_kit::config::optional")]
     pub username: Option<String>,
-    /// Its password; unset: none is sent.
+    /// Password of the user. `None`: no password is sent.
     #[serde(default, deserialize_with = "onsale_kit::config::optional")]
     pub password: Option<Secret>,
 }
 
 impl RedisConfig {
-    /// The defaults, for the cluster that `nodes` belong to.
+    /// Creates default settings for the cluster of `nodes`.
     #[must_use]
     pub fn new(nodes: Vec<String>, prefix: impl Into<String>) -> Self {
         Self {
@@ -59,23 +60,23 @@ impl RedisConfig {
         }
     }
 
-    /// Refuses what could only fail later: no node, no connection, a span of zero, a prefix that makes no key.
+    /// Refuses settings without a node or connection, with a timeout of 0, or with a prefix that is not valid in a key.
     pub fn validate(&self) -> Result<(), Error> {
         let refuse = |message| Err(Error::Config { message });
         if self.nodes.is_empty() {
-            return refuse("nodes is empty");
+            return refuse("nodes must not be empty");
         }
-        // Addresses are logged; a password has its own key.
+        // Addresses are logged, so a password must not be part of them.
         if self.nodes.iter().any(|node| !node.starts_with("redis://") || node.contains('@')) {
-            return refuse("a node is not of the form redis://host:port");
+            return refuse("every node must have the form redis://host:port");
         }
         if self.connections == 0 {
-            return refuse("connections is 0");
+            return refuse("connections must not be 0");
         }
         let spans =
             [self.command_timeout, self.overall_timeout, self.connect_timeout, self.resubscribe_every];
         if spans.iter().any(Duration::is_zero) {
-            return refuse("a timeout is 0");
+            return refuse("timeouts and intervals must not be 0");
         }
         Keyspace::new(&self.prefix, "check")?;
         Ok(())
@@ -93,7 +94,7 @@ mod defaults {
         Duration::from_millis(500)
     }
 
-    /// Above what a failover takes with the usual node timeout of 2 s, which is about 4 s.
+    /// Exceeds the duration of a failover, which is about 4 s with the usual node timeout of 2 s.
     pub(super) fn overall_timeout() -> Duration {
         Duration::from_secs(8)
     }

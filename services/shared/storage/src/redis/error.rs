@@ -1,4 +1,4 @@
-//! What can go wrong at the Redis door, sorted by the one question that matters to a caller: did it run?
+//! Errors of the Redis client, distinguished by whether the command ran.
 
 use std::time::Duration;
 
@@ -11,77 +11,77 @@ use super::key::KeyError;
 /// A failed call to Redis.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting makes no sense. Nothing was sent.
+    /// A setting is invalid. Nothing was sent.
     #[error("invalid redis settings: {message}")]
     Config {
-        /// What is wrong.
+        /// Violated rule, for the message.
         message: &'static str,
     },
-    /// A part of a key was refused. Nothing was sent.
+    /// A part of a key is invalid. Nothing was sent.
     #[error("invalid redis key")]
     Key(#[from] KeyError),
-    /// The keys of one call lie under different tags, so no single node could answer. Nothing was sent.
-    #[error("keys of {command} lie under different tags: {first} and {second}")]
+    /// The keys of one call have different tags, so no single node can serve it. Nothing was sent.
+    #[error("keys of {command} have different tags: {first} and {second}")]
     CrossTag {
-        /// The command or script.
+        /// Name of the command or script.
         command: &'static str,
-        /// The tag of the first key.
+        /// Tag of the first key.
         first: String,
-        /// The first tag that differs.
+        /// First tag that differs.
         second: String,
     },
-    /// The call names no key, so there is no node to send it to. Nothing was sent.
-    #[error("{command} names no key")]
+    /// The call has no key, so no node can be chosen. Nothing was sent.
+    #[error("{command} has no key")]
     NoKey {
-        /// The command or script.
+        /// Name of the command or script.
         command: &'static str,
     },
-    /// The caller's time was over before the call could be sent. It did not run.
+    /// The caller's deadline passed before the call was sent. It did not run.
     #[error("the deadline passed before {command} was sent to redis")]
     Deadline {
-        /// The command or script.
+        /// Name of the command or script.
         command: &'static str,
     },
-    /// Redis could not be reached, or did not serve the slot until the time was over. It did not run.
-    #[error("redis could not serve {command}")]
+    /// Redis was unreachable or did not serve the slot until the deadline. The command did not run.
+    #[error("redis is unavailable for {command}")]
     Unavailable {
-        /// The command or script.
+        /// Name of the command or script.
         command: &'static str,
-        /// The last failure.
+        /// Error of the last attempt.
         #[source]
         source: RedisError,
     },
-    /// The answer is lost: it may have run, now or a little later, or not at all.
-    #[error("the answer of redis to {command} is lost; it may have run")]
+    /// The reply was lost. The command may have run, may run later, or may never run.
+    #[error("the reply of redis to {command} was lost, it may have run")]
     Unknown {
-        /// The command or script.
+        /// Name of the command or script.
         command: &'static str,
-        /// The last failure.
+        /// Error of the last attempt.
         #[source]
         source: RedisError,
     },
-    /// Redis, or a script of ours with `{err = 'CODE detail'}`, refused it.
+    /// Redis refused the command, or one of our scripts did with `{err = 'CODE detail'}`.
     #[error("redis refused {command}: {code} {detail}")]
     Refused {
-        /// The command or script.
+        /// Name of the command or script.
         command: &'static str,
-        /// The first word of the reply, for example `SOLDOUT`, `WRONGTYPE` or `ERR`.
+        /// First word of the reply, for example `SOLDOUT`, `WRONGTYPE` or `ERR`.
         code: String,
-        /// The rest of the reply.
+        /// Remaining text of the reply.
         detail: String,
     },
-    /// It ran, but its answer has another shape than the caller expects.
-    #[error("redis answered {command} with something unexpected: {message}")]
+    /// The command ran, but its reply has an unexpected type.
+    #[error("unexpected reply of redis to {command}: {message}")]
     Reply {
-        /// The command or script.
+        /// Name of the command or script.
         command: &'static str,
-        /// What was expected.
+        /// Mismatch between the reply and the expected type.
         message: String,
     },
 }
 
 impl Error {
-    /// The code of a refusal, such as the `SOLDOUT` of a script; none for other failures.
+    /// Returns the code of a refusal, such as `SOLDOUT` from a script; `None` for other errors.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
@@ -97,13 +97,13 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed a little later.
+    /// Returns true if the same call may succeed within seconds.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Deadline { .. } | Self::Unavailable { .. } | Self::Unknown { .. })
     }
 
-    /// The class, as a metric label.
+    /// Returns the error class for the metric label.
     pub(super) fn class(&self) -> &'static str {
         match self {
             Self::Config { .. } | Self::Key(_) | Self::CrossTag { .. } | Self::NoKey { .. } => "invalid",
@@ -140,37 +140,32 @@ impl ServiceError for Error {
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        // About half of a failover: long enough to help, short enough to be worth waiting for.
+        // About half of a failover.
         self.is_transient().then_some(Duration::from_secs(2))
     }
 }
 
-/// What a failed attempt says about the command.
+/// Conclusion from a failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It did not run, and may be sent again.
+    /// The command did not run and may be sent again.
     NotRun,
-    /// It did not run; this node serves the key until its slot has moved.
-    Ask {
-        /// The node's host.
-        host: String,
-        /// The node's port.
-        port: u16,
-    },
-    /// It did not run: the node does not know the script.
+    /// The command did not run. The named node serves the key while its slot moves.
+    Ask { host: String, port: u16 },
+    /// The command did not run because the node does not know the script.
     NoScript,
-    /// It may have run.
+    /// The command may have run.
     Ambiguous,
-    /// It was refused; another attempt would be refused too.
+    /// The command was refused; a retry would be refused too.
     Refused,
 }
 
-/// Judges a failed attempt.
+/// Classifies a failed attempt.
 ///
-/// Only an answer of a node proves that a command did not run. Everything that is not an answer counts as ambiguous,
-/// even a refused connection: when the client fails to refresh its slot map, it hands that failure to every command in
-/// flight, also to those that a healthy node is just carrying out.
-pub(super) fn judge(error: &RedisError) -> Verdict {
+/// Only a reply of a node proves that a command did not run. All other errors are ambiguous, even a refused connection:
+/// if the client fails to refresh its slot map, it returns that error to every command in flight, including those that
+/// a healthy node is running.
+pub(super) fn classify(error: &RedisError) -> Verdict {
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::Ask) => {
             match error.redirect_node().and_then(|(node, _)| split(node)) {
@@ -185,12 +180,12 @@ pub(super) fn judge(error: &RedisError) -> Verdict {
             | ServerErrorKind::BusyLoading
             | ServerErrorKind::MasterDown
             | ServerErrorKind::ReadOnly
-            // What a command was refused for when it was queued is reported instead; so the node itself was not able to.
+            // `send` reports a queueing error instead of this, so the node itself was not able to run the transaction.
             | ServerErrorKind::ExecAbort,
         ) => Verdict::NotRun,
         ErrorKind::Server(ServerErrorKind::NoScript) => Verdict::NoScript,
         ErrorKind::Server(_) | ErrorKind::Extension => Verdict::Refused,
-        // With an address it is about the node that a moving slot sent us to, and which the client does not know yet.
+        // With an address, the error is about a node that serves a moving slot and that the client does not know yet.
         ErrorKind::ClusterConnectionNotFound if error.detail().is_some() => Verdict::NotRun,
         _ => Verdict::Ambiguous,
     }
@@ -202,7 +197,7 @@ fn split(node: &str) -> Option<(String, u16)> {
     if host.is_empty() { None } else { Some((host.to_owned(), port.parse().ok()?)) }
 }
 
-/// The failure of an attempt that was not answered in time.
+/// Returns the error of an attempt that timed out.
 pub(super) fn timed_out() -> RedisError {
-    std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer in time").into()
+    std::io::Error::new(std::io::ErrorKind::TimedOut, "timed out waiting for a reply").into()
 }

@@ -1,4 +1,4 @@
-//! One call and its attempts: where each is sent, what its failure proves, and when to stop.
+//! Attempts of one call: where each is sent, what its failure proves, and when to stop.
 
 use onsale_kit::{backoff::Backoff, deadline::Deadline};
 use redis::{
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use super::{
     Error, RedisConfig,
     command::{Command, Pipeline},
-    error::{Verdict, judge, timed_out},
-    link::{Link, Links},
+    connection_pool::{ConnectionPool, SharedConnection},
+    error::{Verdict, classify, timed_out},
     metrics,
 };
 
-/// What is to be sent.
+/// Command or pipeline to send.
 pub(super) enum Call {
     One(Command),
     Many(Pipeline),
@@ -32,8 +32,8 @@ impl Call {
 
     fn slot(&self) -> Result<u16, Error> {
         match self {
-            Self::One(command) => command.home(),
-            Self::Many(pipeline) => pipeline.home(),
+            Self::One(command) => command.routing_key(),
+            Self::Many(pipeline) => pipeline.routing_key(),
         }
         .map(super::Key::slot)
     }
@@ -45,7 +45,7 @@ impl Call {
         }
     }
 
-    /// Whether a node that refuses a part has carried out no other part.
+    /// Returns true if a node that refuses one part has run no other part.
     fn is_all_or_none(&self) -> bool {
         match self {
             Self::One(_) => true,
@@ -54,38 +54,42 @@ impl Call {
     }
 }
 
-/// Where the next attempt goes, and in which form.
+/// Target and form of the next attempt.
 #[derive(Default)]
-struct Next {
-    /// The node that asked for it while its slot moves; otherwise the master of the slot.
+struct NextAttempt {
+    /// Node that redirected the call while its slot moves; `None`: the master of the slot.
     ask: Option<(String, u16)>,
-    /// Scripts by code instead of by hash.
-    whole: bool,
+    /// Send scripts by code instead of by hash.
+    with_code: bool,
 }
 
-/// Runs `call` until it is answered, refused, or may not be sent again.
-pub(super) async fn execute(links: &Links, config: &RedisConfig, call: &Call) -> Result<Value, Error> {
+/// Runs `call` until a node replies or refuses it, or until it must not be sent again.
+pub(super) async fn execute(
+    pool: &ConnectionPool,
+    config: &RedisConfig,
+    call: &Call,
+) -> Result<Value, Error> {
     let slot = call.slot()?;
     let command = call.name();
     let deadline = Deadline::current_or_after(config.overall_timeout);
     let mut backoff = Backoff::new(config.retry);
-    let mut next = Next::default();
-    // Once an attempt may have run, no later refusal can prove that none did.
+    let mut next = NextAttempt::default();
+    // Once an attempt may have run, a later refusal does not prove that none did.
     let mut may_have_run = false;
     loop {
         if deadline.is_past() {
             return Err(out_of_time(command, may_have_run));
         }
-        let link = match links.link(command, deadline).await {
-            Ok(link) => link,
+        let shared = match pool.get(command, deadline).await {
+            Ok(shared) => shared,
             Err(_error) if may_have_run => return Err(out_of_time(command, may_have_run)),
             Err(error) => return Err(error),
         };
-        let source = match attempt(&link, config, call, slot, &next, deadline).await {
+        let source = match attempt(&shared, config, call, slot, &next, deadline).await {
             Ok(value) => return Ok(value),
             Err(source) => source,
         };
-        let verdict = judge(&source);
+        let verdict = classify(&source);
         may_have_run |=
             verdict == Verdict::Ambiguous || (verdict != Verdict::Refused && !call.is_all_or_none());
         if verdict == Verdict::Refused {
@@ -97,19 +101,21 @@ pub(super) async fn execute(links: &Links, config: &RedisConfig, call: &Call) ->
         if let (Call::Many(pipeline), Verdict::Ask { .. }) = (call, &verdict)
             && !pipeline.is_atomic()
         {
-            return Box::pin(one_by_one(links, config, pipeline, deadline)).await;
+            return Box::pin(one_by_one(pool, config, pipeline, deadline)).await;
         }
-        let at_once = matches!(verdict, Verdict::Ask { .. } | Verdict::NoScript);
+        let is_immediate = matches!(verdict, Verdict::Ask { .. } | Verdict::NoScript);
         next = match verdict {
-            Verdict::Ask { host, port } => Next { ask: Some((host, port)), whole: next.whole },
-            Verdict::NoScript => Next { whole: true, ..next },
-            Verdict::NotRun | Verdict::Ambiguous | Verdict::Refused => Next { ask: None, whole: next.whole },
+            Verdict::Ask { host, port } => NextAttempt { ask: Some((host, port)), with_code: next.with_code },
+            Verdict::NoScript => NextAttempt { with_code: true, ..next },
+            Verdict::NotRun | Verdict::Ambiguous | Verdict::Refused => {
+                NextAttempt { ask: None, with_code: next.with_code }
+            }
         };
         let delay = backoff.next_delay().filter(|delay| *delay < deadline.remaining());
         match delay {
             None if may_have_run => return Err(Error::Unknown { command, source }),
             None => return Err(Error::Unavailable { command, source }),
-            Some(_) if at_once => {}
+            Some(_) if is_immediate => {}
             Some(delay) => tokio::time::sleep(delay).await,
         }
         metrics::retried(command);
@@ -117,27 +123,27 @@ pub(super) async fn execute(links: &Links, config: &RedisConfig, call: &Call) ->
 }
 
 async fn attempt(
-    link: &Link,
+    shared: &SharedConnection,
     config: &RedisConfig,
     call: &Call,
     slot: u16,
-    next: &Next,
+    next: &NextAttempt,
     deadline: Deadline,
 ) -> Result<Value, RedisError> {
     let begin = Instant::now();
-    // What may be sent again is cut short when the link itself is stuck, so that the other link gets its chance.
-    let patience = config.command_timeout.saturating_mul(2);
-    let limit = if call.is_idempotent() { deadline.min(Deadline::after(patience)) } else { deadline };
-    let mut connection = link.connection.clone();
+    // A repeatable attempt ends early if its connection is stuck, so that the next one can use the other connection.
+    let attempt_max = config.command_timeout.saturating_mul(2);
+    let limit = if call.is_idempotent() { deadline.min(Deadline::after(attempt_max)) } else { deadline };
+    let mut connection = shared.connection.clone();
     let result = match limit.bound(send(&mut connection, call, slot, next)).await {
         Ok(result) => result,
         Err(_passed) => Err(timed_out()),
     };
     if let Err(error) = &result {
-        // A caller in a hurry proves nothing about the link; a whole command timeout without an answer does.
+        // A timeout under a shorter caller deadline says nothing about the connection; a full command timeout does.
         let waited_long = begin.elapsed() >= config.command_timeout;
-        if judge(error) == Verdict::Ambiguous && (waited_long || !error.is_timeout()) {
-            link.mark_broken();
+        if classify(error) == Verdict::Ambiguous && (waited_long || !error.is_timeout()) {
+            shared.mark_broken();
         }
     }
     result
@@ -147,7 +153,7 @@ async fn send(
     connection: &mut ClusterConnection,
     call: &Call,
     slot: u16,
-    next: &Next,
+    next: &NextAttempt,
 ) -> Result<Value, RedisError> {
     let target = match &next.ask {
         Some((host, port)) => SingleNodeRoutingInfo::ByAddress { host: host.clone(), port: *port },
@@ -157,24 +163,24 @@ async fn send(
     match call {
         Call::One(command) if !asking => {
             let routing = RoutingInfo::SingleNode(target);
-            connection.route_command(command.render(next.whole), routing).await?.extract_error()
+            connection.route_command(command.render(next.with_code), routing).await?.extract_error()
         }
         Call::One(command) => {
-            // In one write, so that no other caller's command can come between and take the permission.
-            let frames = vec![redis::cmd("ASKING"), command.render(next.whole)];
+            // In one write, so that no other caller's command can use up the permission.
+            let frames = vec![redis::cmd("ASKING"), command.render(next.with_code)];
             let mut replies = send_frames(connection, frames, target).await?;
             replies.pop().unwrap_or_default().extract_error()
         }
         Call::Many(pipeline) if pipeline.is_atomic() => {
             let mut frames = Vec::with_capacity(pipeline.len().saturating_add(3));
-            // One ASKING before MULTI covers everything up to EXEC.
+            // One ASKING before MULTI applies up to EXEC.
             frames.extend(asking.then(|| redis::cmd("ASKING")));
             frames.push(redis::cmd("MULTI"));
             frames.extend(pipeline.render());
             frames.push(redis::cmd("EXEC"));
             let mut replies = send_frames(connection, frames, target).await?;
             let outcome = replies.pop().unwrap_or_default();
-            // What a command was refused for when it was queued says more than EXEC's "aborted".
+            // The error of a queued command is more specific than EXEC's "aborted".
             for reply in replies {
                 reply.extract_error()?;
             }
@@ -187,11 +193,10 @@ async fn send(
     }
 }
 
-/// Runs the commands of a pipeline each by itself, as long as their slot is on its way to another node: some of their
-/// keys are still here and some are there already, and a command sent after a key that has not moved yet would make a
-/// second one there.
+/// Runs the commands of a pipeline one by one while their slot moves to another node. Some keys have moved and some
+/// have not; sent together, a command could create a second copy of a key that has not moved yet.
 async fn one_by_one(
-    links: &Links,
+    pool: &ConnectionPool,
     config: &RedisConfig,
     pipeline: &Pipeline,
     deadline: Deadline,
@@ -199,9 +204,9 @@ async fn one_by_one(
     let mut answers = Vec::with_capacity(pipeline.len());
     for command in pipeline.commands() {
         let call = Call::One(command.clone());
-        match deadline.scope(execute(links, config, &call)).await {
+        match deadline.scope(execute(pool, config, &call)).await {
             Ok(answer) => answers.push(answer),
-            // That one did not run; others of the pipeline may have.
+            // This command did not run, but earlier ones of the pipeline may have.
             Err(Error::Unavailable { command, source }) => return Err(Error::Unknown { command, source }),
             Err(Error::Deadline { command }) => return Err(out_of_time(command, true)),
             Err(error) => return Err(error),

@@ -1,44 +1,47 @@
-//! Sharded Pub/Sub, as hints.
+//! Sharded Pub/Sub channels for hints.
 //!
-//! A hint says "there may be something new"; it is never the fact itself. Messages get lost in a failover, while a slot
-//! moves, and when a subscriber is slow. Where a gap matters, read a stream, and use the hint only to read it sooner.
+//! A hint says that there may be something new; it never carries the only copy of it. Messages are lost in a failover,
+//! while a slot moves, and if a subscriber is slow. Where a gap matters, read a stream and use the hint to read it
+//! earlier.
 //!
-//! After a failover the client does not find its way back by itself, so every channel is subscribed again, one command
-//! each, every half second or so; where it still stands this changes nothing.
+//! After a failover the client does not restore subscriptions. Every channel is therefore subscribed again each
+//! `resubscribe_every` (default 500 ms), one command each, which changes nothing for an intact subscription.
 
 use std::{
     collections::HashMap,
     convert::Infallible,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use futures_util::{Stream, StreamExt, stream};
 use onsale_kit::tasks::Tasks;
+use parking_lot::Mutex;
 use redis::{ProtocolVersion, PushInfo, PushKind, RedisError, Value, cluster_async::ClusterConnection};
 use tokio::sync::{Notify, broadcast};
 use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
 use tokio_util::sync::CancellationToken;
 
-use super::{Key, Redis, RedisConfig, error::timed_out, link, metrics};
+use super::{Key, Redis, RedisConfig, connection_pool, error::timed_out, metrics};
 
-/// How many hints wait for a slow subscriber; the oldest beyond are dropped, and it learns that some are missing.
-const BUFFER_HINTS: usize = 64;
+/// Maximum number of hints that wait for a slow subscriber. Older ones are dropped, and the subscriber receives
+/// [`Hint::Gap`].
+const BUFFER_HINTS_MAX: usize = 64;
 
-/// How many channels are subscribed at the same time.
+/// Maximum number of subscribe commands in flight.
 const SUBSCRIBE_CONCURRENCY: usize = 32;
 
-/// Something a subscriber may want to look at.
+/// Notice to a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// A message was published.
+    /// Payload of a published message.
     Message(Arc<[u8]>),
-    /// Messages may be missing: look as if one had come. Every subscription begins with it.
+    /// Messages may be missing: act as if one had arrived. Every subscription starts with this.
     Gap,
 }
 
-/// The subscriptions of one process, on one connection. Clones share them.
+/// Subscriptions of one process, on one connection. Clones share them.
 #[derive(Clone)]
 pub struct Hints {
     shared: Arc<Shared>,
@@ -46,53 +49,57 @@ pub struct Hints {
 
 impl std::fmt::Debug for Hints {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Hints").field("channels", &lock(&self.shared.channels).len()).finish()
+        formatter.debug_struct("Hints").field("channels", &self.shared.channels.lock().len()).finish()
     }
 }
 
 struct Shared {
     channels: Mutex<HashMap<String, Channel>>,
-    /// Wakes the loop for a new channel, so that nobody waits for the next round.
+    /// Wakes the loop for a new channel, which then does not wait for the next round.
     added: Notify,
 }
 
 struct Channel {
     sender: broadcast::Sender<Hint>,
-    /// Whether Redis has confirmed it on the present connection.
+    /// True once Redis has confirmed the subscription on the current connection.
     confirmed: bool,
 }
 
 impl Hints {
-    /// Starts the loop that keeps all subscriptions alive. It ends with the task set.
+    /// Starts the loop that maintains all subscriptions, as a task of `tasks`.
     #[must_use]
     pub fn start(redis: &Redis, tasks: &Tasks) -> Self {
         let shared = Arc::new(Shared { channels: Mutex::default(), added: Notify::new() });
-        let keeper = Keeper { config: redis.config().clone(), shared: Arc::clone(&shared), connection: None };
-        tasks.spawn("redis hints", keeper.run(tasks.token().clone()));
+        let subscriptions = SubscriptionLoop {
+            config: redis.config().clone(),
+            shared: Arc::clone(&shared),
+            connection: None,
+        };
+        tasks.spawn("redis hints", subscriptions.run(tasks.token().clone()));
         Self { shared }
     }
 
-    /// Listens to a channel from now on. Ends when dropped.
+    /// Subscribes to a channel. The subscription ends when it is dropped.
     #[must_use]
     pub fn subscribe(&self, channel: &Key) -> Subscription {
-        let mut channels = lock(&self.shared.channels);
+        let mut channels = self.shared.channels.lock();
         let receiver = match channels.get(channel.as_str()) {
             Some(known) => known.sender.subscribe(),
             None => {
-                let (sender, receiver) = broadcast::channel(BUFFER_HINTS);
+                let (sender, receiver) = broadcast::channel(BUFFER_HINTS_MAX);
                 channels.insert(channel.as_str().to_owned(), Channel { sender, confirmed: false });
                 self.shared.added.notify_one();
                 receiver
             }
         };
-        Subscription { begun: false, hints: BroadcastStream::new(receiver) }
+        Subscription { has_started: false, hints: BroadcastStream::new(receiver) }
     }
 }
 
-/// The hints of one channel; a stream that never ends by itself.
+/// Hints of one channel, as a stream that ends only with the process.
 #[derive(Debug)]
 pub struct Subscription {
-    begun: bool,
+    has_started: bool,
     hints: BroadcastStream<Hint>,
 }
 
@@ -100,8 +107,8 @@ impl Stream for Subscription {
     type Item = Hint;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Hint>> {
-        if !self.begun {
-            self.begun = true;
+        if !self.has_started {
+            self.has_started = true;
             return Poll::Ready(Some(Hint::Gap));
         }
         self.hints.poll_next_unpin(context).map(|hint| match hint {
@@ -115,14 +122,15 @@ impl Stream for Subscription {
     }
 }
 
-/// The loop behind [`Hints`].
-struct Keeper {
+/// Loop that maintains the subscriptions of [`Hints`].
+struct SubscriptionLoop {
     config: RedisConfig,
     shared: Arc<Shared>,
     connection: Option<ClusterConnection>,
 }
 
-impl Keeper {
+// Not a `kit::worker`: a round keeps no result, so shutdown drops it instead of waiting 8 s for a frozen node.
+impl SubscriptionLoop {
     async fn run(mut self, shutdown: CancellationToken) {
         let mut round = tokio::time::interval(self.config.resubscribe_every);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -140,8 +148,8 @@ impl Keeper {
     }
 
     async fn subscribe_all(&mut self) {
-        self.forget_unheard().await;
-        let channels: Vec<String> = lock(&self.shared.channels).keys().cloned().collect();
+        self.unsubscribe_unused().await;
+        let channels: Vec<String> = self.shared.channels.lock().keys().cloned().collect();
         if channels.is_empty() {
             return;
         }
@@ -149,7 +157,7 @@ impl Keeper {
             Ok(connection) => connection,
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "failed to connect for redis hints");
+                tracing::warn!(error, "failed to connect for redis hints, retrying next round");
                 return;
             }
         };
@@ -161,30 +169,30 @@ impl Keeper {
             .buffer_unordered(SUBSCRIBE_CONCURRENCY)
             .collect()
             .await;
-        // A refusal (moved, cluster down) heals by itself until the next round. No answer means that the connection
-        // hangs on a node that may be frozen, which only a new one finds out.
+        // A refusal (moved slot, cluster down) passes by a later round. A timeout means that the node may be frozen,
+        // which only a new connection finds out.
         if results.iter().any(|result| matches!(result, Err(error) if error.is_timeout())) {
             self.disconnect();
         }
     }
 
-    /// Drops channels that nobody listens to any more.
-    async fn forget_unheard(&mut self) {
-        let unheard: Vec<String> = {
-            let mut channels = lock(&self.shared.channels);
-            let unheard: Vec<String> = channels
+    /// Unsubscribes from channels without a receiver.
+    async fn unsubscribe_unused(&mut self) {
+        let unused: Vec<String> = {
+            let mut channels = self.shared.channels.lock();
+            let unused: Vec<String> = channels
                 .iter()
                 .filter(|(_, channel)| channel.sender.receiver_count() == 0)
                 .map(|(name, _)| name.clone())
                 .collect();
-            for name in &unheard {
+            for name in &unused {
                 channels.remove(name);
             }
-            unheard
+            unused
         };
         let Some(connection) = &mut self.connection else { return };
-        for name in unheard {
-            // What stays subscribed by a failure is dropped on arrival.
+        for name in unused {
+            // If this fails, messages of the channel are dropped on arrival.
             let _ignored = connection.sunsubscribe(name).await;
         }
     }
@@ -194,12 +202,12 @@ impl Keeper {
             return Ok(connection.clone());
         }
         let shared = Arc::clone(&self.shared);
-        let client = link::builder(&self.config)
+        let client = connection_pool::builder(&self.config)
             .response_timeout(self.config.command_timeout)
             .overall_response_timeout(Some(self.config.overall_timeout))
             .use_protocol(ProtocolVersion::RESP3)
             .push_sender(move |push: PushInfo| -> Result<(), Infallible> {
-                shared.take(push);
+                shared.handle_push(push);
                 Ok(())
             })
             .build()?;
@@ -211,33 +219,33 @@ impl Keeper {
 
     fn disconnect(&mut self) {
         self.connection = None;
-        for channel in lock(&self.shared.channels).values_mut() {
+        for channel in self.shared.channels.lock().values_mut() {
             channel.confirmed = false;
         }
     }
 }
 
 impl Shared {
-    /// Takes what Redis pushes. Runs on the connection's own task: must not wait.
-    fn take(&self, push: PushInfo) {
+    /// Handles a message that Redis pushes. Runs on the connection's task, so it must not block.
+    fn handle_push(&self, push: PushInfo) {
         let mut fields = push.data.into_iter();
         let Some(Value::BulkString(name)) = fields.next() else {
             if push.kind == PushKind::Disconnection {
-                self.gap_everywhere();
+                self.mark_all_unconfirmed();
             }
             return;
         };
         let Ok(name) = String::from_utf8(name) else { return };
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         let Some(channel) = channels.get_mut(&name) else { return };
-        // Sending fails only when nobody listens any more.
+        // Sending fails only if all receivers are gone.
         match push.kind {
             PushKind::SMessage => {
                 if let Some(Value::BulkString(payload)) = fields.next() {
                     let _ignored = channel.sender.send(Hint::Message(payload.into()));
                 }
             }
-            // The first confirmation after a loss: what came in between is missing.
+            // The first confirmation on a connection: earlier messages may be missing.
             PushKind::SSubscribe if !channel.confirmed => {
                 channel.confirmed = true;
                 let _ignored = channel.sender.send(Hint::Gap);
@@ -247,14 +255,10 @@ impl Shared {
         }
     }
 
-    /// A node's connection was lost, and with it the subscriptions there; we are not told which.
-    fn gap_everywhere(&self) {
-        for channel in lock(&self.channels).values_mut() {
+    /// Marks all channels as unconfirmed, because a lost node connection does not name its subscriptions.
+    fn mark_all_unconfirmed(&self) {
+        for channel in self.channels.lock().values_mut() {
             channel.confirmed = false;
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,57 +1,57 @@
 //! Keys and channels: `prefix:service:name:{tag}`.
 //!
-//! A key is made only here, from checked parts, so no caller's text can reach another service's keys or another slot:
-//! braces are refused in every part, therefore the only hash tag Redis can find is ours, and the slot depends on
-//! nothing but the tag. Keys of one script, transaction or pipeline must share the tag.
+//! Keys are built only here, from checked parts, so no input can reach another service's keys or another slot: every
+//! part refuses braces, so the key's only hash tag is `tag`, which alone determines the slot. Keys of one script,
+//! transaction or pipeline must share the tag.
 
 use std::fmt;
 
 use redis::ToRedisArgs;
 
-/// How many hash slots a cluster has.
+/// Number of hash slots in a cluster.
 const SLOT_COUNT: u16 = 16_384;
 
-/// The longest part of a key, in bytes: room for two UUIDs and a word.
+/// Maximum length of a key's part in bytes: room for two UUIDs and a word.
 pub const PART_BYTES_MAX: usize = 128;
 
-/// Why a key could not be made.
+/// A part that is not valid in a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// A part has no characters: an empty tag would make Redis hash the whole key.
+    /// The part is empty. An empty tag would make Redis hash the whole key.
     #[error("the {part} of a redis key is empty")]
     Empty {
-        /// Which part.
+        /// Part of the key.
         part: Part,
     },
-    /// A part is longer than [`PART_BYTES_MAX`].
+    /// The part is longer than [`PART_BYTES_MAX`].
     #[error("the {part} of a redis key has {bytes} bytes, more than {PART_BYTES_MAX}")]
     TooLong {
-        /// Which part.
+        /// Part of the key.
         part: Part,
-        /// How long it is.
+        /// Length of the part.
         bytes: usize,
     },
-    /// A part holds a brace, whitespace, a control character or anything that is not ASCII; prefix and service may hold
-    /// no colon either, so that one service's keys cannot look like another's.
-    #[error("the {part} of a redis key holds {character:?}")]
+    /// The part contains a brace, whitespace, a control character or a non-ASCII character. Prefix and service must not
+    /// contain a colon either, so that keys of different services cannot be equal.
+    #[error("the {part} of a redis key contains the invalid character {character:?}")]
     Character {
-        /// Which part.
+        /// Part of the key.
         part: Part,
-        /// The first character that is refused.
+        /// First invalid character of the part.
         character: char,
     },
 }
 
-/// A part of a key.
+/// Named part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What keeps environments and test runs apart.
+    /// Separates environments and test runs.
     Prefix,
-    /// The service that owns the key.
+    /// Service that owns the key.
     Service,
-    /// What is kept there.
+    /// Kind of the stored value.
     Name,
-    /// What decides the slot.
+    /// Text that determines the slot.
     Tag,
 }
 
@@ -66,22 +66,22 @@ impl fmt::Display for Part {
     }
 }
 
-/// Where one service's keys live. Made once, at start.
+/// Prefix of all keys of one service. Created once, at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyspace {
-    /// `prefix:service:`
+    /// Text `prefix:service:`, with the final colon.
     stem: String,
 }
 
 impl Keyspace {
-    /// The keys of `service` under `prefix`.
+    /// Creates the keyspace of `service` under `prefix`.
     pub fn new(prefix: &str, service: &str) -> Result<Self, KeyError> {
         check(Part::Prefix, prefix)?;
         check(Part::Service, service)?;
         Ok(Self { stem: format!("{prefix}:{service}:") })
     }
 
-    /// The key that holds `name` of whatever `tag` stands for (an event, a sector, a topic).
+    /// Returns the key of `name` for the object `tag` (an event, a sector, a topic).
     pub fn key(&self, name: &str, tag: impl fmt::Display) -> Result<Key, KeyError> {
         check(Part::Name, name)?;
         let tag = tag.to_string();
@@ -92,7 +92,7 @@ impl Keyspace {
     }
 }
 
-/// A checked key; also the name of a sharded Pub/Sub channel.
+/// Valid key or name of a sharded Pub/Sub channel.
 #[derive(Clone, Debug)]
 pub struct Key {
     text: String,
@@ -101,19 +101,19 @@ pub struct Key {
 }
 
 impl Key {
-    /// The hash slot, 0 to 16,383. Depends on the tag only.
+    /// Returns the hash slot, 0 to 16,383. It depends on the tag only.
     #[must_use]
     pub fn slot(&self) -> u16 {
         self.slot
     }
 
-    /// The tag, without its braces.
+    /// Returns the tag without its braces.
     #[must_use]
     pub fn tag(&self) -> &str {
         &self.tag
     }
 
-    /// The whole key, as Redis sees it.
+    /// Returns the full key as Redis sees it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -162,13 +162,13 @@ fn check(part: Part, text: &str) -> Result<(), KeyError> {
 fn is_allowed(part: Part, character: char) -> bool {
     let plain = character.is_ascii_graphic() && character != '{' && character != '}';
     match part {
-        // Without a colon, the first two parts end where the first two colons are: no two keyspaces overlap.
+        // Without colons in the first two parts, different keyspaces cannot overlap.
         Part::Prefix | Part::Service => plain && character != ':',
         Part::Name | Part::Tag => plain,
     }
 }
 
-/// The slot Redis gives to a tag: CRC-16/XMODEM, as the cluster specification has it.
+/// Returns the slot of a tag: CRC-16/XMODEM, as the cluster specification defines it.
 fn slot_of(tag: &[u8]) -> u16 {
     const POLYNOMIAL: u16 = 0x1021;
     let mut crc: u16 = 0;

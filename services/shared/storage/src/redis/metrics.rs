@@ -1,4 +1,4 @@
-//! The metrics of the Redis door. Labels are names from our own code, so they are bounded.
+//! Metrics of the Redis client. Label values are constants of the code, so they are bounded.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ const RETRIES: &str = "redis_command_retries_total";
 const HINTS_DROPPED: &str = "redis_hints_dropped_total";
 
 pub(super) fn describe() {
-    describe_histogram!(DURATION, Unit::Seconds, "Time of a call to Redis with all its attempts");
-    describe_counter!(ERRORS, Unit::Count, "Calls to Redis that failed, by what the failure says");
-    describe_counter!(RETRIES, Unit::Count, "Attempts after the first of a call to Redis");
-    describe_counter!(HINTS_DROPPED, Unit::Count, "Hints that a slow subscriber did not take in time");
+    describe_histogram!(DURATION, Unit::Seconds, "Duration of calls to Redis with all their attempts");
+    describe_counter!(ERRORS, Unit::Count, "Failed calls to Redis, by error class");
+    describe_counter!(RETRIES, Unit::Count, "Retries of calls to Redis");
+    describe_counter!(HINTS_DROPPED, Unit::Count, "Hints dropped because a subscriber was slow");
 }
 
 pub(super) fn called(command: &'static str, took: Duration) {

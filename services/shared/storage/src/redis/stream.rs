@@ -1,7 +1,7 @@
-//! Redis Streams: appending with ids of our own, consumer groups, and reading a log.
+//! Redis Streams: appending with explicit ids, consumer groups, and reading a log.
 //!
-//! A stream is a copy of something Postgres keeps, so it may be trimmed, lost or behind at any time; readers ask
-//! [`Stream::last_id`] and compare.
+//! Every stream is a copy of data in Postgres, so it may be trimmed, lost or stale. Readers compare [`Stream::last_id`]
+//! with the source.
 
 mod id;
 mod reader;
@@ -16,28 +16,29 @@ pub use self::{
 };
 use super::{Command, Error, Key, Pipeline, Redis, Value};
 
-/// The most entries one call returns, whatever was asked for: an answer must fit in memory and in its deadline.
+/// Maximum number of entries per call, whatever the caller requests, so that a reply fits in memory and in its
+/// deadline.
 pub(super) const ENTRIES_MAX: usize = 10_000;
 
-/// What became of an append.
+/// Result of appending an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
-    /// The entry is there.
+    /// The entry was appended by this call.
     Added,
-    /// The stream already has this id or a later one: the entry was appended before, or others were.
+    /// The stream already has this id or a later one, from an earlier call or another writer.
     Passed,
 }
 
-/// An entry to append, under an id of the caller's.
+/// Entry to append under the caller's id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry<'a> {
-    /// Its id.
+    /// Id of the entry.
     pub id: StreamId,
-    /// Its fields.
+    /// Names and values, in this order.
     pub fields: Vec<(&'a str, &'a [u8])>,
 }
 
-/// One stream, through the door.
+/// One stream of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
     redis: &'a Redis,
@@ -49,7 +50,7 @@ impl<'a> Stream<'a> {
         Self { redis, key }
     }
 
-    /// Appends an entry under `id`, which must be later than all before. Doing it twice equals doing it once.
+    /// Appends an entry under `id`, which must be higher than all earlier ids. Idempotent.
     pub async fn append(&self, id: StreamId, fields: &[(&str, &[u8])]) -> Result<Appended, Error> {
         let answer = self.redis.run::<String>(self.append_command(id, fields)).await;
         match answer {
@@ -59,8 +60,8 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Appends several entries with rising ids in one round trip. All are there afterwards, or the error says why not;
-    /// entries whose id was passed already are left out, as by [`Stream::append`].
+    /// Appends entries with increasing ids in one round trip. Entries whose id the stream has passed are skipped, as by
+    /// [`Stream::append`]; after success all others are there.
     pub async fn append_all(&self, entries: &[NewEntry<'_>]) -> Result<(), Error> {
         if entries.is_empty() {
             return Ok(());
@@ -70,7 +71,7 @@ impl<'a> Stream<'a> {
         });
         match self.redis.run_all::<Vec<String>>(pipeline).await {
             Ok(_ids) => Ok(()),
-            // Some of them were there before. One by one shows which are not.
+            // Some entries existed before. Appending one by one skips those.
             Err(Error::Refused { detail, .. }) if detail.contains("equal or smaller") => {
                 for entry in entries {
                     self.append(entry.id, &entry.fields).await?;
@@ -82,7 +83,7 @@ impl<'a> Stream<'a> {
     }
 
     fn append_command(&self, id: StreamId, fields: &[(&str, &[u8])]) -> Command {
-        // Sent twice, the second is refused as passed: an explicit id is its own idempotency.
+        // Idempotent: a repeated XADD with an explicit id is refused as passed.
         fields
             .iter()
             .fold(Command::new("XADD").key(self.key).arg(id), |command, (name, value)| {
@@ -91,15 +92,15 @@ impl<'a> Stream<'a> {
             .idempotent()
     }
 
-    /// Appends an entry under an id that Redis makes, and drops the oldest beyond about `length_max`. Not idempotent.
+    /// Appends an entry under an id from Redis and trims the stream to about `length_max` entries. Not idempotent.
     pub async fn append_capped(&self, length_max: u64, fields: &[(&str, &[u8])]) -> Result<StreamId, Error> {
         let command = Command::new("XADD").key(self.key).arg("MAXLEN").arg("~").arg(length_max).arg("*");
         let command = fields.iter().fold(command, |command, (name, value)| command.arg(*name).arg(*value));
         self.redis.run(command).await
     }
 
-    /// Makes the consumer group, and the stream if there is none; its first entry is the one after `after`. Returns
-    /// whether it was new; an existing group stays as it is.
+    /// Creates the consumer group, and the stream if it does not exist. The group's first entry is the one after
+    /// `after`. Returns false if the group existed; it is left unchanged then.
     pub async fn create_group(&self, group: &str, after: StreamId) -> Result<bool, Error> {
         let command =
             Command::new("XGROUP").arg("CREATE").key(self.key).arg(group).arg(after).arg("MKSTREAM");
@@ -110,15 +111,15 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Takes entries no consumer of the group has had, without waiting. To wait, use a [`Reader`].
+    /// Reads entries that were never delivered to the group, without blocking. To block, use a [`Reader`].
     pub async fn read_group(&self, group: &str, consumer: &str, count: usize) -> Result<Vec<Entry>, Error> {
         let command = read_group_command(self.key, group, consumer, count, None);
-        // What a lost answer took is pending for this consumer, and comes back by `auto_claim`.
+        // If the reply is lost, the entries are pending for this consumer until `auto_claim` returns them.
         let answer: Value = self.redis.run(command.idempotent()).await?;
         reply::one_stream("XREADGROUP", answer)
     }
 
-    /// Marks entries as handled; returns how many were pending.
+    /// Acknowledges entries and returns how many were pending.
     pub async fn acknowledge(&self, group: &str, ids: &[StreamId]) -> Result<u64, Error> {
         if ids.is_empty() {
             return Ok(0);
@@ -126,8 +127,7 @@ impl<'a> Stream<'a> {
         self.redis.run(Command::new("XACK").key(self.key).arg(group).arg(ids).idempotent()).await
     }
 
-    /// Takes over entries that their consumers have left alone for `idle_min`, beginning at `start`
-    /// ([`StreamId::ZERO`] for a new round).
+    /// Takes over entries that were idle for `idle_min`, scanning from `start` ([`StreamId::ZERO`] for a new scan).
     pub async fn auto_claim(
         &self,
         group: &str,
@@ -138,13 +138,13 @@ impl<'a> Stream<'a> {
     ) -> Result<Claimed, Error> {
         let command = Command::new("XAUTOCLAIM").key(self.key).arg(group).arg(consumer).arg(millis(idle_min));
         let command = command.arg(start).arg("COUNT").arg(count.clamp(1, ENTRIES_MAX));
-        // Sent twice, the second finds them claimed just now and passes them over; they come back after `idle_min`.
+        // A repeated call skips the entries that the first one claimed; they come back after `idle_min`.
         let answer: Value = self.redis.run(command.idempotent()).await?;
         reply::claimed(answer)
     }
 
-    /// The heartbeat of a long handler: begins the idle time of these entries anew and gives them to `consumer`, without
-    /// counting as a delivery. Returns the ids that still were pending.
+    /// Resets the idle time of pending entries and assigns them to `consumer`, without counting a delivery. Returns the
+    /// ids that were still pending.
     pub async fn renew(&self, group: &str, consumer: &str, ids: &[StreamId]) -> Result<Vec<StreamId>, Error> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -153,21 +153,21 @@ impl<'a> Stream<'a> {
         self.redis.run(command.arg(ids).arg("JUSTID").idempotent()).await
     }
 
-    /// How much is pending, and with whom.
+    /// Returns the number of pending entries, in total and per consumer.
     pub async fn pending_summary(&self, group: &str) -> Result<PendingSummary, Error> {
         let answer: Value =
             self.redis.run(Command::new("XPENDING").key(self.key).arg(group).idempotent()).await?;
         reply::pending_summary(answer)
     }
 
-    /// Pending entries from `start` on: whose they are, how long untouched, how often delivered.
+    /// Returns pending entries from `start` on, with consumer, idle time and number of deliveries.
     pub async fn pending(&self, group: &str, start: StreamId, count: usize) -> Result<Vec<Pending>, Error> {
         let command = Command::new("XPENDING").key(self.key).arg(group).arg(start).arg("+");
         let answer: Value = self.redis.run(command.arg(count.clamp(1, ENTRIES_MAX)).idempotent()).await?;
         reply::pending(answer)
     }
 
-    /// The consumer groups, with how far behind each is; none when there is no stream.
+    /// Returns the consumer groups with their lag. Empty if the stream does not exist.
     pub async fn groups(&self) -> Result<Vec<GroupInfo>, Error> {
         match self.redis.run::<Value>(Command::new("XINFO").arg("GROUPS").key(self.key).idempotent()).await {
             Ok(answer) => reply::groups(answer),
@@ -176,7 +176,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The latest id the stream ever had, also when its entry is gone; `None` when there is no stream.
+    /// Returns the highest id the stream ever had, even if its entry was deleted; `None` if the stream does not exist.
     pub async fn last_id(&self) -> Result<Option<StreamId>, Error> {
         match self.redis.run::<Value>(Command::new("XINFO").arg("STREAM").key(self.key).idempotent()).await {
             Ok(answer) => reply::last_id(answer).map(Some),
@@ -185,31 +185,31 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// How many entries the stream holds.
+    /// Returns the number of entries.
     pub async fn length(&self) -> Result<u64, Error> {
         self.redis.run(Command::new("XLEN").key(self.key).idempotent()).await
     }
 
-    /// Entries from `from` to `to`, both included, the oldest first.
+    /// Returns entries from `from` to `to`, both inclusive, in ascending order.
     pub async fn range(&self, from: StreamId, to: StreamId, count: usize) -> Result<Vec<Entry>, Error> {
         let command = Command::new("XRANGE").key(self.key).arg(from).arg(to).arg("COUNT");
         let answer: Value = self.redis.run(command.arg(count.clamp(1, ENTRIES_MAX)).idempotent()).await?;
         reply::entries("XRANGE", answer)
     }
 
-    /// Entries later than `after`, the oldest first, without waiting and without a group.
+    /// Returns entries after `after` in ascending order, without blocking and without a group.
     pub async fn read_after(&self, after: StreamId, count: usize) -> Result<Vec<Entry>, Error> {
         let command = read_after_command(self.key, after, count, None);
         let answer: Value = self.redis.run(command.idempotent()).await?;
         reply::one_stream("XREAD", answer)
     }
 
-    /// Drops entries earlier than `id`; returns how many.
+    /// Deletes entries before `id` and returns how many.
     pub async fn trim_before(&self, id: StreamId) -> Result<u64, Error> {
         self.redis.run(Command::new("XTRIM").key(self.key).arg("MINID").arg(id).idempotent()).await
     }
 
-    /// Deletes entries; returns how many were there.
+    /// Deletes entries and returns how many existed.
     pub async fn delete(&self, ids: &[StreamId]) -> Result<u64, Error> {
         if ids.is_empty() {
             return Ok(0);
@@ -237,7 +237,7 @@ fn read_after_command(key: &Key, after: StreamId, count: usize, block: Option<Du
 
 fn with_block(command: Command, block: Option<Duration>) -> Command {
     match block {
-        // Zero would mean for ever.
+        // A block time of 0 would mean forever.
         Some(block) => command.arg("BLOCK").arg(millis(block).max(1)),
         None => command,
     }

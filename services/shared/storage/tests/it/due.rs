@@ -1,4 +1,4 @@
-//! Due work: leases, backoffs and what ends them.
+//! Tables of due work: leases, backoffs and rescheduling.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const JOBS: DueTable = onsale_storage::due_table! {
     make_due_by: "job_id",
     returning: "job_id, attempts",
 };
-/// The same rows, without their attempts.
+/// The same table without the attempts column.
 const UNCOUNTED: DueTable = onsale_storage::due_table! {
     table: "job",
     id: "job_id",
@@ -53,7 +53,7 @@ async fn lease(postgres: &Postgres, rows_max: u32) -> Vec<(JobId, u32)> {
     rows.iter().map(|row| job(row).unwrap()).collect()
 }
 
-async fn the_one(postgres: &Postgres) -> JobId {
+async fn only_job(postgres: &Postgres) -> JobId {
     postgres.query_one("the one", "SELECT job_id FROM job", &[]).await.unwrap().read_id("job_id").unwrap()
 }
 
@@ -88,9 +88,9 @@ async fn workers_never_lease_the_same_row() {
 }
 
 #[tokio::test]
-async fn an_ended_lease_is_leased_again_and_counts() {
+async fn expired_lease_is_leased_again_and_counts_an_attempt() {
     let (_database, postgres) = jobs(1).await;
-    let id = the_one(&postgres).await;
+    let id = only_job(&postgres).await;
     assert_eq!(lease(&postgres, 5).await, [(id, 1)]);
     assert_eq!(lease(&postgres, 5).await, []);
     let seconds = due_in(&postgres).await;
@@ -100,7 +100,7 @@ async fn an_ended_lease_is_leased_again_and_counts() {
 }
 
 #[tokio::test]
-async fn rows_without_the_condition_are_not_leased_and_the_oldest_come_first() {
+async fn due_rows_are_leased_oldest_first_and_others_never() {
     let (_database, postgres) = jobs(3).await;
     let spread = "UPDATE job SET due_at = now() - make_interval(secs => place)
         FROM (SELECT job_id AS id, row_number() OVER (ORDER BY job_id) AS place FROM job) AS placed WHERE job_id = id";
@@ -115,7 +115,7 @@ async fn rows_without_the_condition_are_not_leased_and_the_oldest_come_first() {
 }
 
 #[tokio::test]
-async fn a_lease_grows_with_the_attempts_up_to_its_bound() {
+async fn lease_doubles_with_the_attempts_up_to_its_maximum() {
     let (_database, postgres) = jobs(1).await;
     let bounds = BackoffBounds { initial: Duration::from_secs(10), max: Duration::from_secs(35) };
     for expected in [10.0, 20.0, 35.0, 35.0] {
@@ -129,9 +129,9 @@ async fn a_lease_grows_with_the_attempts_up_to_its_bound() {
 }
 
 #[tokio::test]
-async fn a_backoff_doubles_in_its_upper_half_up_to_its_bound() {
+async fn backoff_doubles_with_jitter_up_to_its_maximum() {
     let (_database, postgres) = jobs(1).await;
-    let id = the_one(&postgres).await;
+    let id = only_job(&postgres).await;
     let bounds = BackoffBounds { initial: Duration::from_secs(100), max: Duration::from_secs(350) };
     for (attempts, longest) in [(1, 100.0), (2, 200.0), (3, 350.0), (40, 350.0)] {
         let set = "UPDATE job SET attempts = $1 - 1, due_at = now()";
@@ -147,7 +147,7 @@ async fn a_backoff_doubles_in_its_upper_half_up_to_its_bound() {
 #[tokio::test]
 async fn a_row_leased_again_or_done_is_not_rescheduled() {
     let (_database, postgres) = jobs(1).await;
-    let id = the_one(&postgres).await;
+    let id = only_job(&postgres).await;
     lease(&postgres, 1).await;
     end_leases(&postgres).await;
     assert_eq!(lease(&postgres, 1).await, [(id, 2)]);
@@ -160,7 +160,7 @@ async fn a_row_leased_again_or_done_is_not_rescheduled() {
 #[tokio::test]
 async fn make_due_brings_a_row_forward_and_ends_its_lease() {
     let (_database, postgres) = jobs(1).await;
-    let id = the_one(&postgres).await;
+    let id = only_job(&postgres).await;
     lease(&postgres, 1).await;
     JOBS.make_due(&postgres, "make due", id, Duration::from_secs(20)).await.unwrap();
     let seconds = due_in(&postgres).await;
@@ -178,7 +178,7 @@ async fn make_due_brings_a_row_forward_and_ends_its_lease() {
 #[tokio::test]
 async fn a_table_without_attempts_is_leased_rescheduled_and_made_due() {
     let (_database, postgres) = jobs(1).await;
-    let id = the_one(&postgres).await;
+    let id = only_job(&postgres).await;
     assert_eq!(UNCOUNTED.lease(&postgres, "lease", LEASE, 1).await.unwrap().len(), 1);
     assert!(due_in(&postgres).await > 50.0);
     let backoff = BackoffBounds { initial: Duration::from_secs(10), max: Duration::from_secs(20) };

@@ -1,10 +1,11 @@
-//! What the messaging tests share: a producer, an effect that can be counted, and handlers with a will of their own.
+//! Shared parts of the messaging tests: a producer, an effect that can be counted, and handlers.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onsale_kit::backoff::BackoffConfig;
+use onsale_kit::tasks::Tasks;
 use onsale_proto::{EventPayload, Topic};
 use onsale_storage::messaging::{
     Consumer, ConsumerConfig, DeadLetters, Handler, HandlerError, Message, NewEvent, Outbox, Relay,
@@ -24,38 +25,38 @@ use crate::support::{run_sql, sandbox_with};
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 pub(crate) const GROUP: &str = "listener";
 
-/// The payload of all events here.
+/// Payload of all events in these tests.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Noted {
+pub(crate) struct NumberAdded {
     #[prost(int64, tag = "1")]
     pub(crate) number: i64,
 }
 
-impl EventPayload for Noted {
+impl EventPayload for NumberAdded {
     const TOPIC: &'static str = "test.noted";
-    const TYPE: &'static str = "onsale.test.v1.Noted";
+    const TYPE: &'static str = "onsale.test.v1.NumberAdded";
     const SOURCE: &'static str = "producer";
     const LISTENERS: &'static [&'static str] = &[GROUP];
 }
 
-/// One test's world: a schema that is producer and listener at once, and its share of a cluster.
+/// Stores of one test: a schema that is producer and listener, and a part of a cluster.
 pub(crate) struct World {
     pub(crate) database: TestDatabase,
     pub(crate) postgres: Postgres,
     pub(crate) redis: Redis,
     pub(crate) outbox: Outbox,
-    /// Everything started here ends with the world.
+    /// Aborted when the world is dropped.
     tasks: JoinSet<()>,
 }
 
 impl World {
-    /// On the shared cluster.
+    /// Creates a world on the shared cluster.
     pub(crate) async fn new() -> Self {
         let shared = stack::redis().await.unwrap();
         Self::on(shared.urls, &shared.prefix).await
     }
 
-    /// On a cluster of the test's own.
+    /// Creates a world on the test's own cluster.
     pub(crate) async fn on_private(cluster: &RedisCluster) -> Self {
         Self::on(cluster.urls(), "test").await
     }
@@ -65,11 +66,11 @@ impl World {
         run_sql(
             &database,
             "CREATE TABLE effect (id bigserial PRIMARY KEY, number bigint NOT NULL);
-             CREATE TABLE begun (number bigint NOT NULL)",
+             CREATE TABLE call (number bigint NOT NULL)",
         )
         .await;
         let redis = Redis::connect(&RedisConfig::new(urls, prefix)).await.unwrap();
-        let outbox = Outbox::new(Noted::SOURCE, Arc::new(SystemClock));
+        let outbox = Outbox::new(NumberAdded::SOURCE, Arc::new(SystemClock));
         Self { database, postgres, redis, outbox, tasks: JoinSet::new() }
     }
 
@@ -83,7 +84,7 @@ impl World {
     }
 
     pub(crate) fn relay_with(&self, config: RelayConfig) -> Relay {
-        self.relay_of(&[Topic::of::<Noted>()], config)
+        self.relay_of(&[Topic::of::<NumberAdded>()], config)
     }
 
     pub(crate) fn relay_of(&self, topics: &[Topic], config: RelayConfig) -> Relay {
@@ -96,18 +97,21 @@ impl World {
 
     pub(crate) fn consumer_with<H: Handler>(&self, config: ConsumerConfig, handler: H) -> Consumer<H> {
         let clock = Arc::new(SystemClock);
-        Consumer::new::<Noted>(self.postgres.clone(), self.redis.clone(), clock, config, handler).unwrap()
+        Consumer::new::<NumberAdded>(self.postgres.clone(), self.redis.clone(), clock, config, handler)
+            .unwrap()
     }
 
-    /// Runs a relay and a consumer until the world ends.
+    /// Runs a relay and a consumer until the end of the test.
     pub(crate) fn start<H: Handler>(&mut self, handler: H) {
         self.start_relay();
         self.start_consumer(self.consumer(handler));
     }
 
-    pub(crate) fn start_relay(&mut self) -> tokio::task::AbortHandle {
-        let relay = self.relay();
-        self.spawn(relay.run(CancellationToken::new()))
+    /// Starts a relay in a task set of its own.
+    pub(crate) fn start_relay(&self) -> Tasks {
+        let tasks = Tasks::new();
+        self.relay().start(&tasks);
+        tasks
     }
 
     pub(crate) fn start_consumer<H: Handler>(&mut self, consumer: Consumer<H>) -> tokio::task::AbortHandle {
@@ -125,7 +129,7 @@ impl World {
         DeadLetters::new(self.postgres.clone(), GROUP)
     }
 
-    /// The numbers whose effect was applied, in the order of their commits.
+    /// Returns the numbers whose effect was committed, in the order of the commits.
     pub(crate) async fn effects(&self) -> Vec<i64> {
         let rows =
             self.postgres.query("effects", "SELECT number FROM effect ORDER BY id", &[]).await.unwrap();
@@ -133,20 +137,20 @@ impl World {
     }
 
     pub(crate) async fn wait_for_effects(&self, count: usize) {
-        wait_until("all effects", SOON, async || self.effects().await.len() >= count).await;
+        wait_until("all effects are applied", SOON, async || self.effects().await.len() >= count).await;
     }
 
     pub(crate) async fn wait_for_letters(&self, count: usize) {
         let letters = self.letters();
-        wait_until("the dead letters", SOON, async || {
+        wait_until("the dead letters are stored", SOON, async || {
             letters.list(None, 100).await.unwrap().letters.len() == count
         })
         .await;
     }
 
-    /// Waits until the group has nothing pending and nothing unread.
+    /// Waits until the group has no pending and no unread entries.
     pub(crate) async fn wait_until_idle(&self) {
-        wait_until("the group to be done", SOON, async || {
+        wait_until("the group is idle", SOON, async || {
             let Ok(groups) = self.stream(async |stream| stream.groups().await).await else { return false };
             let last = self.stream(async |stream| stream.last_id().await).await.ok().flatten();
             groups.iter().any(|it| it.name == GROUP && it.pending == 0 && Some(it.last_delivered) == last)
@@ -154,7 +158,7 @@ impl World {
         .await;
     }
 
-    /// All entries of the stream.
+    /// Returns all entries of the stream.
     pub(crate) async fn entries(&self) -> Vec<Entry> {
         self.stream(async |stream| stream.range(StreamId::ZERO, StreamId::MAX, 10_000).await).await.unwrap()
     }
@@ -167,7 +171,7 @@ impl World {
         &self,
         work: impl AsyncFnOnce(onsale_storage::redis::Stream<'_>) -> T,
     ) -> T {
-        let key = self.redis.keyspace("events").unwrap().key("stream", Noted::TOPIC).unwrap();
+        let key = self.redis.keyspace("events").unwrap().key("stream", NumberAdded::TOPIC).unwrap();
         work(self.redis.stream(&key)).await
     }
 }
@@ -178,9 +182,12 @@ pub(crate) async fn produce(
     key: &str,
     numbers: impl IntoIterator<Item = i64>,
 ) -> Vec<Uuid> {
-    let events: &Vec<_> = &numbers.into_iter().map(|number| NewEvent::new(key, &Noted { number })).collect();
-    let ids =
-        postgres.transaction("produce", |tx| async move { outbox.append(&tx, events).await }).await.unwrap();
+    let events: &Vec<_> =
+        &numbers.into_iter().map(|number| NewEvent::new(key, &NumberAdded { number })).collect();
+    let ids = postgres
+        .transaction("produce", |transaction| async move { outbox.append(&transaction, events).await })
+        .await
+        .unwrap();
     outbox.wake_relay();
     ids
 }
@@ -194,7 +201,7 @@ pub(crate) fn relay_config() -> RelayConfig {
     }
 }
 
-/// Short times, so that a take-over does not take long.
+/// Short times, so that takeovers are fast.
 pub(crate) fn consumer_config() -> ConsumerConfig {
     ConsumerConfig {
         group: GROUP.to_owned(),
@@ -212,26 +219,25 @@ pub(crate) fn consumer_config() -> ConsumerConfig {
     }
 }
 
-/// Writes the effect of a message.
 pub(crate) async fn apply(transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-    let number = message.payload::<Noted>()?.number;
+    let number = message.payload::<NumberAdded>()?.number;
     transaction.execute("INSERT INTO effect (number) VALUES ($1)", &[&number]).await?;
     Ok(())
 }
 
-/// Says, outside of the handler's transaction, that the handler was called.
-pub(crate) async fn note_begun(postgres: &Postgres, message: &Message) -> Result<(), HandlerError> {
-    let number = message.payload::<Noted>()?.number;
-    postgres.execute("begun", "INSERT INTO begun (number) VALUES ($1)", &[&number]).await?;
+/// Records outside of the handler's transaction that the handler was called.
+pub(crate) async fn record_call(postgres: &Postgres, message: &Message) -> Result<(), HandlerError> {
+    let number = message.payload::<NumberAdded>()?.number;
+    postgres.execute("calls", "INSERT INTO call (number) VALUES ($1)", &[&number]).await?;
     Ok(())
 }
 
-pub(crate) async fn begun(postgres: &Postgres) -> i64 {
-    let row = postgres.query_one("begun", "SELECT count(*) AS count FROM begun", &[]).await.unwrap();
+pub(crate) async fn calls(postgres: &Postgres) -> i64 {
+    let row = postgres.query_one("calls", "SELECT count(*) AS count FROM call", &[]).await.unwrap();
     column(&row, "count").unwrap()
 }
 
-/// Applies the effect, and nothing else.
+/// Handler that applies the effect.
 pub(crate) struct Apply;
 
 impl Handler for Apply {
@@ -240,7 +246,8 @@ impl Handler for Apply {
     }
 }
 
-/// Applies the effect after `before` said that it may; `before` gets the number and how often it was called with it.
+/// Handler that applies the effect and then returns `before`'s result; `before` gets the number and how often it was
+/// called with it.
 pub(crate) struct Guarded<F> {
     calls: std::sync::Mutex<std::collections::HashMap<i64, u32>>,
     before: F,
@@ -260,20 +267,20 @@ where
     F: Fn(i64, u32) -> Result<(), HandlerError> + Send + Sync + 'static,
 {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
-        let number = message.payload::<Noted>()?.number;
+        let number = message.payload::<NumberAdded>()?.number;
         let calls = {
             let mut calls = self.calls.lock().unwrap();
             let calls = calls.entry(number).or_default();
             *calls += 1;
             *calls
         };
-        // After the effect, so that a failure has something to undo.
+        // First, so that a failure has an effect to roll back.
         apply(transaction, message).await?;
         (self.before)(number, calls)
     }
 }
 
-/// Applies the effect, says so outside, and takes `hold` before it lets the transaction end.
+/// Handler that applies the effect, records its call, and keeps the transaction open for `hold`.
 pub(crate) struct Slow {
     pub(crate) postgres: Postgres,
     pub(crate) hold: Duration,
@@ -282,7 +289,7 @@ pub(crate) struct Slow {
 impl Handler for Slow {
     async fn handle(&self, transaction: &Transaction, message: &Message) -> Result<(), HandlerError> {
         apply(transaction, message).await?;
-        note_begun(&self.postgres, message).await?;
+        record_call(&self.postgres, message).await?;
         tokio::time::sleep(self.hold).await;
         Ok(())
     }
@@ -292,7 +299,7 @@ pub(crate) fn retry(text: &str) -> HandlerError {
     HandlerError::Retry(text.into())
 }
 
-/// The error of a failed transaction in a test's own closure.
+/// Returns an error for a transaction that must fail.
 pub(crate) fn refused() -> Error {
     Error::Url
 }

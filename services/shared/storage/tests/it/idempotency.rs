@@ -1,20 +1,20 @@
-//! Requests that come more than once.
+//! Idempotent requests and their stored answers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use onsale_kit::error::{Kind, ServiceError as _};
+use onsale_kit::tasks::Tasks;
 use onsale_storage::idempotency::{self, Answer, Error, Method, Request};
 use onsale_storage::postgres::{Postgres, column};
 use onsale_testkit::wait_until;
 use onsale_types::RequestId;
 use prost::Message as _;
-use tokio_util::sync::CancellationToken;
 
-use crate::events::Noted;
+use crate::events::NumberAdded;
 use crate::support::sandbox;
 
-/// Does the request `number`, counting in `runs`; the answer is its double.
+/// Runs a request that doubles `number`, and counts the runs in `runs`.
 async fn double(
     postgres: &Postgres,
     runs: &AtomicU32,
@@ -22,26 +22,26 @@ async fn double(
     id: RequestId,
     number: i64,
 ) -> Result<i64, Error> {
-    let request = &Request::new("Double", caller, id, &Noted { number });
+    let request = &Request::new("Double", caller, id, &NumberAdded { number });
     let answer = postgres
-        .transaction("double", |tx| async move {
+        .transaction("double", |transaction| async move {
             let work = async {
                 runs.fetch_add(1, Ordering::Relaxed);
-                tx.execute("SELECT pg_sleep(0.05)", &[]).await?;
-                Ok::<_, Error>(Noted { number: number * 2 })
+                transaction.execute("SELECT pg_sleep(0.05)", &[]).await?;
+                Ok::<_, Error>(NumberAdded { number: number * 2 })
             };
-            idempotency::once(&tx, request, work).await
+            idempotency::once(&transaction, request, work).await
         })
         .await?;
     Ok(answer.number)
 }
 
 #[tokio::test]
-async fn the_same_request_is_done_once_and_answered_each_time() {
+async fn repeated_request_runs_once_and_is_always_answered() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     let ask = || double(&postgres, &runs, "me", id, 21);
-    // At once, and again later.
+    // Concurrently, then once more.
     let (one, two, three) = tokio::join!(ask(), ask(), ask());
     for answer in [one, two, three, ask().await] {
         assert_eq!(answer.unwrap(), 42);
@@ -50,7 +50,7 @@ async fn the_same_request_is_done_once_and_answered_each_time() {
 }
 
 #[tokio::test]
-async fn the_same_id_with_another_body_is_the_callers_mistake() {
+async fn reused_id_with_another_body_is_invalid() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     double(&postgres, &runs, "me", id, 1).await.unwrap();
@@ -61,7 +61,7 @@ async fn the_same_id_with_another_body_is_the_callers_mistake() {
 }
 
 #[tokio::test]
-async fn one_callers_id_does_not_answer_another() {
+async fn ids_are_scoped_by_caller() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     assert_eq!(double(&postgres, &runs, "me", id, 1).await.unwrap(), 2);
@@ -69,14 +69,14 @@ async fn one_callers_id_does_not_answer_another() {
 }
 
 #[tokio::test]
-async fn a_failed_request_is_not_remembered() {
+async fn failed_request_is_not_stored() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
-    let request = &Request::new("Double", "me", id, &Noted { number: 1 });
+    let request = &Request::new("Double", "me", id, &NumberAdded { number: 1 });
     let failed = postgres
-        .transaction("fails", |tx| async move {
-            let work = async { Err::<Noted, _>(Error::RequestIdReused { id: id.as_uuid() }) };
-            idempotency::once(&tx, request, work).await
+        .transaction("fails", |transaction| async move {
+            let work = async { Err::<NumberAdded, _>(Error::RequestIdReused { id: id.as_uuid() }) };
+            idempotency::once(&transaction, request, work).await
         })
         .await;
     assert!(failed.is_err());
@@ -85,14 +85,14 @@ async fn a_failed_request_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn a_failure_that_was_committed_nevertheless_answers_nobody() {
+async fn committed_failure_leaves_an_unanswered_request() {
     let (_database, postgres) = sandbox().await;
     let id = RequestId::generate();
-    let request = &Request::new("Double", "me", id, &Noted { number: 1 });
+    let request = &Request::new("Double", "me", id, &NumberAdded { number: 1 });
     postgres
-        .transaction("swallows", |tx| async move {
-            let work = async { Err::<Noted, _>(Error::RequestIdReused { id: id.as_uuid() }) };
-            assert!(idempotency::once(&tx, request, work).await.is_err());
+        .transaction("swallows", |transaction| async move {
+            let work = async { Err::<NumberAdded, _>(Error::RequestIdReused { id: id.as_uuid() }) };
+            assert!(idempotency::once(&transaction, request, work).await.is_err());
             Ok::<_, Error>(())
         })
         .await
@@ -102,48 +102,44 @@ async fn a_failure_that_was_committed_nevertheless_answers_nobody() {
 }
 
 #[tokio::test]
-async fn old_answers_are_forgotten() {
+async fn old_answers_are_deleted() {
     let (_database, postgres) = sandbox().await;
     let (runs, id) = (AtomicU32::new(0), RequestId::generate());
     double(&postgres, &runs, "me", id, 1).await.unwrap();
-    assert_eq!(idempotency::forget(&postgres, Duration::from_secs(60)).await.unwrap(), 0);
-    assert_eq!(idempotency::forget(&postgres, Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(idempotency::delete_old(&postgres, Duration::from_secs(60)).await.unwrap(), 0);
+    assert_eq!(idempotency::delete_old(&postgres, Duration::ZERO).await.unwrap(), 1);
     double(&postgres, &runs, "me", id, 1).await.unwrap();
     assert_eq!(runs.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
-async fn the_memory_of_requests_keeps_itself_small_and_loses_no_young_one() {
+async fn cleanup_deletes_all_old_answers_and_no_young_one() {
     let (_database, postgres) = sandbox().await;
-    // More than one call removes, and some that are young enough.
+    // More old rows than one call deletes, and some young ones.
     let fill = "INSERT INTO idempotency (method, caller, request_id, fingerprint, response, created_at)
         SELECT 'Double', 'me', gen_random_uuid(), gen_random_uuid(), '', now() - make_interval(secs => $1)
         FROM generate_series(1, $2)";
     let retention = idempotency::RETENTION.as_secs_f64();
     postgres.execute("fill", fill, &[&(retention + 60.0), &25_000_i32]).await.unwrap();
     postgres.execute("fill", fill, &[&(retention - 600.0), &3_i32]).await.unwrap();
-    let shutdown = CancellationToken::new();
     let kept = async || {
         let row = postgres.query_one("kept", "SELECT count(*) AS count FROM idempotency", &[]).await.unwrap();
         column::<i64>(&row, "count").unwrap()
     };
-    let looking = async {
-        wait_until("the old ones are gone", Duration::from_secs(20), async || kept().await <= 3).await;
-        shutdown.cancel();
-    };
-    tokio::join!(
-        idempotency::keep_small(postgres.clone(), shutdown.clone()),
-        idempotency::keep_small(postgres.clone(), shutdown.clone()),
-        looking,
-    );
+    let tasks = Tasks::new();
+    for _ in 0..2 {
+        idempotency::start_cleanup(postgres.clone(), &tasks);
+    }
+    wait_until("the old answers are deleted", Duration::from_secs(20), async || kept().await <= 3).await;
+    assert!(tasks.shutdown(Duration::from_secs(20)).await.is_empty());
     assert_eq!(kept().await, 3);
 }
 
-/// The same method as [`double`]'s, with a result that is no message.
-const DOUBLE: Method<i64> = Method::new("Double", |number| Noted { number: *number }.encode_to_vec());
+/// The same method as [`double`]'s, with a result that is not a message.
+const DOUBLE: Method<i64> = Method::new("Double", |number| NumberAdded { number: *number }.encode_to_vec());
 
 async fn double_typed(postgres: &Postgres, id: RequestId, number: i64) -> Result<Answer<i64>, Error> {
-    let request = &DOUBLE.request("me", id, &Noted { number }.encode_to_vec());
+    let request = &DOUBLE.request("me", id, &NumberAdded { number }.encode_to_vec());
     postgres
         .transaction("double", |transaction| async move {
             request.once(&transaction, async { Ok::<_, Error>(number * 2) }).await
@@ -151,18 +147,18 @@ async fn double_typed(postgres: &Postgres, id: RequestId, number: i64) -> Result
         .await
 }
 
-fn response(answer: Answer<i64>) -> Result<Noted, Error> {
-    answer.into_response(|number| Noted { number: *number }, |bytes| Noted::decode(bytes))
+fn response(answer: Answer<i64>) -> Result<NumberAdded, Error> {
+    answer.into_response(|number| NumberAdded { number: *number }, |bytes| NumberAdded::decode(bytes))
 }
 
 #[tokio::test]
-async fn a_typed_request_is_answered_new_and_then_as_stored() {
+async fn typed_request_is_new_once_and_then_stored() {
     let (_database, postgres) = sandbox().await;
     let id = RequestId::generate();
     assert_eq!(double_typed(&postgres, id, 21).await.unwrap(), Answer::New(42));
     let again = double_typed(&postgres, id, 21).await.unwrap();
     assert!(matches!(again, Answer::Stored(_)), "{again:?}");
-    assert_eq!(response(again).unwrap(), Noted { number: 42 });
+    assert_eq!(response(again).unwrap(), NumberAdded { number: 42 });
     let reused = double_typed(&postgres, id, 22).await;
     assert!(matches!(reused, Err(Error::RequestIdReused { .. })), "{reused:?}");
 }
@@ -183,7 +179,7 @@ async fn a_stored_answer_that_does_not_decode_is_internal() {
     let (_database, postgres) = sandbox().await;
     let id = RequestId::generate();
     double_typed(&postgres, id, 1).await.unwrap();
-    postgres.execute("spoil", "UPDATE idempotency SET response = '\\xff'", &[]).await.unwrap();
+    postgres.execute("change", "UPDATE idempotency SET response = '\\xff'", &[]).await.unwrap();
     let error = response(double_typed(&postgres, id, 1).await.unwrap()).unwrap_err();
     assert!(matches!(error, Error::Answer { method: "Double", .. }), "{error:?}");
     assert_eq!(error.kind(), Kind::Internal);

@@ -1,5 +1,5 @@
-//! Leases on a real Postgres and a real Redis Cluster: who leads, how leadership moves, and what an old leader can still
-//! do, which is nothing. Its helpers also serve the other lease tests.
+//! Leases on a real Postgres and Redis Cluster: elections, takeovers, and fencing of old leaders. The other lease tests
+//! use its helpers too.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -22,11 +22,11 @@ use tokio::{
 };
 
 use crate::{
-    redis::{door, keys},
+    redis::{client, keys},
     support::{run_sql, sandbox_with},
 };
 
-/// Long enough that nothing runs out by itself during a test.
+/// Lease that does not run out during a test.
 pub(crate) const LONG: LeaseConfig = LeaseConfig {
     ttl: Duration::from_secs(60),
     renew_every: Duration::from_millis(500),
@@ -35,7 +35,7 @@ pub(crate) const LONG: LeaseConfig = LeaseConfig {
     concurrency: 8,
 };
 
-/// Short enough to wait for.
+/// Lease that runs out within a test.
 pub(crate) const SHORT: LeaseConfig = LeaseConfig {
     ttl: Duration::from_millis(1_500),
     renew_every: Duration::from_millis(300),
@@ -46,20 +46,20 @@ pub(crate) const SHORT: LeaseConfig = LeaseConfig {
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Both stores, and a table that remembers under which epoch each line was written, in order.
-pub(crate) struct Ground {
+/// Both stores, and a table that records the epoch of each written line, in order.
+pub(crate) struct LeaseStores {
     pub(crate) redis: Redis,
     pub(crate) postgres: Postgres,
     pub(crate) database: TestDatabase,
 }
 
-/// One process, as far as leases are concerned.
+/// Election of one simulated process.
 pub(crate) struct Process {
     pub(crate) tasks: Tasks,
     pub(crate) election: Election,
 }
 
-impl Ground {
+impl LeaseStores {
     pub(crate) async fn new(redis: Redis) -> Self {
         let (database, postgres) = sandbox_with(|config| {
             config.idle_in_transaction_timeout = Duration::from_secs(2);
@@ -81,7 +81,7 @@ impl Ground {
         Process { tasks, election }
     }
 
-    /// One guarded write, as a leader does it; `hold` keeps the transaction open between guard and write.
+    /// Writes one guarded line as a leader; `hold` keeps the transaction open between guard and write.
     pub(crate) async fn write(&self, lease: &Lease, writer: &str, hold: Duration) -> Result<(), Error> {
         self.postgres
             .transaction("write", async |transaction| {
@@ -94,7 +94,7 @@ impl Ground {
             .await
     }
 
-    /// What was written for `name`: epoch and writer, in order.
+    /// Returns the lines of `name` in order: epoch and writer.
     pub(crate) async fn written(&self, name: &str) -> Vec<(i64, String)> {
         let sql = "SELECT epoch, writer FROM written WHERE name = $1 ORDER BY line";
         let rows = self.postgres.query("written", sql, &[&name]).await.unwrap();
@@ -107,38 +107,38 @@ impl Ground {
         row.map_or(0, |row| column(&row, "epoch").unwrap())
     }
 
-    /// Makes Redis forget the lease.
-    pub(crate) async fn forget(&self, name: &str) {
+    /// Deletes the lease in Redis.
+    pub(crate) async fn delete_lease(&self, name: &str) {
         let key = keys(&self.redis).key("lease", name).unwrap();
         let _gone: u64 = self.redis.run(Command::new("DEL").key(&key).idempotent()).await.unwrap();
     }
 }
 
 pub(crate) async fn elected(candidacy: &mut Candidacy) -> Lease {
-    timeout(SOON, candidacy.elected()).await.expect("elected in time").unwrap()
+    timeout(SOON, candidacy.elected()).await.expect("elected within 10 s").unwrap()
 }
 
 #[tokio::test]
 async fn one_of_several_candidates_leads() {
-    let ground = Ground::new(door().await).await;
-    let processes: Vec<Process> = (0..4).map(|_| ground.process(&LONG)).collect();
+    let stores = LeaseStores::new(client().await).await;
+    let processes: Vec<Process> = (0..4).map(|_| stores.process(&LONG)).collect();
     let candidacies: Vec<Candidacy> =
         processes.iter().map(|process| process.election.enter("event-1").unwrap()).collect();
     let leaders = || candidacies.iter().filter_map(Candidacy::lease).collect::<Vec<_>>();
-    wait_until("a leader", SOON, async || !leaders().is_empty()).await;
+    wait_until("a process leads", SOON, async || !leaders().is_empty()).await;
     let [lease] = <[Lease; 1]>::try_from(leaders()).unwrap();
     assert_eq!((lease.name(), lease.epoch()), ("event-1", 1));
-    ground.write(&lease, "leader", Duration::ZERO).await.unwrap();
-    // Over several renewals and tries of the others.
+    stores.write(&lease, "leader", Duration::ZERO).await.unwrap();
+    // Long enough for several renewals, and for attempts of the others.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let still: Vec<i64> = leaders().iter().map(Lease::epoch).collect();
-    assert_eq!((still, ground.epoch("event-1").await), (vec![1], 1));
+    assert_eq!((still, stores.epoch("event-1").await), (vec![1], 1));
 }
 
 #[tokio::test]
-async fn a_lease_given_back_goes_to_another_at_once() {
-    let ground = Ground::new(door().await).await;
-    let [first, second] = [ground.process(&LONG), ground.process(&LONG)];
+async fn released_lease_is_taken_before_its_ttl_ends() {
+    let stores = LeaseStores::new(client().await).await;
+    let [first, second] = [stores.process(&LONG), stores.process(&LONG)];
     let mut leader = first.election.enter("event-1").unwrap();
     let old = elected(&mut leader).await;
     let mut follower = second.election.enter("event-1").unwrap();
@@ -147,19 +147,20 @@ async fn a_lease_given_back_goes_to_another_at_once() {
     let mut seen = leader.leadership();
     drop(leader);
     let new = elected(&mut follower).await;
-    assert!(begin.elapsed() < Duration::from_secs(5), "far below the time to live: {:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(5), "took {:?}, not far below the ttl", begin.elapsed());
     assert!(new.epoch() > old.epoch());
-    let told = timeout(SOON, seen.wait_for(|leadership| matches!(leadership, Leadership::Follower))).await;
-    told.expect("who left is told first").unwrap();
-    let error = ground.write(&old, "old", Duration::ZERO).await.unwrap_err();
+    let notified =
+        timeout(SOON, seen.wait_for(|leadership| matches!(leadership, Leadership::Follower))).await;
+    notified.expect("the old leader is notified first").unwrap();
+    let error = stores.write(&old, "old", Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, Error::Fenced { epoch: 1, current: Some(2), .. }), "{error:?}");
     assert_eq!(error.kind(), Kind::Contended);
 }
 
 #[tokio::test]
-async fn a_shutdown_gives_every_lease_back() {
-    let ground = Ground::new(door().await).await;
-    let [first, second] = [ground.process(&LONG), ground.process(&LONG)];
+async fn shutdown_releases_every_lease() {
+    let stores = LeaseStores::new(client().await).await;
+    let [first, second] = [stores.process(&LONG), stores.process(&LONG)];
     let names: Vec<String> = (0..40).map(|number| format!("event-{number}")).collect();
     let mut old: Vec<Candidacy> = names.iter().map(|name| first.election.enter(name).unwrap()).collect();
     for candidacy in &mut old {
@@ -178,70 +179,70 @@ async fn a_shutdown_gives_every_lease_back() {
 }
 
 #[tokio::test]
-async fn after_a_crash_the_lease_runs_out_and_another_leads() {
-    let ground = Ground::new(door().await).await;
-    let key = keys(&ground.redis).key("lease", "event-1").unwrap();
-    // A holder that will never renew.
+async fn crashed_leader_is_replaced_when_its_lease_ends() {
+    let stores = LeaseStores::new(client().await).await;
+    let key = keys(&stores.redis).key("lease", "event-1").unwrap();
+    // This holder never renews.
     let hold = Command::new("SET").key(&key).arg("crashed").arg("PX").arg(1_500);
-    let () = ground.redis.run(hold).await.unwrap();
+    let () = stores.redis.run(hold).await.unwrap();
     let begin = Instant::now();
-    let process = ground.process(&SHORT);
+    let process = stores.process(&SHORT);
     let mut candidacy = process.election.enter("event-1").unwrap();
     elected(&mut candidacy).await;
-    assert!(begin.elapsed() >= Duration::from_millis(1_400), "not before: {:?}", begin.elapsed());
-    assert!(begin.elapsed() < Duration::from_secs(5), "and soon after: {:?}", begin.elapsed());
+    assert!(begin.elapsed() >= Duration::from_millis(1_400), "too early: {:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(5), "too late: {:?}", begin.elapsed());
 }
 
 #[tokio::test]
-async fn a_takeover_waits_for_the_open_transaction_of_the_old_leader() {
-    let ground = Ground::new(door().await).await;
-    let [first, second] = [ground.process(&LONG), ground.process(&LONG)];
+async fn takeover_waits_for_the_open_transaction_of_the_old_leader() {
+    let stores = LeaseStores::new(client().await).await;
+    let [first, second] = [stores.process(&LONG), stores.process(&LONG)];
     let mut leader = first.election.enter("event-1").unwrap();
     let old = elected(&mut leader).await;
     let (guarded, is_guarded) = oneshot::channel();
-    let (go_on, may_go_on) = oneshot::channel::<()>();
-    let channels = std::sync::Mutex::new(Some((guarded, may_go_on)));
-    let writing = ground.postgres.transaction("paused", async |transaction| {
+    let (resume, resumed) = oneshot::channel::<()>();
+    let channels = std::sync::Mutex::new(Some((guarded, resumed)));
+    let writing = stores.postgres.transaction("paused", async |transaction| {
         old.guard(&transaction).await?;
-        let (guarded, may_go_on) = channels.lock().unwrap().take().expect("begun once");
+        let (guarded, resumed) = channels.lock().unwrap().take().expect("the transaction runs once");
         guarded.send(()).unwrap();
-        may_go_on.await.unwrap();
+        resumed.await.unwrap();
         let insert = "INSERT INTO written (name, epoch, writer) VALUES ($1, $2, 'old')";
         transaction.execute(insert, &[&old.name(), &old.epoch()]).await?;
         Ok::<_, Error>(())
     });
     let taking_over = async {
         is_guarded.await.unwrap();
-        // Redis gives the lease to another while the leader is paused.
+        // Redis hands the lease to another process while the leader is paused.
         drop(first);
         let mut follower = second.election.enter("event-1").unwrap();
-        steal(&ground, "event-1").await;
+        replace_holder(&stores, "event-1").await;
         let early = timeout(Duration::from_millis(700), follower.elected()).await;
-        assert!(early.is_err(), "a higher epoch under an open transaction of the old leader");
-        go_on.send(()).unwrap();
+        assert!(early.is_err(), "the epoch was raised under an open transaction");
+        resume.send(()).unwrap();
         let new = elected(&mut follower).await;
-        ground.write(&new, "new", Duration::ZERO).await.unwrap();
+        stores.write(&new, "new", Duration::ZERO).await.unwrap();
     };
     let (written, ()) = tokio::join!(writing, taking_over);
     written.unwrap();
-    let error = ground.write(&old, "late", Duration::ZERO).await.unwrap_err();
+    let error = stores.write(&old, "late", Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, Error::Fenced { .. }), "{error:?}");
-    assert!(!old.is_current(), "it has learned");
+    assert!(!old.is_current(), "the old lease is fenced");
     let writers: Vec<String> =
-        ground.written("event-1").await.into_iter().map(|(_, writer)| writer).collect();
+        stores.written("event-1").await.into_iter().map(|(_, writer)| writer).collect();
     assert_eq!(writers, ["old", "new"]);
 }
 
-/// Makes Redis forget the lease until another than the present holder has taken it there.
-async fn steal(ground: &Ground, name: &str) {
-    let key = keys(&ground.redis).key("lease", name).unwrap();
+/// Deletes the lease in Redis until another holder has taken it.
+async fn replace_holder(stores: &LeaseStores, name: &str) {
+    let key = keys(&stores.redis).key("lease", name).unwrap();
     let holder =
-        async || -> Option<String> { ground.redis.run(Command::new("GET").key(&key)).await.unwrap() };
+        async || -> Option<String> { stores.redis.run(Command::new("GET").key(&key)).await.unwrap() };
     let before = holder().await;
-    wait_until("another holder", SOON, async || {
+    wait_until("another process holds the lease", SOON, async || {
         let now = holder().await;
         if now == before {
-            ground.forget(name).await;
+            stores.delete_lease(name).await;
         }
         now.is_some() && now != before
     })
@@ -249,43 +250,43 @@ async fn steal(ground: &Ground, name: &str) {
 }
 
 #[tokio::test]
-async fn a_leader_paused_for_good_is_cut_off_by_postgres() {
-    let ground = Ground::new(door().await).await;
-    let [first, second] = [ground.process(&LONG), ground.process(&LONG)];
+async fn paused_leader_is_ended_by_the_idle_timeout() {
+    let stores = LeaseStores::new(client().await).await;
+    let [first, second] = [stores.process(&LONG), stores.process(&LONG)];
     let mut leader = first.election.enter("event-1").unwrap();
     let old = elected(&mut leader).await;
-    // Longer than Postgres lets a transaction be idle.
-    let paused = ground.write(&old, "old", Duration::from_secs(4));
+    // Longer than Postgres allows a transaction to be idle.
+    let paused = stores.write(&old, "old", Duration::from_secs(4));
     let taking_over = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let mut follower = second.election.enter("event-1").unwrap();
-        steal(&ground, "event-1").await;
+        replace_holder(&stores, "event-1").await;
         let new = elected(&mut follower).await;
-        ground.write(&new, "new", Duration::ZERO).await.unwrap();
+        stores.write(&new, "new", Duration::ZERO).await.unwrap();
     };
     let (paused, ()) = tokio::join!(paused, taking_over);
     assert!(paused.is_err(), "{paused:?}");
-    assert_eq!(ground.written("event-1").await, [(2, "new".to_owned())]);
+    assert_eq!(stores.written("event-1").await, [(2, "new".to_owned())]);
 }
 
 #[tokio::test]
-async fn a_transaction_begun_before_the_takeover_and_guarded_after_it_is_fenced() {
-    let ground = Ground::new(door().await).await;
+async fn guard_after_a_takeover_fences_an_older_transaction() {
+    let stores = LeaseStores::new(client().await).await;
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
         let name = format!("event-{isolation:?}");
-        let process = ground.process(&LONG);
+        let process = stores.process(&LONG);
         let mut candidacy = process.election.enter(&name).unwrap();
         let old = elected(&mut candidacy).await;
         let raised = AtomicBool::new(false);
-        let outcome = ground
+        let outcome = stores
             .postgres
             .transaction_at(isolation, "late guard", async |transaction| {
-                // Takes the snapshot.
+                // The first statement takes the snapshot.
                 transaction.query("SELECT epoch FROM lease", &[]).await?;
-                // Only in the first attempt: above READ COMMITTED there is a second.
+                // In the first attempt only: above READ COMMITTED there is a second one.
                 if !raised.swap(true, Ordering::Relaxed) {
                     let raise = "UPDATE lease SET epoch = 7, holder = 'another' WHERE name = $1";
-                    ground.postgres.execute("raise", raise, &[&name]).await?;
+                    stores.postgres.execute("raise", raise, &[&name]).await?;
                 }
                 old.guard(&transaction).await?;
                 let insert = "INSERT INTO written (name, epoch, writer) VALUES ($1, $2, 'old')";
@@ -294,43 +295,43 @@ async fn a_transaction_begun_before_the_takeover_and_guarded_after_it_is_fenced(
             })
             .await;
         assert!(matches!(outcome, Err(Error::Fenced { current: Some(7), .. })), "{isolation:?}: {outcome:?}");
-        assert!(ground.written(&name).await.is_empty());
+        assert!(stores.written(&name).await.is_empty());
     }
 }
 
 #[tokio::test]
-async fn a_leader_that_was_fenced_steps_down_and_may_lead_again_with_a_higher_epoch() {
-    let ground = Ground::new(door().await).await;
-    let process = ground.process(&LONG);
+async fn fenced_leader_may_lead_again_with_a_higher_epoch() {
+    let stores = LeaseStores::new(client().await).await;
+    let process = stores.process(&LONG);
     let mut candidacy = process.election.enter("event-1").unwrap();
     let old = elected(&mut candidacy).await;
-    // As after a failover of Redis that brought an old lease back: Redis has us, Postgres does not.
+    // Like a failover that restored an old lease: Redis names this process, Postgres does not.
     let raise = "UPDATE lease SET epoch = 5, holder = 'another' WHERE name = 'event-1'";
-    ground.postgres.execute("raise", raise, &[]).await.unwrap();
-    assert!(ground.write(&old, "old", Duration::ZERO).await.is_err());
+    stores.postgres.execute("raise", raise, &[]).await.unwrap();
+    assert!(stores.write(&old, "old", Duration::ZERO).await.is_err());
     let new = elected(&mut candidacy).await;
     assert_eq!(new.epoch(), 6);
-    ground.write(&new, "new", Duration::ZERO).await.unwrap();
+    stores.write(&new, "new", Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_row_that_is_gone_fences_too() {
-    let ground = Ground::new(door().await).await;
-    let process = ground.process(&LONG);
+async fn missing_lease_row_fences_the_leader() {
+    let stores = LeaseStores::new(client().await).await;
+    let process = stores.process(&LONG);
     let mut candidacy = process.election.enter("event-1").unwrap();
     let lease = elected(&mut candidacy).await;
-    ground.postgres.execute("lose", "DELETE FROM lease", &[]).await.unwrap();
-    let error = ground.write(&lease, "old", Duration::ZERO).await.unwrap_err();
+    stores.postgres.execute("lose", "DELETE FROM lease", &[]).await.unwrap();
+    let error = stores.write(&lease, "old", Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, Error::Fenced { current: None, .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn many_names_are_led_by_one_task_and_come_and_go() {
-    let ground = Ground::new(door().await).await;
-    // Short enough to outlast, long enough that a slow machine loses none.
+async fn one_task_leads_200_names() {
+    let stores = LeaseStores::new(client().await).await;
+    // Short enough to outlast, long enough that a slow machine loses no lease.
     let config =
         LeaseConfig { ttl: Duration::from_secs(5), renew_every: Duration::from_millis(500), ..SHORT };
-    let process = ground.process(&config);
+    let process = stores.process(&config);
     let names: Vec<String> = (0..200).map(|number| format!("event-{number}")).collect();
     let mut candidacies: Vec<Candidacy> =
         names.iter().map(|name| process.election.enter(name).unwrap()).collect();
@@ -340,20 +341,20 @@ async fn many_names_are_led_by_one_task_and_come_and_go() {
     assert!(matches!(process.election.enter("event-7"), Err(Error::Entered { .. })));
     assert!(matches!(process.election.enter("no name"), Err(Error::Redis(_))));
     assert_eq!(process.tasks.running(), ["lease election"]);
-    // Longer than the time to live: all of them are renewed in time.
+    // Longer than the `ttl`, so all leases must have been renewed.
     tokio::time::sleep(config.ttl + Duration::from_secs(1)).await;
     let epochs: Vec<Option<i64>> =
         candidacies.iter().map(|candidacy| candidacy.lease().map(|lease| lease.epoch())).collect();
     assert_eq!(epochs, vec![Some(1); 200]);
-    // A name can be left and entered again at once.
+    // A name can be left and entered again immediately.
     drop(candidacies.remove(7));
     let mut again = process.election.enter("event-7").unwrap();
     assert_eq!(elected(&mut again).await.epoch(), 2);
 }
 
 #[tokio::test]
-async fn settings_that_lose_leases_are_refused() {
-    let ground = Ground::new(door().await).await;
+async fn settings_without_room_for_two_renewals_are_refused() {
+    let stores = LeaseStores::new(client().await).await;
     for config in [
         LeaseConfig { renew_every: Duration::ZERO, ..LONG },
         LeaseConfig { concurrency: 0, ..LONG },
@@ -361,7 +362,7 @@ async fn settings_that_lose_leases_are_refused() {
         LeaseConfig { margin: LONG.ttl, ..LONG },
     ] {
         let started =
-            Election::start(&ground.redis, &ground.postgres, &keys(&ground.redis), &config, &Tasks::new());
+            Election::start(&stores.redis, &stores.postgres, &keys(&stores.redis), &config, &Tasks::new());
         assert!(matches!(started, Err(Error::Config { .. })), "{config:?}");
     }
     LeaseConfig::default().validate().unwrap();

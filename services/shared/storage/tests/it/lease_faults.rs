@@ -1,5 +1,5 @@
-//! Leases while everything around them breaks: Redis fails over, forgets, and gives them to strangers; leaders pause,
-//! leave and come back. Whatever happens, lines are written in the order of their epochs.
+//! Leases under faults: Redis fails over, loses leases and gives them to unknown holders; leaders pause, leave and
+//! return. In every case, lines are written in the order of their epochs.
 
 use std::{
     collections::BTreeMap,
@@ -18,11 +18,11 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::time::Instant;
 
 use crate::{
-    lease::{Ground, LONG, Process, SHORT, elected},
-    redis::{config, door, keys},
+    lease::{LONG, LeaseStores, Process, SHORT, elected},
+    redis::{client, config, keys},
 };
 
-/// Epochs never fall from line to line, and each belongs to one writer.
+/// Asserts that epochs never decrease from line to line, and that each belongs to one writer.
 fn assert_fenced(written: &[(i64, String)]) {
     assert!(
         written.is_sorted_by_key(|(epoch, _)| *epoch),
@@ -30,32 +30,32 @@ fn assert_fenced(written: &[(i64, String)]) {
     );
     let mut owners: BTreeMap<i64, &str> = BTreeMap::new();
     for (epoch, writer) in written {
-        assert_eq!(*owners.entry(*epoch).or_insert(writer), writer, "two wrote under epoch {epoch}");
+        assert_eq!(*owners.entry(*epoch).or_insert(writer), writer, "two writers under epoch {epoch}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_of_redis_costs_at_most_a_change_of_leader() {
+async fn redis_failover_changes_the_leader_at_most() {
     let cluster = RedisCluster::start_private().await.unwrap();
-    let ground = Ground::new(Redis::connect(&config(&cluster)).await.unwrap()).await;
+    let stores = LeaseStores::new(Redis::connect(&config(&cluster)).await.unwrap()).await;
     let settings = onsale_storage::lease::LeaseConfig { ttl: Duration::from_secs(8), ..LONG };
-    let processes: Vec<Process> = (0..2).map(|_| ground.process(&settings)).collect();
+    let processes: Vec<Process> = (0..2).map(|_| stores.process(&settings)).collect();
     let mut candidacies: Vec<_> =
         processes.iter().map(|process| process.election.enter("event-1").unwrap()).collect();
-    wait_until("a leader", Duration::from_secs(10), async || {
+    wait_until("a process leads", Duration::from_secs(10), async || {
         candidacies.iter().any(|it| it.lease().is_some())
     })
     .await;
-    let key = keys(&ground.redis).key("lease", "event-1").unwrap();
+    let key = keys(&stores.redis).key("lease", "event-1").unwrap();
     cluster.kill_master_of(key.as_str()).await.unwrap();
     let begin = Instant::now();
     let mut lines_after_failover = 0;
     while lines_after_failover < 20 {
-        assert!(begin.elapsed() < Duration::from_secs(40), "nobody leads any more");
+        assert!(begin.elapsed() < Duration::from_secs(40), "no process leads");
         for (number, candidacy) in candidacies.iter().enumerate() {
             if let Some(lease) = candidacy.lease() {
-                let written = ground.write(&lease, &number.to_string(), Duration::ZERO).await;
-                // Counted only when the cluster serves the lease again.
+                let written = stores.write(&lease, &number.to_string(), Duration::ZERO).await;
+                // Count only once the cluster serves the lease again.
                 if written.is_ok() && begin.elapsed() > Duration::from_secs(6) {
                     lines_after_failover += 1;
                 }
@@ -63,57 +63,57 @@ async fn a_failover_of_redis_costs_at_most_a_change_of_leader() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_fenced(&ground.written("event-1").await);
+    assert_fenced(&stores.written("event-1").await);
     candidacies.clear();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wiped_redis_leads_to_a_new_epoch_and_never_to_two_valid_ones() {
+async fn flushed_redis_gives_a_new_epoch_and_one_valid_leader() {
     let cluster = RedisCluster::start_private().await.unwrap();
-    let ground = Ground::new(Redis::connect(&config(&cluster)).await.unwrap()).await;
-    let processes: Vec<Process> = (0..3).map(|_| ground.process(&LONG)).collect();
+    let stores = LeaseStores::new(Redis::connect(&config(&cluster)).await.unwrap()).await;
+    let processes: Vec<Process> = (0..3).map(|_| stores.process(&LONG)).collect();
     let mut candidacies: Vec<_> =
         processes.iter().map(|process| process.election.enter("event-1").unwrap()).collect();
     let mut last = 0;
     for _ in 0..4 {
         let new_leader = || candidacies.iter().filter_map(|it| it.lease()).find(|lease| lease.epoch() > last);
-        wait_until("a new leader", Duration::from_secs(10), async || new_leader().is_some()).await;
-        let lease = new_leader().expect("waited for");
-        ground.write(&lease, &lease.epoch().to_string(), Duration::ZERO).await.unwrap();
+        wait_until("a new process leads", Duration::from_secs(10), async || new_leader().is_some()).await;
+        let lease = new_leader().expect("a new process leads");
+        stores.write(&lease, &lease.epoch().to_string(), Duration::ZERO).await.unwrap();
         last = lease.epoch();
         cluster.flush_all().await.unwrap();
     }
-    assert_fenced(&ground.written("event-1").await);
+    assert_fenced(&stores.written("event-1").await);
     candidacies.clear();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_any_disorder_lines_are_written_in_the_order_of_epochs() {
+async fn random_faults_keep_lines_in_the_order_of_epochs() {
     const PROCESSES: usize = 3;
     let seed: u64 = rand::random();
     println!("seed {seed}");
-    let ground = Ground::new(door().await).await;
-    let processes: Vec<Process> = (0..PROCESSES).map(|_| ground.process(&SHORT)).collect();
+    let stores = LeaseStores::new(client().await).await;
+    let processes: Vec<Process> = (0..PROCESSES).map(|_| stores.process(&SHORT)).collect();
     let stop = AtomicBool::new(false);
     let writers = processes
         .iter()
         .enumerate()
-        .map(|(number, process)| write_recklessly(&ground, process, number, seed, &stop));
+        .map(|(number, process)| write_with_stale_leases(&stores, process, number, seed, &stop));
     let chaos = async {
         let mut random = StdRng::seed_from_u64(seed);
-        let key = keys(&ground.redis).key("lease", "event-1").unwrap();
+        let key = keys(&stores.redis).key("lease", "event-1").unwrap();
         let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(random.random_range(50..600))).await;
-            // Errors do not matter here: it is only mischief.
+            // Errors do not matter: these commands only cause faults.
             let _ignored = match random.random_range(0..3) {
-                0 => ground.redis.run::<()>(Command::new("DEL").key(&key)).await,
+                0 => stores.redis.run::<()>(Command::new("DEL").key(&key)).await,
                 1 => {
                     let strange = Command::new("SET").key(&key).arg("stranger").arg("PX").arg(300);
-                    ground.redis.run(strange).await
+                    stores.redis.run(strange).await
                 }
                 _ => {
-                    ground
+                    stores
                         .redis
                         .run(Command::new("PEXPIRE").key(&key).arg(random.random_range(1..3_000)))
                         .await
@@ -123,17 +123,17 @@ async fn in_any_disorder_lines_are_written_in_the_order_of_epochs() {
         stop.store(true, Ordering::Relaxed);
     };
     let (lines, ()) = tokio::join!(join_all(writers), chaos);
-    let written = ground.written("event-1").await;
-    println!("{lines:?} lines, epochs up to {}", ground.epoch("event-1").await);
+    let written = stores.written("event-1").await;
+    println!("{lines:?} lines, epochs up to {}", stores.epoch("event-1").await);
     assert!(written.len() > 50, "{} lines", written.len());
-    assert!(ground.epoch("event-1").await > 5, "leadership changed");
+    assert!(stores.epoch("event-1").await > 5, "leadership did not change");
     assert_fenced(&written);
 }
 
-/// Writes with whatever lease it last saw, current or not, and keeps transactions open for a while; leaves and enters
-/// now and then.
-async fn write_recklessly(
-    ground: &Ground,
+/// Writes with the last lease it saw, current or not, and keeps some transactions open for up to 1.5 s. Leaves and
+/// enters again at random.
+async fn write_with_stale_leases(
+    stores: &LeaseStores,
     process: &Process,
     number: usize,
     seed: u64,
@@ -152,7 +152,7 @@ async fn write_recklessly(
         }
         let hold = if random.random_ratio(1, 10) { random.random_range(0..1_500) } else { 0 };
         if let Some(lease) = &lease
-            && ground.write(lease, &writer, Duration::from_millis(hold)).await.is_ok()
+            && stores.write(lease, &writer, Duration::from_millis(hold)).await.is_ok()
         {
             lines += 1;
         }
@@ -167,15 +167,15 @@ async fn write_recklessly(
 }
 
 #[tokio::test]
-async fn epochs_rise_by_one_with_each_takeover() {
-    let ground = Ground::new(door().await).await;
-    let processes = [ground.process(&LONG), ground.process(&LONG)];
+async fn epoch_rises_by_one_with_each_takeover() {
+    let stores = LeaseStores::new(client().await).await;
+    let processes = [stores.process(&LONG), stores.process(&LONG)];
     for round in 1..=6_i64 {
         let process = &processes[usize::try_from(round % 2).unwrap()];
         let mut candidacy = process.election.enter("event-1").unwrap();
         assert_eq!(elected(&mut candidacy).await.epoch(), round);
-        let row = ground.postgres.query_one("row", "SELECT epoch, holder FROM lease", &[]).await.unwrap();
+        let row = stores.postgres.query_one("row", "SELECT epoch, holder FROM lease", &[]).await.unwrap();
         assert_eq!(column::<i64>(&row, "epoch").unwrap(), round);
     }
-    assert!(!ground.database.name.is_empty());
+    assert!(!stores.database.name.is_empty());
 }

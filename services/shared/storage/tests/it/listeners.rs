@@ -1,4 +1,4 @@
-//! The typed consumers of a service, and how they map errors.
+//! Typed consumers of a service, and their mapping of errors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,9 +13,9 @@ use onsale_storage::postgres::Transaction;
 use onsale_types::{Clock as _, SystemClock};
 use uuid::Uuid;
 
-use crate::events::{GROUP, Noted, World, consumer_config};
+use crate::events::{GROUP, NumberAdded, World, consumer_config};
 
-/// A failure of the kind that its event asks for.
+/// Error with the kind that the event requests.
 #[derive(Debug, thiserror::Error)]
 #[error("failed on purpose")]
 struct Failure(Kind);
@@ -53,12 +53,16 @@ fn stores(world: &World, tasks: &Tasks) -> Stores {
 }
 
 fn listeners(world: &World, tasks: &Tasks, app: &Arc<App>) -> Listeners<Arc<App>> {
-    // The name of the service replaces the group of the settings.
+    // The service's name replaces this group.
     let config = ConsumerConfig { group: "nobody".to_owned(), ..consumer_config() };
     Listeners::new(&stores(world, tasks), config, Arc::clone(app))
 }
 
-async fn noted(app: Arc<App>, transaction: Transaction, event: Received<Noted>) -> Result<(), HandlerError> {
+async fn noted(
+    app: Arc<App>,
+    transaction: Transaction,
+    event: Received<NumberAdded>,
+) -> Result<(), HandlerError> {
     app.calls.fetch_add(1, Ordering::Relaxed);
     assert_ne!(event.event_id, Uuid::nil());
     assert!(event.occur_time <= SystemClock.now());
@@ -67,14 +71,14 @@ async fn noted(app: Arc<App>, transaction: Transaction, event: Received<Noted>) 
     Ok(())
 }
 
-async fn refuse(app: Arc<App>, _: Transaction, event: Received<Noted>) -> Result<(), Failure> {
+async fn refuse(app: Arc<App>, _: Transaction, event: Received<NumberAdded>) -> Result<(), Failure> {
     app.calls.fetch_add(1, Ordering::Relaxed);
     Err(Failure(if event.payload.number == 1 { Kind::Invalid } else { Kind::Internal }))
 }
 
 #[tokio::test]
-async fn a_listener_gets_payload_and_metadata_in_the_inbox_transaction() {
-    let mut world = World::new().await;
+async fn listener_gets_payload_and_metadata_in_the_transaction() {
+    let world = World::new().await;
     let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
     listeners(&world, &tasks, &app).on(noted).start(&tasks).unwrap();
     world.start_relay();
@@ -86,29 +90,29 @@ async fn a_listener_gets_payload_and_metadata_in_the_inbox_transaction() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_service_is_mapped_by_its_kind() {
-    let mut world = World::new().await;
+async fn service_error_is_mapped_by_its_kind() {
+    let world = World::new().await;
     let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
     listeners(&world, &tasks, &app).on(refuse).start(&tasks).unwrap();
     world.start_relay();
     world.produce("k", [1, 2]).await;
     world.wait_for_letters(2).await;
-    // One try of the invalid event, four of the other.
+    // One attempt for the invalid event, four for the other.
     assert_eq!(app.calls.load(Ordering::Relaxed), 5);
 }
 
 #[tokio::test]
 async fn ignored_events_are_acknowledged() {
-    let mut world = World::new().await;
+    let world = World::new().await;
     let (tasks, app) = (Tasks::new(), Arc::new(App::default()));
-    listeners(&world, &tasks, &app).ignore::<Noted>("nothing to do in a test").start(&tasks).unwrap();
+    listeners(&world, &tasks, &app).ignore::<NumberAdded>("nothing to do in a test").start(&tasks).unwrap();
     world.start_relay();
     world.produce("k", [1]).await;
     world.wait_until_idle().await;
     assert!(world.letters().list(None, 10).await.unwrap().letters.is_empty());
 }
 
-/// An event of which nobody is a listener.
+/// Event without any listener in the contract.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Unheard {}
 
@@ -129,7 +133,7 @@ async fn no_listener_starts_if_one_is_not_in_the_contract() {
 }
 
 #[test]
-fn kinds_decide_what_follows_a_failure() {
+fn error_kind_selects_retry_dead_letter_or_wait() {
     for (kind, expected) in [
         (Kind::Unavailable, "unavailable"),
         (Kind::Limited, "unavailable"),

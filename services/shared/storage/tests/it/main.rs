@@ -1,4 +1,4 @@
-//! The stores' tests, on a real Postgres and a real Redis Cluster. One binary, so that they share the stack.
+//! Tests of the storage crate on a real Postgres and Redis Cluster. One binary, so that they share the stack.
 
 #[cfg(test)]
 mod due;

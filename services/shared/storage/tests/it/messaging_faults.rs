@@ -1,9 +1,10 @@
-//! The way of an event through crashes and losses: none is lost, each takes effect once.
+//! Events under crashes and data loss: none is lost, and each takes effect once.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use onsale_kit::tasks::Tasks;
 use onsale_proto::{EventPayload, Topic};
 use onsale_storage::messaging::{Consumer, ConsumerConfig, NewEvent};
 use onsale_storage::postgres::{Postgres, PostgresConfig};
@@ -13,19 +14,19 @@ use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
 use tokio_util::sync::CancellationToken;
 
-use crate::events::{Apply, GROUP, Noted, SOON, Slow, World, begun, consumer_config, relay_config};
+use crate::events::{Apply, GROUP, NumberAdded, SOON, Slow, World, calls, consumer_config, relay_config};
 use crate::support::run_sql;
 
 const LONG: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
-async fn what_an_aborted_consumer_was_handling_is_handled_once_by_another() {
+async fn events_of_an_aborted_consumer_are_handled_once_by_another() {
     let mut world = World::new().await;
     world.start_relay();
     let slow = Slow { postgres: world.postgres.clone(), hold: LONG };
     let consumer = world.start_consumer(world.consumer(slow));
     world.produce("k", 0..3).await;
-    wait_until("the handler runs", SOON, async || begun(&world.postgres).await == 1).await;
+    wait_until("the handler runs", SOON, async || calls(&world.postgres).await == 1).await;
     consumer.abort();
     world.start_consumer(world.consumer(Apply));
     world.wait_for_effects(3).await;
@@ -33,11 +34,11 @@ async fn what_an_aborted_consumer_was_handling_is_handled_once_by_another() {
     assert_eq!(world.effects().await, [0, 1, 2]);
 }
 
-/// Names the world of `a_killed_process_s_events…` to its child, as `url prefix node,…`.
+/// Passes the stores of the killed-process test to its child, as `url prefix node,…`.
 const CHILD: &str = "ONSALE_TEST_CHILD_CONSUMER";
 
 #[tokio::test]
-async fn what_a_killed_process_was_handling_is_handled_once_by_another() {
+async fn events_of_a_killed_process_are_handled_once_by_another() {
     let mut world = World::new().await;
     let config = world.redis.config();
     let names = format!("{} {} {}", world.database.url, config.prefix, config.nodes.join(","));
@@ -50,7 +51,7 @@ async fn what_a_killed_process_was_handling_is_handled_once_by_another() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the child's handler runs", SOON, async || begun(&world.postgres).await == 1).await;
+    wait_until("the child's handler runs", SOON, async || calls(&world.postgres).await == 1).await;
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(world.effects().await.is_empty());
@@ -60,7 +61,7 @@ async fn what_a_killed_process_was_handling_is_handled_once_by_another() {
     assert_eq!(world.effects().await, [0, 1, 2]);
 }
 
-/// The child of the test above, which kills it; without its variable it has nothing to do.
+/// Child process of the test above, which kills it. Without the variable it does nothing.
 #[tokio::test]
 async fn child_consumer() {
     let Some(names) = std::env::var_os(CHILD) else { return };
@@ -70,17 +71,18 @@ async fn child_consumer() {
     let redis = Redis::connect(&RedisConfig::new(nodes, prefix)).await.unwrap();
     let postgres = Postgres::connect(&PostgresConfig::new(url, stack::SANDBOX_SCHEMA)).await.unwrap();
     let handler = Slow { postgres: postgres.clone(), hold: LONG };
-    // Longer than the transaction may be idle, so that only the kill ends it.
+    // Longer than a transaction may be idle, so that only the kill ends it.
     let config = ConsumerConfig { handler_timeout: LONG, ..consumer_config() };
-    let consumer = Consumer::new::<Noted>(postgres, redis, Arc::new(SystemClock), config, handler).unwrap();
+    let consumer =
+        Consumer::new::<NumberAdded>(postgres, redis, Arc::new(SystemClock), config, handler).unwrap();
     consumer.run(CancellationToken::new()).await;
 }
 
 #[tokio::test]
-async fn an_event_that_kills_its_consumers_dies_in_the_end() {
+async fn event_that_crashes_its_consumers_becomes_a_dead_letter() {
     let mut world = World::new().await;
     world.produce("k", [1]).await;
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     world.stream(async |it| it.create_group(GROUP, StreamId::ZERO).await).await.unwrap();
     let read = world.stream(async |it| it.read_group(GROUP, "first", 1).await).await.unwrap();
     assert_eq!(read.len(), 1);
@@ -94,28 +96,28 @@ async fn an_event_that_kills_its_consumers_dies_in_the_end() {
     world.wait_for_letters(1).await;
     world.wait_until_idle().await;
     assert!(world.effects().await.is_empty());
-    assert!(world.letters().list(None, 1).await.unwrap().letters[0].error.contains("died"));
+    assert!(world.letters().list(None, 1).await.unwrap().letters[0].error.contains("crashed"));
 }
 
 #[tokio::test]
-async fn what_a_dead_consumer_left_is_found_behind_any_number_that_others_keep() {
+async fn idle_event_is_found_behind_40_renewed_ones() {
     let mut world = World::new().await;
     world.produce("k", 0..41).await;
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     world.stream(async |it| it.create_group(GROUP, StreamId::ZERO).await).await.unwrap();
     let kept = world.stream(async |it| it.read_group(GROUP, "alive", 40).await).await.unwrap();
     let left = world.stream(async |it| it.read_group(GROUP, "dead", 10).await).await.unwrap();
     assert_eq!((kept.len(), left.len()), (40, 1));
     let kept: Vec<StreamId> = kept.iter().map(|entry| entry.id).collect();
     let config = ConsumerConfig {
-        // One at a time: Redis looks at ten pending ones for each that is asked for.
+        // With 1, Redis scans ten pending entries per call.
         concurrency: 1,
-        // Long enough that the living keep theirs on a slow machine.
+        // Long enough that the live consumer renews in time on a slow machine.
         claim_idle: Duration::from_secs(2),
         ..consumer_config()
     };
     world.start_consumer(world.consumer_with(config, Apply));
-    wait_until("the one that was left is handled", SOON, async || {
+    wait_until("the idle event is handled", SOON, async || {
         world.stream(async |it| it.renew(GROUP, "alive", &kept).await).await.unwrap();
         world.effects().await.contains(&40)
     })
@@ -124,63 +126,65 @@ async fn what_a_dead_consumer_left_is_found_behind_any_number_that_others_keep()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_redis_relay_and_consumer_still_end_when_asked() {
+async fn shutdown_without_redis_ends_relay_and_consumer() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let mut world = World::on_private(&cluster).await;
     world.produce("k", [1]).await;
     let shutdown = CancellationToken::new();
-    let relay = world.relay();
-    let consumer = world.consumer(Apply);
-    let tasks = [world.spawn(relay.run(shutdown.clone())), world.spawn(consumer.run(shutdown.clone()))];
+    let relay = world.start_relay();
+    let consumer = world.spawn(world.consumer(Apply).run(shutdown.clone()));
     world.wait_for_effects(1).await;
     cluster.freeze_all().unwrap();
     world.produce("k", [2]).await;
-    // By now both are in the middle of a call, which may take far longer than the end.
+    // By now both are in a call to Redis, which may take 8 s.
     tokio::time::sleep(consumer_config().claim_idle).await;
-    assert!(world.redis.config().overall_timeout > Duration::from_secs(7));
+    let call_max = world.redis.config().overall_timeout;
+    assert!(call_max > Duration::from_secs(7));
     shutdown.cancel();
-    wait_until("both end", Duration::from_secs(5), async || tasks.iter().all(|it| it.is_finished())).await;
+    wait_until("the consumer ends", Duration::from_secs(5), async || consumer.is_finished()).await;
+    // The relay finishes its round, whose calls to Redis run in parallel.
+    let aborted = relay.shutdown(call_max + Duration::from_secs(5)).await;
+    assert!(aborted.is_empty(), "{aborted:?}");
 }
 
-/// A payload whose topic lies on another node than that of the others.
+/// Payload whose topic is on another node than that of `NumberAdded`.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Elsewhere {}
 
 impl EventPayload for Elsewhere {
     const TOPIC: &'static str = "test.elsewhere";
     const TYPE: &'static str = "onsale.test.v1.Elsewhere";
-    const SOURCE: &'static str = Noted::SOURCE;
+    const SOURCE: &'static str = NumberAdded::SOURCE;
     const LISTENERS: &'static [&'static str] = &[GROUP];
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_topic_whose_node_is_down_holds_no_other_up() {
+async fn topic_on_a_failed_node_delays_no_other_topic() {
     let cluster = RedisCluster::start_private().await.unwrap();
-    let mut world = World::on_private(&cluster).await;
+    let world = World::on_private(&cluster).await;
     let down = "test:events:stream:{test.elsewhere}";
     let up = "test:events:stream:{test.noted}";
     assert_ne!(cluster.master_of(down).await.unwrap(), cluster.master_of(up).await.unwrap());
-    // A shard without a replica to take over.
+    // Freezes a master and its replica, so that the shard cannot fail over.
     for node in [cluster.replica_of(down).await.unwrap(), cluster.master_of(down).await.unwrap()] {
         cluster.freeze(node).unwrap();
     }
     let outbox = &world.outbox;
-    let append = world.postgres.transaction("produce", |tx| async move {
-        outbox.append(&tx, &[NewEvent::new("k", &Elsewhere {})]).await
+    let append = world.postgres.transaction("produce", |transaction| async move {
+        outbox.append(&transaction, &[NewEvent::new("k", &Elsewhere {})]).await
     });
     append.await.unwrap();
     world.produce("k", [1]).await;
-    let topics = [Topic::of::<Elsewhere>(), Topic::of::<Noted>()];
-    let relay = world.relay_of(&topics, relay_config());
-    world.spawn(relay.run(CancellationToken::new()));
-    // Before the call to the other has even been given up.
+    let topics = [Topic::of::<Elsewhere>(), Topic::of::<NumberAdded>()];
+    world.relay_of(&topics, relay_config()).start(&Tasks::new());
+    // Less than the timeout of the call to the other topic.
     let soon = Duration::from_secs(5);
     assert!(world.redis.config().overall_timeout > soon);
-    wait_until("it is published", soon, async || world.positions().await == [1]).await;
+    wait_until("the event is published", soon, async || world.positions().await == [1]).await;
 }
 
 #[tokio::test]
-async fn when_every_session_of_postgres_ends_again_and_again_each_event_takes_effect_once() {
+async fn repeatedly_ended_sessions_apply_each_event_once() {
     const EVENTS: i64 = 300;
     let mut world = World::new().await;
     for number in 0..EVENTS {
@@ -204,7 +208,7 @@ async fn when_every_session_of_postgres_ends_again_and_again_each_event_takes_ef
 }
 
 #[tokio::test]
-async fn a_relay_may_be_dropped_anywhere() {
+async fn dropped_relay_rounds_lose_and_duplicate_no_event() {
     let world = World::new().await;
     let mut produced = 0;
     for round in 0..120_u64 {
@@ -212,31 +216,31 @@ async fn a_relay_may_be_dropped_anywhere() {
             world.produce("k", produced..produced + 3).await;
             produced += 3;
         }
-        let mut relay = world.relay();
-        // A different moment each time: before, in and after numbering and publishing.
+        let relay = world.relay();
+        // A different point each time: before, during and after numbering and publishing.
         let moment = Duration::from_micros(round * 150);
-        let _ = tokio::time::timeout(moment, relay.step()).await;
+        let _ = tokio::time::timeout(moment, relay.round()).await;
     }
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     assert_eq!(world.positions().await, (1..=180).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn events_flushed_before_they_were_read_are_published_again() {
+async fn flushed_stream_is_published_again_without_second_effects() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let mut world = World::on_private(&cluster).await;
     world.produce("k", 0..10).await;
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     assert_eq!(world.positions().await.len(), 10);
     cluster.flush_all().await.unwrap();
     assert!(world.positions().await.is_empty());
     world.start(Apply);
     world.wait_for_effects(10).await;
 
-    // Flushed after they were handled: published again, and without a second effect.
+    // Flushed after they were handled: published again without a second effect.
     world.wait_until_idle().await;
     cluster.flush_all().await.unwrap();
-    wait_until("all are published again", SOON, async || world.positions().await.len() == 10).await;
+    wait_until("all events are published again", SOON, async || world.positions().await.len() == 10).await;
     world.wait_until_idle().await;
     world.produce("k", [10]).await;
     world.wait_for_effects(11).await;
@@ -245,7 +249,7 @@ async fn events_flushed_before_they_were_read_are_published_again() {
 }
 
 #[tokio::test]
-async fn a_failover_that_loses_the_last_writes_loses_no_event() {
+async fn failover_that_loses_writes_loses_no_event() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let mut world = World::on_private(&cluster).await;
     let key = "test:events:stream:{test.noted}";
@@ -262,14 +266,14 @@ async fn a_failover_that_loses_the_last_writes_loses_no_event() {
     world.produce("k", 20..30).await;
     cluster.thaw(replica).unwrap();
     world.wait_for_effects(30).await;
-    wait_until("the stream is whole again", SOON, async || world.positions().await.len() == 30).await;
+    wait_until("the stream is complete again", SOON, async || world.positions().await.len() == 30).await;
     world.wait_until_idle().await;
     assert_eq!(world.positions().await, (1..=30).collect::<Vec<_>>());
     assert_eq!(world.effects().await, (0..30).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_dies_each_event_takes_effect_once() {
+async fn random_aborts_and_flushes_apply_each_event_once() {
     const EVENTS: i64 = 600;
     let cluster = RedisCluster::start_private().await.unwrap();
     let mut world = World::on_private(&cluster).await;
@@ -287,7 +291,8 @@ async fn whatever_dies_each_event_takes_effect_once() {
     for round in 0..40 {
         tokio::time::sleep(Duration::from_millis(rand::random_range(5..80))).await;
         let relay = &mut relays[rand::random_range(0..2)];
-        relay.abort();
+        // Aborts the running round.
+        relay.shutdown(Duration::ZERO).await;
         *relay = world.start_relay();
         let consumer = &mut consumers[rand::random_range(0..3)];
         consumer.abort();

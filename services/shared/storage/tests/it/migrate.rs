@@ -1,4 +1,4 @@
-//! Migrations: once however many start, never changed after the fact, never in the wrong order.
+//! Migrations: concurrent starts, changed files, and wrong orders.
 
 use onsale_storage::migrate::{self, Error, Refusal};
 use onsale_storage::postgres::{Postgres, column};
@@ -8,10 +8,10 @@ const FIRST: (&str, &str) = ("V0001__first", "CREATE TABLE first (id int)");
 const SECOND: (&str, &str) = ("V0002__second", "CREATE TABLE second (id int)");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn eight_that_start_at_once_migrate_once() {
+async fn eight_concurrent_starts_migrate_once() {
     let database = stack::database().await.unwrap();
     let config = database.config("crowd");
-    // Not idempotent, and slow enough that they meet.
+    // Not idempotent, and slow enough that the starts overlap.
     let file = ("V0001__once", "CREATE TABLE once AS SELECT 1 AS id FROM pg_sleep(0.2)");
     let mut runs = tokio::task::JoinSet::new();
     for _ in 0..8 {
@@ -26,7 +26,7 @@ async fn eight_that_start_at_once_migrate_once() {
 }
 
 #[tokio::test]
-async fn a_second_run_finds_nothing_to_do() {
+async fn second_run_applies_nothing() {
     let database = stack::database().await.unwrap();
     let config = database.config("twice");
     assert!(!migrate::pending(&config).await.unwrap().is_empty());
@@ -37,7 +37,7 @@ async fn a_second_run_finds_nothing_to_do() {
 }
 
 #[tokio::test]
-async fn every_schema_has_tables_of_its_own() {
+async fn every_schema_has_its_own_tables() {
     let database = stack::database().await.unwrap();
     for schema in ["one", "two"] {
         let config = database.config(schema);
@@ -49,7 +49,7 @@ async fn every_schema_has_tables_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_changed_file_is_refused_and_says_what_to_do() {
+async fn changed_file_is_refused_with_a_remedy() {
     let database = stack::database().await.unwrap();
     let config = database.config("divergent");
     migrate::run_files(&config, &[FIRST]).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_file_below_an_applied_one_is_refused() {
 }
 
 #[tokio::test]
-async fn an_older_binary_starts_on_a_newer_schema() {
+async fn older_binary_starts_on_a_newer_schema() {
     let database = stack::database().await.unwrap();
     let config = database.config("rollout");
     migrate::run_files(&config, &[FIRST, SECOND]).await.unwrap();
@@ -78,7 +78,7 @@ async fn an_older_binary_starts_on_a_newer_schema() {
 }
 
 #[tokio::test]
-async fn a_failed_file_leaves_nothing_and_those_before_it_stay() {
+async fn failed_file_is_rolled_back_and_earlier_ones_stay() {
     let database = stack::database().await.unwrap();
     let config = database.config("halfway");
     let broken = ("V0002__broken", "CREATE TABLE half (id int); SELECT 1 / 0");

@@ -1,4 +1,4 @@
-//! The door to Postgres: what a transaction promises when it races, breaks, is dropped or runs out of time.
+//! Postgres client: transactions under races, broken connections, dropped futures and deadlines.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ async fn amount(postgres: &Postgres, id: i32) -> i64 {
     column(&row, "amount").unwrap()
 }
 
-/// How many sessions of this test's database run a statement that has `text` in it.
+/// Returns the number of this database's sessions that run a statement containing `text`.
 async fn running(postgres: &Postgres, text: &str) -> i64 {
     let sql = "SELECT count(*) AS count FROM pg_stat_activity
         WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid() AND query LIKE $1";
@@ -47,13 +47,13 @@ async fn running(postgres: &Postgres, text: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_transaction_is_kept_when_its_work_succeeds_and_gone_when_it_fails() {
+async fn transaction_commits_on_success_and_rolls_back_on_failure() {
     let (_database, postgres) = account().await;
-    postgres.transaction("ok", |tx| async move { add(&tx, 1, 5).await }).await.unwrap();
+    postgres.transaction("ok", |transaction| async move { add(&transaction, 1, 5).await }).await.unwrap();
     assert_eq!(amount(&postgres, 1).await, 105);
     let failed: Result<(), Error> = postgres
-        .transaction("fails", |tx| async move {
-            add(&tx, 1, 5).await?;
+        .transaction("fails", |transaction| async move {
+            add(&transaction, 1, 5).await?;
             Err(Error::Url)
         })
         .await;
@@ -62,7 +62,7 @@ async fn a_transaction_is_kept_when_its_work_succeeds_and_gone_when_it_fails() {
 }
 
 #[tokio::test]
-async fn what_is_meant_for_after_the_commit_happens_after_a_commit_only() {
+async fn after_commit_hooks_run_only_after_a_commit() {
     let (_database, postgres) = account().await;
     let (done, seen) = tokio::sync::watch::channel(0);
     let done = &done;
@@ -81,16 +81,16 @@ async fn what_is_meant_for_after_the_commit_happens_after_a_commit_only() {
 }
 
 #[tokio::test]
-async fn a_transaction_borrows_its_surroundings_and_can_run_on_any_thread() {
+async fn transaction_work_may_borrow_and_is_send() {
     fn on_any_thread<F: Future + Send>(future: F) -> F {
         future
     }
     let (_database, postgres) = account().await;
     let ids = vec![1, 2];
     let ids = &ids;
-    let work = |tx| async move {
+    let work = |transaction| async move {
         for id in ids {
-            add(&tx, *id, 1).await?;
+            add(&transaction, *id, 1).await?;
         }
         Ok::<_, Error>(ids.len())
     };
@@ -98,7 +98,7 @@ async fn a_transaction_borrows_its_surroundings_and_can_run_on_any_thread() {
 }
 
 #[tokio::test]
-async fn a_session_has_its_schema_and_its_limits() {
+async fn session_has_its_schema_and_limits() {
     let (_database, postgres) = sandbox().await;
     for (setting, value) in [("search_path", "sandbox"), ("statement_timeout", "5s"), ("lock_timeout", "3s")]
     {
@@ -121,16 +121,16 @@ fn settings_without_a_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn racing_serializable_transactions_are_repeated_until_none_is_lost() {
+async fn racing_serializable_transactions_are_retried_without_loss() {
     let (_database, postgres) = account().await;
     let begin = &Barrier::new(4);
     let move_one = async || {
         begin.wait().await;
         postgres
-            .transaction_at(Isolation::Serializable, "race", |tx| async move {
-                let row = tx.query_one("SELECT amount FROM account WHERE id = 1", &[]).await?;
+            .transaction_at(Isolation::Serializable, "race", |transaction| async move {
+                let row = transaction.query_one("SELECT amount FROM account WHERE id = 1", &[]).await?;
                 let next = column::<i64>(&row, "amount")? + 1;
-                tx.execute("UPDATE account SET amount = $1 WHERE id = 1", &[&next]).await?;
+                transaction.execute("UPDATE account SET amount = $1 WHERE id = 1", &[&next]).await?;
                 Ok::<_, Error>(())
             })
             .await
@@ -141,42 +141,42 @@ async fn racing_serializable_transactions_are_repeated_until_none_is_lost() {
 }
 
 #[tokio::test]
-async fn of_two_deadlocked_transactions_both_end_well() {
+async fn both_deadlocked_transactions_succeed() {
     let (_database, postgres) = account().await;
     let both_hold_one = &Barrier::new(2);
     let runs = &AtomicU32::new(0);
     let transfer = async |from: i32, to: i32| {
         let first = &std::sync::atomic::AtomicBool::new(true);
         postgres
-            .transaction("transfer", |tx| async move {
+            .transaction("transfer", |transaction| async move {
                 runs.fetch_add(1, Ordering::Relaxed);
-                add(&tx, from, -10).await?;
+                add(&transaction, from, -10).await?;
                 if first.swap(false, Ordering::Relaxed) {
                     both_hold_one.wait().await;
                 }
-                add(&tx, to, 10).await
+                add(&transaction, to, 10).await
             })
             .await
             .unwrap();
     };
     tokio::join!(transfer(1, 2), transfer(2, 1));
-    assert!(runs.load(Ordering::Relaxed) >= 3, "one of the two must have been repeated");
+    assert!(runs.load(Ordering::Relaxed) >= 3, "neither transaction was retried");
     assert_eq!((amount(&postgres, 1).await, amount(&postgres, 2).await), (100, 100));
 }
 
 #[tokio::test]
-async fn a_transaction_whose_connection_breaks_before_the_commit_is_repeated() {
+async fn connection_broken_before_the_commit_restarts_the_transaction() {
     let (_database, postgres) = &account().await;
     let runs = &AtomicU32::new(0);
     postgres
-        .transaction("broken", |tx| async move {
-            add(&tx, 1, 1).await?;
+        .transaction("broken", |transaction| async move {
+            add(&transaction, 1, 1).await?;
             if runs.fetch_add(1, Ordering::Relaxed) == 0 {
-                let row = tx.query_one("SELECT pg_backend_pid() AS pid", &[]).await?;
+                let row = transaction.query_one("SELECT pg_backend_pid() AS pid", &[]).await?;
                 let pid: i32 = column(&row, "pid")?;
                 postgres.execute("kill", "SELECT pg_terminate_backend($1)", &[&pid]).await.unwrap();
             }
-            add(&tx, 1, 1).await
+            add(&transaction, 1, 1).await
         })
         .await
         .unwrap();
@@ -185,9 +185,9 @@ async fn a_transaction_whose_connection_breaks_before_the_commit_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_statement_survives_the_end_of_every_pooled_session_and_a_lone_write_is_not_repeated() {
+async fn query_is_retried_on_a_new_session_and_execute_is_not() {
     let (database, postgres) = account_with_pool(4).await;
-    // Fill the pool, then end all its sessions behind its back.
+    // Fill the pool, then end all its sessions on the server.
     let check = || postgres.query("sleep", "SELECT pg_sleep(0.1)", &[]);
     tokio::try_join!(check(), check(), check(), check()).unwrap();
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -195,7 +195,10 @@ async fn a_statement_survives_the_end_of_every_pooled_session_and_a_lone_write_i
     run_sql(&database, kill).await;
     assert_eq!(amount(&postgres, 1).await, 100);
     for _ in 0..4 {
-        postgres.transaction("next", |tx| async move { add(&tx, 1, 1).await }).await.unwrap();
+        postgres
+            .transaction("next", |transaction| async move { add(&transaction, 1, 1).await })
+            .await
+            .unwrap();
     }
     assert_eq!(amount(&postgres, 1).await, 104);
 
@@ -210,7 +213,7 @@ async fn a_statement_survives_the_end_of_every_pooled_session_and_a_lone_write_i
 }
 
 #[tokio::test]
-async fn a_commit_without_an_answer_is_unknown_and_never_repeated() {
+async fn commit_without_a_reply_is_unknown_and_not_retried() {
     let (database, postgres) = account().await;
     run_sql(
         &database,
@@ -220,9 +223,9 @@ async fn a_commit_without_an_answer_is_unknown_and_never_repeated() {
     )
     .await;
     let runs = &AtomicU32::new(0);
-    let commit = postgres.transaction("cut", |tx| async move {
+    let commit = postgres.transaction("cut", |transaction| async move {
         runs.fetch_add(1, Ordering::Relaxed);
-        add(&tx, 1, 1).await
+        add(&transaction, 1, 1).await
     });
     let cut = async {
         wait_until("the commit runs", SOON, async || running(&postgres, "COMMIT").await == 1).await;
@@ -233,9 +236,9 @@ async fn a_commit_without_an_answer_is_unknown_and_never_repeated() {
     let (outcome, ()) = tokio::join!(commit, cut);
     assert!(matches!(outcome, Err(Error::CommitUnknown { .. })), "{outcome:?}");
 
-    let late = postgres.transaction("late", |tx| async move {
+    let late = postgres.transaction("late", |transaction| async move {
         runs.fetch_add(1, Ordering::Relaxed);
-        add(&tx, 1, 1).await
+        add(&transaction, 1, 1).await
     });
     let outcome = Deadline::after(Duration::from_millis(300)).scope(late).await;
     assert!(matches!(outcome, Err(Error::CommitUnknown { .. } | Error::Timeout { .. })), "{outcome:?}");
@@ -243,20 +246,23 @@ async fn a_commit_without_an_answer_is_unknown_and_never_repeated() {
 }
 
 #[tokio::test]
-async fn work_dropped_inside_a_statement_rolls_back_at_once_and_leaves_a_clean_pool() {
+async fn work_dropped_in_a_statement_rolls_back_immediately() {
     let (_database, postgres) = account_with_pool(2).await;
-    let work = postgres.transaction("dropped", |tx| async move {
-        add(&tx, 1, 5).await?;
-        tx.execute("SELECT pg_sleep(60)", &[]).await
+    let work = postgres.transaction("dropped", |transaction| async move {
+        add(&transaction, 1, 5).await?;
+        transaction.execute("SELECT pg_sleep(60)", &[]).await
     });
     tokio::select! {
-        outcome = work => panic!("ended by itself: {outcome:?}"),
+        outcome = work => panic!("ended without a drop: {outcome:?}"),
         () = wait_until("the statement runs", SOON, async || running(&postgres, "pg_sleep").await == 1) => {}
     }
     let begun = Instant::now();
     // Waits for the row's lock if the dropped transaction still holds it.
     for _ in 0..4 {
-        postgres.transaction("next", |tx| async move { add(&tx, 1, 1).await }).await.unwrap();
+        postgres
+            .transaction("next", |transaction| async move { add(&transaction, 1, 1).await })
+            .await
+            .unwrap();
     }
     assert!(begun.elapsed() < SOON, "took {:?}", begun.elapsed());
     assert_eq!(amount(&postgres, 1).await, 104);
@@ -267,16 +273,16 @@ async fn work_dropped_inside_a_statement_rolls_back_at_once_and_leaves_a_clean_p
 async fn work_dropped_between_statements_rolls_back() {
     let (_database, postgres) = account_with_pool(1).await;
     let reached = &tokio::sync::Notify::new();
-    let work = postgres.transaction("dropped", |tx| async move {
-        add(&tx, 1, 5).await?;
+    let work = postgres.transaction("dropped", |transaction| async move {
+        add(&transaction, 1, 5).await?;
         reached.notify_one();
         std::future::pending::<Result<(), Error>>().await
     });
     tokio::select! {
-        _ = work => panic!("it cannot end"),
+        _ = work => panic!("ended although it waits"),
         () = reached.notified() => {}
     }
-    postgres.transaction("next", |tx| async move { add(&tx, 1, 1).await }).await.unwrap();
+    postgres.transaction("next", |transaction| async move { add(&transaction, 1, 1).await }).await.unwrap();
     assert_eq!(amount(&postgres, 1).await, 101);
 }
 
@@ -284,39 +290,42 @@ async fn work_dropped_between_statements_rolls_back() {
 async fn a_deadline_ends_the_statement_on_the_server_too() {
     let (_database, postgres) = account().await;
     let begun = Instant::now();
-    let slow = postgres.transaction("slow", |tx| async move { tx.execute("SELECT pg_sleep(30)", &[]).await });
+    let slow = postgres.transaction("slow", |transaction| async move {
+        transaction.execute("SELECT pg_sleep(30)", &[]).await
+    });
     let outcome = Deadline::after(Duration::from_millis(150)).scope(slow).await;
     assert!(matches!(outcome, Err(Error::Timeout { .. })), "{outcome:?}");
     let single = postgres.execute("slow", "SELECT pg_sleep(30)", &[]);
     let outcome = Deadline::after(Duration::from_millis(150)).scope(single).await;
     assert!(matches!(outcome, Err(Error::Timeout { .. })), "{outcome:?}");
-    // Far below the limit of the session.
+    // Far below the statement timeout of the session.
     assert!(begun.elapsed() < SOON, "took {:?}", begun.elapsed());
-    wait_until("nothing runs on", SOON, async || running(&postgres, "pg_sleep").await == 0).await;
+    wait_until("the statement is cancelled", SOON, async || running(&postgres, "pg_sleep").await == 0).await;
 }
 
 #[tokio::test]
-async fn a_lock_is_waited_for_no_longer_than_the_deadline() {
+async fn lock_wait_ends_at_the_deadline() {
     let (_database, postgres) = account().await;
     let held = &tokio::sync::Notify::new();
-    let holder = postgres.transaction("holder", |tx| async move {
-        add(&tx, 1, 1).await?;
+    let holder = postgres.transaction("holder", |transaction| async move {
+        add(&transaction, 1, 1).await?;
         held.notify_one();
         std::future::pending::<Result<(), Error>>().await
     });
     let waiter = async {
         held.notified().await;
-        let blocked = postgres.transaction("blocked", |tx| async move { add(&tx, 1, 1).await });
+        let blocked =
+            postgres.transaction("blocked", |transaction| async move { add(&transaction, 1, 1).await });
         Deadline::after(Duration::from_millis(100)).scope(blocked).await
     };
     tokio::select! {
-        _ = holder => panic!("it cannot end"),
+        _ = holder => panic!("ended although it waits"),
         outcome = waiter => assert!(matches!(outcome, Err(Error::Timeout { .. })), "{outcome:?}"),
     }
 }
 
 #[tokio::test]
-async fn work_is_not_begun_with_too_little_time_left() {
+async fn work_does_not_start_with_too_little_time_left() {
     let (_database, postgres) = account().await;
     let runs = &AtomicU32::new(0);
     for left in [Duration::ZERO, Duration::from_millis(2)] {
@@ -331,12 +340,12 @@ async fn work_is_not_begun_with_too_little_time_left() {
 }
 
 #[tokio::test]
-async fn success_over_a_failed_statement_is_no_commit() {
+async fn success_after_a_failed_statement_is_aborted() {
     let (_database, postgres) = account().await;
     let outcome = postgres
-        .transaction("swallowed", |tx| async move {
-            add(&tx, 1, 5).await?;
-            let _ = tx.execute("INSERT INTO account VALUES (1, 0)", &[]).await;
+        .transaction("swallowed", |transaction| async move {
+            add(&transaction, 1, 5).await?;
+            let _ = transaction.execute("INSERT INTO account VALUES (1, 0)", &[]).await;
             Ok::<_, Error>(())
         })
         .await;
@@ -345,11 +354,11 @@ async fn success_over_a_failed_statement_is_no_commit() {
 }
 
 #[tokio::test]
-async fn success_over_a_dropped_statement_is_no_commit() {
+async fn success_after_a_dropped_statement_is_aborted() {
     let (_database, postgres) = account().await;
     let outcome = postgres
-        .transaction("dropped", |tx| async move {
-            let statement = tx.execute("SELECT 1 / (pg_sleep(0.1) IS NULL)::int", &[]);
+        .transaction("dropped", |transaction| async move {
+            let statement = transaction.execute("SELECT 1 / (pg_sleep(0.1) IS NULL)::int", &[]);
             let _ = tokio::time::timeout(Duration::from_millis(20), statement).await;
             Ok::<_, Error>(())
         })
@@ -358,22 +367,22 @@ async fn success_over_a_dropped_statement_is_no_commit() {
 }
 
 #[tokio::test]
-async fn a_conflict_names_its_constraint() {
+async fn conflict_names_its_constraint() {
     let (_database, postgres) = account().await;
     let outcome = postgres.execute("twice", "INSERT INTO account VALUES (1, 0)", &[]).await;
     assert_eq!(outcome.unwrap_err().conflict(), Some("one_account"));
 }
 
 #[tokio::test]
-async fn a_caller_waits_for_a_connection_no_longer_than_allowed() {
+async fn wait_for_a_connection_ends_at_acquire_timeout() {
     let (_database, postgres) = sandbox_with(|config| {
         config.pool_max = 1;
         config.acquire_timeout = Duration::from_millis(100);
     })
     .await;
     let held = &tokio::sync::Notify::new();
-    let holder = postgres.transaction("holder", |tx| async move {
-        tx.execute("SELECT 1", &[]).await?;
+    let holder = postgres.transaction("holder", |transaction| async move {
+        transaction.execute("SELECT 1", &[]).await?;
         held.notify_one();
         std::future::pending::<Result<(), Error>>().await
     });
@@ -382,13 +391,13 @@ async fn a_caller_waits_for_a_connection_no_longer_than_allowed() {
         postgres.check().await
     };
     tokio::select! {
-        _ = holder => panic!("it cannot end"),
+        _ = holder => panic!("ended although it waits"),
         outcome = waiter => assert!(matches!(outcome, Err(Error::Busy { .. })), "{outcome:?}"),
     }
 }
 
 #[tokio::test]
-async fn rows_arrive_by_copy_or_not_at_all() {
+async fn copy_stores_all_rows_or_none() {
     use tokio_postgres::types::Type;
     const TYPES: [Type; 2] = [Type::INT4, Type::INT8];
     let (_database, postgres) = account().await;
@@ -396,19 +405,19 @@ async fn rows_arrive_by_copy_or_not_at_all() {
     let copy = async |ids: std::ops::Range<i32>| {
         let ids = &ids;
         postgres
-            .transaction("copy", |tx| async move {
+            .transaction("copy", |transaction| async move {
                 let mut rows = CopyRows::of(&TYPES, ids.len());
                 for id in ids.clone() {
                     rows.push(&[&id, &7_i64])?;
                 }
-                tx.copy_in(sql, rows).await
+                transaction.copy_in(sql, rows).await
             })
             .await
     };
     assert_eq!(copy(10..110).await.unwrap(), 100);
     let outcome = copy(100..200).await;
     assert_eq!(outcome.unwrap_err().conflict(), Some("one_account"));
-    // More than one message holds.
+    // More rows than fit into one message.
     assert_eq!(copy(1_000..21_000).await.unwrap(), 20_000);
     assert_eq!(copy(0..0).await.unwrap(), 0);
     let sum = "SELECT count(*) AS count, sum(amount)::bigint AS sum FROM account";
@@ -418,7 +427,7 @@ async fn rows_arrive_by_copy_or_not_at_all() {
 }
 
 #[test]
-fn a_row_to_be_copied_has_what_its_columns_can_keep() {
+fn copy_refuses_rows_that_do_not_fit_their_columns() {
     use tokio_postgres::types::Type;
     let mut rows = CopyRows::of(&[Type::INT4, Type::TEXT], 1);
     rows.push(&[&1_i32, &None::<String>]).unwrap();

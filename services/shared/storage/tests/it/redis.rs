@@ -1,5 +1,5 @@
-//! The Redis door on a healthy cluster: commands, scripts, pipelines, and what is refused before anything is sent.
-//! Its helpers also serve the other Redis tests.
+//! Redis client on a healthy cluster: commands, scripts, pipelines, and calls that are refused before anything is sent.
+//! The other Redis tests use its helpers too.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -11,29 +11,29 @@ use onsale_storage::redis::{Command, Error, Key, Keyspace, Pipeline, Redis, Redi
 use onsale_testkit::stack::{self, RedisCluster};
 use tokio::time::Instant;
 
-/// A door to the shared cluster, with keys of its own.
-pub(crate) async fn door() -> Redis {
+/// Returns a client of the shared cluster, with a key prefix of its own.
+pub(crate) async fn client() -> Redis {
     let share = stack::redis().await.unwrap();
     Redis::connect(&RedisConfig::new(share.urls, share.prefix)).await.unwrap()
 }
 
-/// Settings for a cluster that the test breaks.
+/// Returns settings for a cluster that the test breaks.
 pub(crate) fn config(cluster: &RedisCluster) -> RedisConfig {
     RedisConfig::new(cluster.urls(), "test")
 }
 
-/// The keys of a test.
+/// Returns the keyspace of a test.
 pub(crate) fn keys(redis: &Redis) -> Keyspace {
     redis.keyspace("storage").unwrap()
 }
 
-/// A key on the given third of the slots, which is the given master's of a cluster with three.
+/// Returns a key in the given third of the slots, which belongs to one master in a cluster with three.
 pub(crate) fn key_on_shard(keys: &Keyspace, name: &str, shard: u16) -> Key {
     let on_shard = |key: &Key| u32::from(key.slot()) * 3 / 16_384 == u32::from(shard);
     (0..1_000)
         .map(|tag| keys.key(name, tag).unwrap())
         .find(on_shard)
-        .expect("every third holds some of a thousand tags")
+        .expect("no tag of a thousand is in this third")
 }
 
 static ADD_TWO: LazyLock<Script> = LazyLock::new(|| {
@@ -52,8 +52,8 @@ static SELL_TABLE: LazyLock<Script> =
     LazyLock::new(|| Script::new("sell_table", "return {err = 'SOLDOUT none left'}"));
 
 #[tokio::test]
-async fn a_command_is_answered_with_the_type_asked_for() {
-    let redis = door().await;
+async fn reply_is_converted_to_the_requested_type() {
+    let redis = client().await;
     let key = keys(&redis).key("line", "event").unwrap();
     let added: u64 = redis.run(Command::new("ZADD").key(&key).arg(1).arg("a").arg(2).arg("b")).await.unwrap();
     assert_eq!(added, 2);
@@ -68,8 +68,8 @@ async fn a_command_is_answered_with_the_type_asked_for() {
 }
 
 #[tokio::test]
-async fn an_answer_of_another_shape_is_an_error_that_says_so() {
-    let redis = door().await;
+async fn reply_of_another_type_is_an_error() {
+    let redis = client().await;
     let key = keys(&redis).key("text", "event").unwrap();
     let () = redis.run(Command::new("SET").key(&key).arg("words")).await.unwrap();
     let error = redis.run::<u64>(Command::new("GET").key(&key)).await.unwrap_err();
@@ -78,8 +78,8 @@ async fn an_answer_of_another_shape_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_redis_is_typed_and_not_tried_again() {
-    let redis = door().await;
+async fn refused_command_is_typed_and_not_retried() {
+    let redis = client().await;
     let key = keys(&redis).key("text", "event").unwrap();
     let () = redis.run(Command::new("SET").key(&key).arg("words")).await.unwrap();
     let error = redis.run::<u64>(Command::new("ZCARD").key(&key).idempotent()).await.unwrap_err();
@@ -88,7 +88,7 @@ async fn a_refusal_of_redis_is_typed_and_not_tried_again() {
 
 #[tokio::test]
 async fn a_script_gets_its_keys_and_arguments() {
-    let redis = door().await;
+    let redis = client().await;
     let [first, second] = ["first", "second"].map(|name| keys(&redis).key(name, "event").unwrap());
     for expected in [20_u64, 40] {
         let call = ADD_TWO.call().key(&first).arg(10).key(&second).arg(20);
@@ -98,8 +98,8 @@ async fn a_script_gets_its_keys_and_arguments() {
 }
 
 #[tokio::test]
-async fn the_code_of_a_scripts_own_error_reaches_the_caller() {
-    let redis = door().await;
+async fn code_of_a_script_error_reaches_the_caller() {
+    let redis = client().await;
     let key = keys(&redis).key("sector", "event").unwrap();
     for script in [&SELL, &SELL_TABLE] {
         let error = redis.run::<u64>(script.call().key(&key)).await.unwrap_err();
@@ -109,8 +109,8 @@ async fn the_code_of_a_scripts_own_error_reaches_the_caller() {
 }
 
 #[tokio::test]
-async fn keys_of_different_tags_are_refused_before_anything_is_sent() {
-    let redis = door().await;
+async fn keys_with_different_tags_are_refused_before_sending() {
+    let redis = client().await;
     let [first, second] = ["event-a", "event-b"].map(|tag| keys(&redis).key("count", tag).unwrap());
     let error = redis.run::<u64>(ADD_TWO.call().key(&first).key(&second).arg(1).arg(1)).await.unwrap_err();
     assert!(
@@ -128,7 +128,7 @@ async fn keys_of_different_tags_are_refused_before_anything_is_sent() {
 
 #[tokio::test]
 async fn a_call_without_a_key_is_refused() {
-    let redis = door().await;
+    let redis = client().await;
     let error = redis.run::<String>(Command::new("PING")).await.unwrap_err();
     assert!(matches!(error, Error::NoKey { command: "PING" }), "{error:?}");
     let error = redis.run_all::<Vec<u64>>(Pipeline::new("none")).await.unwrap_err();
@@ -136,8 +136,8 @@ async fn a_call_without_a_key_is_refused() {
 }
 
 #[tokio::test]
-async fn a_pipeline_answers_in_order() {
-    let redis = door().await;
+async fn pipeline_replies_are_in_order() {
+    let redis = client().await;
     let [first, second] = ["first", "second"].map(|name| keys(&redis).key(name, "event").unwrap());
     for atomic in [false, true] {
         let pipeline = Pipeline::new("set_and_read")
@@ -151,12 +151,12 @@ async fn a_pipeline_answers_in_order() {
 }
 
 #[tokio::test]
-async fn an_atomic_pipeline_runs_as_a_whole_or_not_at_all() {
-    let redis = door().await;
+async fn atomic_pipeline_runs_all_commands_or_none() {
+    let redis = client().await;
     let key = keys(&redis).key("count", "event").unwrap();
     let pipeline = Pipeline::new("bad")
         .push(Command::new("INCR").key(&key))
-        // Refused when it is queued: EXEC then runs nothing.
+        // Refused when it is queued, so EXEC runs nothing.
         .push(Command::new("GET").key(&key).arg("one argument too many"))
         .atomic();
     let error = redis.run_all::<Vec<u64>>(pipeline).await.unwrap_err();
@@ -165,12 +165,12 @@ async fn an_atomic_pipeline_runs_as_a_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_script_in_a_pipeline_runs_once_even_where_it_is_unknown() {
-    // A name of its own each time, so that no node knows its hash.
+async fn unknown_script_in_a_pipeline_runs_once() {
+    // A unique name, so that no node knows the script's hash.
     let code: &'static str =
         format!("return redis.call('INCR', KEYS[1]) -- {}", rand::random::<u64>()).leak();
     let script = Script::new("unknown", code);
-    let redis = door().await;
+    let redis = client().await;
     let [plain, scripted] = ["plain", "scripted"].map(|name| keys(&redis).key(name, "event").unwrap());
     for atomic in [true, false] {
         let pipeline =
@@ -183,8 +183,8 @@ async fn a_script_in_a_pipeline_runs_once_even_where_it_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_call_whose_deadline_has_passed_is_not_sent() {
-    let redis = door().await;
+async fn call_after_its_deadline_is_not_sent() {
+    let redis = client().await;
     let key = keys(&redis).key("count", "event").unwrap();
     let call = redis.run::<u64>(Command::new("INCR").key(&key));
     let error = Deadline::after(Duration::ZERO).scope(call).await.unwrap_err();
@@ -195,7 +195,7 @@ async fn a_call_whose_deadline_has_passed_is_not_sent() {
 
 #[tokio::test]
 async fn many_callers_share_two_connections() {
-    let redis = door().await;
+    let redis = client().await;
     let begin = Instant::now();
     let calls = (0..2_000_u32).map(|tag| {
         let key = keys(&redis).key("count", tag % 50).unwrap();
@@ -209,7 +209,7 @@ async fn many_callers_share_two_connections() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_are_refused_at_start() {
+async fn invalid_settings_are_refused_at_start() {
     let good = RedisConfig::new(vec!["redis://127.0.0.1:1".to_owned()], "test");
     let no_nodes = RedisConfig { nodes: Vec::new(), ..good.clone() };
     let no_time = RedisConfig { command_timeout: Duration::ZERO, ..good.clone() };
@@ -228,22 +228,25 @@ async fn settings_that_cannot_work_are_refused_at_start() {
 }
 
 #[tokio::test]
-async fn it_is_ready_when_a_node_answers() {
-    door().await.ready().await.unwrap();
+async fn client_is_ready_when_a_node_answers() {
+    client().await.ready().await.unwrap();
 }
 
 #[test]
-fn settings_are_read_strictly_and_show_no_password() {
+fn settings_refuse_unknown_keys_and_hide_the_password() {
     let read = |text: &str| serde_json::from_str::<RedisConfig>(text);
     let nodes = r#""nodes": ["redis://127.0.0.1:6379"], "prefix": "dev""#;
     let config =
         read(&format!(r#"{{{nodes}, "command_timeout": "250ms", "username": "", "password": "swordfish"}}"#));
     let config = config.unwrap();
     assert_eq!((config.command_timeout, config.connections), (Duration::from_millis(250), 2));
-    assert_eq!(config.username, None, "empty is unset");
+    assert_eq!(config.username, None, "an empty name is None");
     assert!(!format!("{config:?}").contains("swordfish"));
     config.validate().unwrap();
-    assert!(read(&format!(r#"{{{nodes}, "timeout_of_command": "250ms"}}"#)).is_err(), "a typing mistake");
+    assert!(
+        read(&format!(r#"{{{nodes}, "timeout_of_command": "250ms"}}"#)).is_err(),
+        "an unknown key was accepted"
+    );
     let with_password = RedisConfig::new(vec!["redis://:swordfish@127.0.0.1:6379".to_owned()], "dev");
     assert!(matches!(with_password.validate(), Err(Error::Config { .. })));
 }

@@ -1,5 +1,5 @@
-//! The Redis door on a cluster that breaks: masters killed and frozen, scripts forgotten, slots moved.
-//! Each test has a cluster of its own. Bounds are generous: they tell "comes back" from "hangs", not how fast.
+//! Redis client on a breaking cluster: killed and frozen masters, lost scripts, moving slots. Each test has its own
+//! cluster. Time bounds only distinguish recovery from a hang.
 
 use std::{
     sync::{
@@ -17,24 +17,24 @@ use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 
 use crate::redis::{config, key_on_shard, keys};
 
-/// Node timeout, vote and a busy machine.
+/// Covers the node timeout, the vote, and a busy machine.
 const FAILOVER_MAX: Duration = Duration::from_secs(20);
 
 static COUNT: LazyLock<Script> =
     LazyLock::new(|| Script::new("count", "redis.call('INCR', KEYS[2]) return redis.call('INCR', KEYS[1])"));
 
-/// What one shard's caller saw.
+/// Results of one shard's caller.
 #[derive(Debug, Default)]
-struct Seen {
+struct CallerResults {
     succeeded: u32,
     failed: u32,
     slowest: Duration,
     last_success: Option<Instant>,
 }
 
-/// Writes to `key` until told to stop, one call after the other.
-async fn write_until(redis: Redis, key: Key, stop: Arc<AtomicBool>) -> Seen {
-    let mut seen = Seen::default();
+/// Writes to `key` until `stop` is set, one call after the other.
+async fn write_until(redis: Redis, key: Key, stop: Arc<AtomicBool>) -> CallerResults {
+    let mut seen = CallerResults::default();
     while !stop.load(Ordering::Relaxed) {
         let begin = Instant::now();
         let answer = redis.run::<()>(Command::new("SET").key(&key).arg("x").idempotent()).await;
@@ -51,8 +51,9 @@ async fn write_until(redis: Redis, key: Key, stop: Arc<AtomicBool>) -> Seen {
     seen
 }
 
-/// Breaks the master of one shard under load on all, and returns what each shard's caller saw; the broken one's first.
-async fn break_under_load(redis: &Redis, broken: Key, break_it: impl AsyncFnOnce()) -> Vec<Seen> {
+/// Breaks the master of one shard under load on all shards. Returns the results of each shard's caller, the broken
+/// shard's first.
+async fn break_under_load(redis: &Redis, broken: Key, break_it: impl AsyncFnOnce()) -> Vec<CallerResults> {
     let others = [1, 2].map(|shard| key_on_shard(&keys(redis), "load", shard));
     let stop = Arc::new(AtomicBool::new(false));
     let writers = [broken.clone()]
@@ -63,9 +64,9 @@ async fn break_under_load(redis: &Redis, broken: Key, break_it: impl AsyncFnOnce
         tokio::time::sleep(Duration::from_millis(300)).await;
         break_it().await;
         let begin = Instant::now();
-        // The shard serves again once a fresh call succeeds.
+        // The shard is back once a new call succeeds.
         while redis.run::<()>(Command::new("SET").key(&broken).arg("y").idempotent()).await.is_err() {
-            assert!(begin.elapsed() < FAILOVER_MAX, "the shard did not come back");
+            assert!(begin.elapsed() < FAILOVER_MAX, "the shard did not recover");
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
         stop.store(true, Ordering::Relaxed);
@@ -74,7 +75,7 @@ async fn break_under_load(redis: &Redis, broken: Key, break_it: impl AsyncFnOnce
     seen
 }
 
-fn assert_survived(seen: &[Seen], config: &RedisConfig) {
+fn assert_survived(seen: &[CallerResults], config: &RedisConfig) {
     for shard in seen {
         assert!(shard.slowest < config.overall_timeout + Duration::from_secs(2), "a call hung: {seen:?}");
         assert!(shard.last_success.is_some_and(|at| at.elapsed() < Duration::from_secs(5)), "{seen:?}");
@@ -87,7 +88,7 @@ fn assert_survived(seen: &[Seen], config: &RedisConfig) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_master_costs_its_shard_a_failover_and_the_others_nothing() {
+async fn killed_master_stalls_only_its_own_shard() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let config = config(&cluster);
     let redis = Redis::connect(&config).await.unwrap();
@@ -101,7 +102,7 @@ async fn a_killed_master_costs_its_shard_a_failover_and_the_others_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_master_costs_its_shard_a_failover_and_hangs_nobody() {
+async fn frozen_master_stalls_only_its_own_shard() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let config = config(&cluster);
     let redis = Redis::connect(&config).await.unwrap();
@@ -115,7 +116,7 @@ async fn a_frozen_master_costs_its_shard_a_failover_and_hangs_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_script_that_every_node_forgot_is_loaded_again() {
+async fn flushed_script_is_loaded_again() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let redis = Redis::connect(&config(&cluster)).await.unwrap();
     let places: Vec<[Key; 2]> = (0..3)
@@ -139,7 +140,7 @@ fn redis_client(url: &str) -> ::redis::Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_that_move_under_load_cost_no_idempotent_call() {
+async fn moving_slots_fail_no_idempotent_call() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let redis = Redis::connect(&config(&cluster)).await.unwrap();
     let keys = keys(&redis);
@@ -178,9 +179,9 @@ async fn slots_that_move_under_load_cost_no_idempotent_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deadline_is_kept_even_when_the_node_does_not_answer() {
+async fn deadline_ends_a_call_to_a_frozen_node() {
     let cluster = RedisCluster::start_private().await.unwrap();
-    // Far above the deadline: what is kept below is not this.
+    // Far above the deadline, so that only the deadline can end the call.
     let config = RedisConfig { command_timeout: Duration::from_secs(4), ..config(&cluster) };
     let redis = Redis::connect(&config).await.unwrap();
     let key = key_on_shard(&keys(&redis), "count", 0);
@@ -198,9 +199,9 @@ async fn a_deadline_is_kept_even_when_the_node_does_not_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_may_have_run_is_sent_again_only_if_idempotent() {
+async fn ambiguous_attempt_is_retried_only_if_idempotent() {
     let cluster = RedisCluster::start_private().await.unwrap();
-    // Above the time of the test: the frozen master must wake as master, and carry out what waits in its socket.
+    // Longer than the test, because the frozen master must wake as master and run the commands in its socket.
     let config = RedisConfig {
         command_timeout: Duration::from_millis(200),
         overall_timeout: Duration::from_millis(900),
@@ -212,15 +213,15 @@ async fn what_may_have_run_is_sent_again_only_if_idempotent() {
     cluster.freeze(master).unwrap();
     let calls = tokio::join!(
         redis.run::<u64>(Command::new("INCR").key(&once)),
-        // A lie, to count the attempts.
+        // INCR is not idempotent; the mark makes the retries countable.
         redis.run::<u64>(Command::new("INCR").key(&often).idempotent()),
     );
     cluster.thaw(master).unwrap();
     assert!(matches!(calls.0, Err(Error::Unknown { .. })), "{calls:?}");
     assert!(matches!(calls.1, Err(Error::Unknown { .. })), "{calls:?}");
     let count = async |key: &Key| redis.run::<Option<u64>>(Command::new("GET").key(key).idempotent()).await;
-    // Sent before on the same connections, so they have run when this is answered; a new connection may be faster.
-    onsale_testkit::wait_until("the waiting commands to run", Duration::from_secs(10), async || {
+    // Sent earlier on the same connections, so they have run before this reply. A new connection may overtake them.
+    onsale_testkit::wait_until("the waiting commands have run", Duration::from_secs(10), async || {
         count(&once).await.is_ok_and(|count| count == Some(1))
             && count(&often).await.is_ok_and(|count| count > Some(1))
     })
@@ -230,7 +231,7 @@ async fn what_may_have_run_is_sent_again_only_if_idempotent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_door_made_while_a_master_is_down_works_for_the_other_shards() {
+async fn client_created_during_an_outage_serves_the_other_shards() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let settings = config(&cluster);
     let redis = Redis::connect(&settings).await.unwrap();
@@ -245,7 +246,7 @@ async fn a_door_made_while_a_master_is_down_works_for_the_other_shards() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_are_gone_are_not_called_without_a_pause() {
+async fn connections_to_failed_nodes_are_rate_limited() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let redis = Redis::connect(&config(&cluster)).await.unwrap();
     let all = [0, 1, 2].map(|shard| key_on_shard(&keys(&redis), "load", shard));
@@ -264,7 +265,7 @@ async fn nodes_that_are_gone_are_not_called_without_a_pause() {
         .map(|key| write_until(redis.clone(), key.clone(), Arc::clone(&stop)))
         .collect();
     let begin = Instant::now();
-    // The masters first: their replicas then send the client to them, and it looks where they are.
+    // Masters first: their replicas then redirect the client to them, and it refreshes its topology.
     for node in &nodes {
         cluster.kill(*node).await.unwrap();
     }
@@ -283,8 +284,8 @@ async fn nodes_that_are_gone_are_not_called_without_a_pause() {
     let (calls, took) = (calls.load(Ordering::Relaxed), begin.elapsed());
     stop.store(true, Ordering::Relaxed);
     while writers.join_next().await.transpose().unwrap().is_some() {}
-    assert!(calls > 0, "nobody looks whether Redis is back");
-    // Each of six nodes eight times at once, and then every 50 ms.
+    assert!(calls > 0, "the client does not reconnect");
+    // For each of six nodes 8 connections at once, then one every 50 ms.
     let calls_max = 6 * (9 + took.as_millis() / 50);
-    assert!(u128::from(calls) <= calls_max, "called {calls} times in {took:?}");
+    assert!(u128::from(calls) <= calls_max, "{calls} connections in {took:?}");
 }

@@ -1,9 +1,9 @@
-//! Keys, by property: whatever the parts are, the result is a typed error or a key that lands where its tag says.
+//! Property tests of keys: any parts give a typed error or a key in the slot of its tag.
 
 use onsale_storage::redis::{KeyError, Keyspace, PART_BYTES_MAX, Part};
 use proptest::prelude::*;
 
-/// Text that tries: mostly what is allowed, with what would inject a tag, a second key or a second command.
+/// Mostly allowed text, with characters that would inject a tag, a second key or a second command.
 fn part() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-z0-9:_-]{1,12}",
@@ -13,7 +13,7 @@ fn part() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What Redis itself would hash: the text in the first braces, if there is some.
+/// Returns the text that Redis hashes: the content of the first braces, if not empty.
 fn hashed(key: &str) -> &str {
     let Some((_, after)) = key.split_once('{') else { return key };
     match after.split_once('}') {
@@ -24,7 +24,7 @@ fn hashed(key: &str) -> &str {
 
 proptest! {
     #[test]
-    fn parts_make_a_typed_error_or_a_key_on_its_tags_slot(
+    fn parts_give_a_typed_error_or_a_key_in_the_tags_slot(
         prefix in part(), service in part(), name in part(), tag in part(),
     ) {
         let made = Keyspace::new(&prefix, &service).and_then(|keys| keys.key(&name, &tag));
@@ -57,14 +57,14 @@ proptest! {
     }
 
     #[test]
-    fn the_slot_depends_on_the_tag_alone(first in "[a-z]{1,9}", second in "[a-z]{1,9}", tag in "[a-z0-9:-]{1,20}") {
+    fn slot_depends_on_the_tag_alone(first in "[a-z]{1,9}", second in "[a-z]{1,9}", tag in "[a-z0-9:-]{1,20}") {
         let one = Keyspace::new(&first, "queue").unwrap().key(&second, &tag).unwrap();
         let other = Keyspace::new(&second, "claim").unwrap().key(&first, &tag).unwrap();
         prop_assert_eq!(one.slot(), other.slot());
     }
 
     #[test]
-    fn different_parts_make_different_keys(one in parts(), other in parts()) {
+    fn different_parts_give_different_keys(one in parts(), other in parts()) {
         let key = |[prefix, service, name, tag]: &[String; 4]| {
             Keyspace::new(prefix, service).unwrap().key(name, tag).unwrap()
         };
@@ -79,9 +79,9 @@ fn parts() -> impl Strategy<Value = [String; 4]> {
 }
 
 #[test]
-fn the_slot_is_the_one_redis_computes() {
+fn slot_equals_the_one_of_redis() {
     let keys = Keyspace::new("test", "storage").unwrap();
-    // From the cluster specification and `CLUSTER KEYSLOT`.
+    // Values from the cluster specification and `CLUSTER KEYSLOT`.
     for (tag, slot) in [("123456789", 12_739), ("foo", 12_182), ("bar", 5_061), ("user1000", 3_443)] {
         assert_eq!(keys.key("name", tag).unwrap().slot(), slot, "{tag}");
     }

@@ -1,4 +1,4 @@
-//! Streams through the door: ids of our own, groups, claims, and reading that waits.
+//! Streams: explicit ids, groups, claims, and blocking reads.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use onsale_testkit::stack::RedisCluster;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use crate::redis::{config, door, key_on_shard, keys};
+use crate::redis::{client, config, key_on_shard, keys};
 
 const GROUP: &str = "workers";
 
@@ -26,8 +26,8 @@ async fn append(redis: &Redis, key: &Key, numbers: std::ops::RangeInclusive<u64>
     }
 }
 
-/// Whether any node has a client that waits in a group's read. Tests that wait so use a cluster of their own.
-async fn somebody_waits(redis: &Redis) -> bool {
+/// Returns true if a node has a client in a blocking group read. Tests with such reads use their own cluster.
+async fn has_blocked_reader(redis: &Redis) -> bool {
     for url in &redis.config().nodes {
         let client = ::redis::Client::open(url.as_str()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -40,11 +40,11 @@ async fn somebody_waits(redis: &Redis) -> bool {
 }
 
 #[tokio::test]
-async fn an_id_is_appended_once() {
-    let redis = door().await;
+async fn entry_is_appended_once_per_id() {
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     let stream = redis.stream(&key);
-    assert_eq!(stream.last_id().await.unwrap(), None, "no stream yet");
+    assert_eq!(stream.last_id().await.unwrap(), None, "the stream does not exist yet");
     assert_eq!(stream.append(id(5), &[("body", b"\0\xff")]).await.unwrap(), Appended::Added);
     assert_eq!(stream.append(id(5), &[("body", b"again")]).await.unwrap(), Appended::Passed);
     assert_eq!(stream.append(id(4), &[("body", b"late")]).await.unwrap(), Appended::Passed);
@@ -56,8 +56,8 @@ async fn an_id_is_appended_once() {
 }
 
 #[tokio::test]
-async fn a_batch_leaves_out_what_was_there_and_adds_the_rest() {
-    let redis = door().await;
+async fn batch_skips_existing_entries_and_adds_the_rest() {
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     let stream = redis.stream(&key);
     let batch = |numbers: std::ops::RangeInclusive<u64>| {
@@ -73,8 +73,8 @@ async fn a_batch_leaves_out_what_was_there_and_adds_the_rest() {
 }
 
 #[tokio::test]
-async fn the_last_id_outlives_its_entry() {
-    let redis = door().await;
+async fn last_id_survives_the_deletion_of_its_entry() {
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     append(&redis, &key, 1..=4).await;
     let stream = redis.stream(&key);
@@ -85,8 +85,8 @@ async fn the_last_id_outlives_its_entry() {
 }
 
 #[tokio::test]
-async fn a_capped_stream_drops_its_oldest() {
-    let redis = door().await;
+async fn capped_stream_drops_its_oldest_entries() {
+    let redis = client().await;
     let key = keys(&redis).key("moves", "event").unwrap();
     let stream = redis.stream(&key);
     let mut last = StreamId::ZERO;
@@ -95,7 +95,7 @@ async fn a_capped_stream_drops_its_oldest() {
         assert!(id > last);
         last = id;
     }
-    // "About" 100: Redis drops whole nodes of a hundred entries.
+    // "About" 100: Redis trims whole nodes of a hundred entries.
     assert!(stream.length().await.unwrap() <= 300);
     let tail = stream.read_after(StreamId::ZERO, 10_000).await.unwrap();
     assert_eq!(tail.last().map(|entry| entry.id), Some(last));
@@ -103,12 +103,12 @@ async fn a_capped_stream_drops_its_oldest() {
 }
 
 #[tokio::test]
-async fn a_group_hands_each_entry_to_one_consumer_until_it_is_acknowledged() {
-    let redis = door().await;
+async fn group_delivers_each_entry_to_one_consumer() {
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     let stream = redis.stream(&key);
     assert!(stream.create_group(GROUP, StreamId::ZERO).await.unwrap());
-    assert!(!stream.create_group(GROUP, StreamId::ZERO).await.unwrap(), "it is there already");
+    assert!(!stream.create_group(GROUP, StreamId::ZERO).await.unwrap(), "the group exists already");
     append(&redis, &key, 1..=5).await;
     let first = stream.read_group(GROUP, "one", 3).await.unwrap();
     let second = stream.read_group(GROUP, "two", 3).await.unwrap();
@@ -127,8 +127,8 @@ async fn a_group_hands_each_entry_to_one_consumer_until_it_is_acknowledged() {
 }
 
 #[tokio::test]
-async fn what_a_consumer_left_alone_is_claimed_by_another_and_what_it_renews_is_not() {
-    let redis = door().await;
+async fn idle_entry_is_claimed_and_renewed_entry_is_not() {
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     let stream = redis.stream(&key);
     stream.create_group(GROUP, StreamId::ZERO).await.unwrap();
@@ -140,8 +140,8 @@ async fn what_a_consumer_left_alone_is_claimed_by_another_and_what_it_renews_is_
     let nothing =
         stream.auto_claim(GROUP, "heir", Duration::from_secs(60), StreamId::ZERO, 10).await.unwrap();
     assert!(nothing.entries.is_empty());
-    assert_eq!(nothing.deleted, [id(4)], "what is gone from the stream is no longer pending");
-    onsale_testkit::wait_until("the entries to be idle", Duration::from_secs(5), async || {
+    assert_eq!(nothing.deleted, [id(4)], "deleted entries are no longer pending");
+    onsale_testkit::wait_until("the entries are idle", Duration::from_secs(5), async || {
         stream.pending(GROUP, StreamId::ZERO, 10).await.unwrap().iter().all(|entry| entry.idle >= idle)
     })
     .await;
@@ -155,8 +155,8 @@ async fn what_a_consumer_left_alone_is_claimed_by_another_and_what_it_renews_is_
 }
 
 #[tokio::test]
-async fn questions_about_a_stream_that_is_not_there_have_answers() {
-    let redis = door().await;
+async fn missing_stream_has_no_groups_and_no_last_id() {
+    let redis = client().await;
     let key = keys(&redis).key("topic", "nothing").unwrap();
     let stream = redis.stream(&key);
     assert_eq!(stream.last_id().await.unwrap(), None);
@@ -164,15 +164,15 @@ async fn questions_about_a_stream_that_is_not_there_have_answers() {
     assert!(stream.groups().await.unwrap().is_empty());
     assert!(stream.read_after(StreamId::ZERO, 10).await.unwrap().is_empty());
     let error = stream.read_group(GROUP, "one", 1).await.unwrap_err();
-    assert_eq!(error.code(), Some("NOGROUP"), "a wiped Redis is told by this");
+    assert_eq!(error.code(), Some("NOGROUP"), "a missing group is reported as NOGROUP");
     let error =
         redis.reader().read_group(&key, GROUP, "one", 1, Duration::from_millis(10)).await.unwrap_err();
     assert_eq!(error.code(), Some("NOGROUP"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiting_reader_wakes_for_an_entry_and_stalls_nobody() {
-    let redis = door().await;
+async fn blocked_reader_wakes_for_an_entry_and_delays_no_call() {
+    let redis = client().await;
     let key = keys(&redis).key("topic", "orders").unwrap();
     let stream = redis.stream(&key);
     stream.create_group(GROUP, StreamId::ZERO).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_waiting_reader_wakes_for_an_entry_and_stalls_nobody() {
     let mut reader = redis.reader();
     let reading = reader.read_group(&key, GROUP, "one", 10, Duration::from_secs(20));
     let writing = async {
-        // On the same node while the reader waits there.
+        // These commands go to the node on which the reader blocks.
         for _ in 0..20 {
             let () =
                 redis.run(Command::new("GET").key(&keys(&redis).key("x", "orders").unwrap())).await.unwrap();
@@ -191,13 +191,13 @@ async fn a_waiting_reader_wakes_for_an_entry_and_stalls_nobody() {
     assert_eq!(ids(&entries.unwrap()), [1]);
     assert!(begin.elapsed() < Duration::from_secs(10));
     let nothing = reader.read_group(&key, GROUP, "one", 10, Duration::from_millis(50)).await.unwrap();
-    assert!(nothing.is_empty(), "it gives up in time");
+    assert!(nothing.is_empty(), "the read ends without entries");
     let log = redis.reader().read_after(&key, StreamId::ZERO, 10, Duration::from_millis(50)).await.unwrap();
     assert_eq!(ids(&log), [1]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_abandoned_read_takes_no_entry_with_it() {
+async fn dropped_read_loses_no_entry() {
     let cluster = RedisCluster::start_private().await.unwrap();
     let redis = Redis::connect(&config(&cluster)).await.unwrap();
     let key = keys(&redis).key("topic", "orders").unwrap();
@@ -208,9 +208,9 @@ async fn an_abandoned_read_takes_no_entry_with_it() {
         let wait = Duration::from_secs(30);
         let read = reader.read_group(&key, GROUP, "one", 10, wait);
         assert!(tokio::time::timeout(Duration::from_millis(200), read).await.is_err(), "nothing to read yet");
-        // Until the server has noticed that the reader hung up.
-        onsale_testkit::wait_until("the abandoned read to be gone", Duration::from_secs(5), async || {
-            !somebody_waits(&redis).await
+        // Wait until the server has noticed that the reader closed its connection.
+        onsale_testkit::wait_until("the dropped read has ended", Duration::from_secs(5), async || {
+            !has_blocked_reader(&redis).await
         })
         .await;
         append(&redis, &key, number..=number).await;
@@ -220,7 +220,7 @@ async fn an_abandoned_read_takes_no_entry_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_whose_master_was_killed_or_frozen_reads_on_after_the_failover() {
+async fn reader_resumes_after_a_failover() {
     for freeze in [false, true] {
         let cluster = RedisCluster::start_private().await.unwrap();
         let redis = Redis::connect(&config(&cluster)).await.unwrap();
@@ -239,8 +239,8 @@ async fn a_reader_whose_master_was_killed_or_frozen_reads_on_after_the_failover(
         let begin = Instant::now();
         let mut read = Vec::new();
         while read.is_empty() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "the reader did not come back");
-            // The append may be answered late or the failover may lose it: the same id again is harmless.
+            assert!(begin.elapsed() < Duration::from_secs(20), "the reader did not recover");
+            // The append may be delayed or lost in the failover; repeating the same id is harmless.
             let _ignored = redis.stream(&key).append(id(2), &[("body", b"x")]).await;
             match reader.read_group(&key, GROUP, "one", 10, block).await {
                 Ok(entries) => read.extend(entries.into_iter().filter(|entry| entry.id == id(2))),
@@ -252,7 +252,7 @@ async fn a_reader_whose_master_was_killed_or_frozen_reads_on_after_the_failover(
 
 proptest! {
     #[test]
-    fn an_id_reads_back_as_written_and_keeps_its_order(one: (u64, u64), other: (u64, u64)) {
+    fn id_round_trips_and_keeps_its_order(one: (u64, u64), other: (u64, u64)) {
         let [one, other] = [one, other].map(|(millis, sequence)| StreamId::new(millis, sequence));
         prop_assert_eq!(one.to_string().parse::<StreamId>().unwrap(), one);
         prop_assert_eq!(one.cmp(&other), (one.millis, one.sequence).cmp(&(other.millis, other.sequence)));
@@ -262,14 +262,14 @@ proptest! {
     }
 
     #[test]
-    fn other_text_is_no_id(text in "[^0-9]*|[0-9]{1,5}|[0-9]{25}-1|.*-x") {
+    fn malformed_text_is_not_an_id(text in "[^0-9]*|[0-9]{1,5}|[0-9]{25}-1|.*-x") {
         prop_assert!(text.parse::<StreamId>().is_err());
     }
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_does_not_look_like_a_missing_stream() {
-    let redis = door().await;
+async fn key_of_another_type_is_not_a_missing_stream() {
+    let redis = client().await;
     let key = keys(&redis).key("topic", "text").unwrap();
     let () = redis.run(Command::new("SET").key(&key).arg("words")).await.unwrap();
     let stream = redis.stream(&key);

@@ -1,5 +1,4 @@
-//! What is kept and for how long: events until their listeners have handled them, handled events and dead consumers'
-//! names until they can matter no more.
+//! Retention of events, inbox rows and consumer names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,99 +10,99 @@ use onsale_storage::redis::{Command, StreamId, Value};
 use onsale_testkit::wait_until;
 use onsale_types::SystemClock;
 
-use crate::events::{Apply, GROUP, Noted, SOON, World, consumer_config, relay_config};
+use crate::events::{Apply, GROUP, NumberAdded, SOON, World, consumer_config, relay_config};
 
-/// The topic of the tests, with a second listener that nobody starts.
-const WITH_LATE_LISTENER: Topic = Topic { listeners: &[GROUP, "late"], ..Topic::of::<Noted>() };
+/// Topic of the tests with a second listener that never starts.
+const WITH_LATE_LISTENER: Topic = Topic { listeners: &[GROUP, "late"], ..Topic::of::<NumberAdded>() };
 
-/// Removes what may go, at every step.
-fn eager() -> RelayConfig {
+/// Settings that delete whatever may be deleted, in every round.
+fn delete_everything() -> RelayConfig {
     RelayConfig { retention: Duration::ZERO, retain_every: Duration::ZERO, ..relay_config() }
 }
 
-/// How many events the outbox has.
+/// Returns the number of events in the outbox.
 async fn kept(world: &World) -> i64 {
     let row = world.postgres.query_one("kept", "SELECT count(*) AS count FROM outbox", &[]).await.unwrap();
     column(&row, "count").unwrap()
 }
 
 #[tokio::test]
-async fn events_stay_until_every_listener_of_the_contract_has_handled_them_even_one_never_seen() {
+async fn events_stay_until_every_listener_of_the_contract_handled_them() {
     let mut world = World::new().await;
-    let mut relay = world.relay_of(&[WITH_LATE_LISTENER], eager());
+    let relay = world.relay_of(&[WITH_LATE_LISTENER], delete_everything());
     world.produce("k", 0..5).await;
     world.start_consumer(world.consumer(Apply));
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     world.wait_for_effects(5).await;
     world.wait_until_idle().await;
-    relay.step().await.unwrap();
-    assert_eq!((kept(&world).await, world.positions().await.len()), (5, 5), "one has not begun to listen");
+    relay.round().await.unwrap();
+    assert_eq!((kept(&world).await, world.positions().await.len()), (5, 5), "one listener has not started");
 
     // Also after Redis lost the stream and both groups.
-    let key = world.redis.keyspace("events").unwrap().key("stream", Noted::TOPIC).unwrap();
+    let key = world.redis.keyspace("events").unwrap().key("stream", NumberAdded::TOPIC).unwrap();
     let _gone: u64 = world.redis.run(Command::new("DEL").key(&key)).await.unwrap();
-    let mut relay = world.relay_of(&[WITH_LATE_LISTENER], eager());
-    relay.step().await.unwrap();
-    assert_eq!(world.positions().await.len(), 5, "the stream is whole again");
+    let relay = world.relay_of(&[WITH_LATE_LISTENER], delete_everything());
+    relay.round().await.unwrap();
+    assert_eq!(world.positions().await.len(), 5, "the stream is complete again");
 
     world.stream(async |stream| stream.create_group("late", StreamId::ZERO).await).await.unwrap();
     let read = world.stream(async |stream| stream.read_group("late", "one", 10).await).await.unwrap();
     let ids: Vec<_> = read.iter().map(|entry| entry.id).collect();
-    assert_eq!(ids.len(), 5, "it gets what was published before it began");
+    assert_eq!(ids.len(), 5, "the late listener gets earlier events");
     world.stream(async |stream| stream.acknowledge("late", &ids).await).await.unwrap();
-    relay.step().await.unwrap();
+    relay.round().await.unwrap();
     assert_eq!((kept(&world).await, world.positions().await.len()), (0, 0));
 }
 
 #[tokio::test]
-async fn a_listener_of_the_contract_is_never_forgotten_and_another_group_is() {
+async fn only_listeners_of_the_contract_retain_events_forever() {
     let mut world = World::new().await;
-    let config = RelayConfig { group_forgotten_after: Duration::ZERO, ..eager() };
-    let mut relay = world.relay_with(config);
+    let config = RelayConfig { group_forgotten_after: Duration::ZERO, ..delete_everything() };
+    let relay = world.relay_with(config);
     for group in [GROUP, "former"] {
         world.stream(async |stream| stream.create_group(group, StreamId::ZERO).await).await.unwrap();
     }
     world.produce("k", 0..3).await;
     for _ in 0..3 {
-        relay.step().await.unwrap();
-        assert_eq!(kept(&world).await, 3, "the listener has handled none of them");
+        relay.round().await.unwrap();
+        assert_eq!(kept(&world).await, 3, "the listener has handled no event");
     }
     world.start_consumer(world.consumer(Apply));
     world.wait_for_effects(3).await;
     world.wait_until_idle().await;
-    relay.step().await.unwrap();
-    assert_eq!(kept(&world).await, 0, "the other group has handled none of them");
+    relay.round().await.unwrap();
+    assert_eq!(kept(&world).await, 0, "the other group still retains events");
 }
 
 #[tokio::test]
-async fn who_is_not_a_listener_in_the_contract_cannot_consume() {
+async fn group_outside_the_contract_cannot_consume() {
     let world = World::new().await;
     let config = ConsumerConfig { group: "stranger".to_owned(), ..consumer_config() };
     let clock = Arc::new(SystemClock);
     let refused =
-        Consumer::new::<Noted>(world.postgres.clone(), world.redis.clone(), clock, config, Apply).err();
+        Consumer::new::<NumberAdded>(world.postgres.clone(), world.redis.clone(), clock, config, Apply).err();
     let Some(Error::NotAListener { group, topic }) = refused else { panic!("{refused:?}") };
-    assert_eq!((group.as_str(), topic), ("stranger", Noted::TOPIC));
+    assert_eq!((group.as_str(), topic), ("stranger", NumberAdded::TOPIC));
 }
 
 #[tokio::test]
-async fn events_of_a_topic_that_the_relay_does_not_know_wait_for_one_that_does() {
+async fn events_of_an_unknown_topic_wait_for_a_relay_that_knows_it() {
     let world = World::new().await;
     world.produce("k", [1, 2]).await;
-    let another = Topic { source: "another", ..Topic::of::<Noted>() };
+    let another = Topic { source: "another", ..Topic::of::<NumberAdded>() };
     for topics in [&[][..], &[another]] {
-        world.relay_of(topics, eager()).step().await.unwrap();
+        world.relay_of(topics, delete_everything()).round().await.unwrap();
         assert_eq!((kept(&world).await, world.positions().await.len()), (2, 0));
     }
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     assert_eq!(world.positions().await, [1, 2]);
 }
 
 #[tokio::test]
-async fn the_inbox_forgets_what_can_come_no_more_and_nothing_younger() {
+async fn inbox_deletes_only_rows_past_their_retention() {
     let mut world = World::new().await;
     let config = ConsumerConfig { clean_every: Duration::from_millis(50), ..consumer_config() };
-    // An event may be handled until it is this old; the inbox remembers an hour longer.
+    // An event is handled up to this age; its inbox row is kept one hour longer.
     let retention = config.inbox_retention.as_secs_f64();
     world.start_relay();
     world.start_consumer(world.consumer_with(config, Apply));
@@ -117,15 +116,15 @@ async fn the_inbox_forgets_what_can_come_no_more_and_nothing_younger() {
         let rows = world.postgres.query("inbox", "SELECT event_id FROM inbox ORDER BY 1", &[]).await.unwrap();
         rows.iter().map(|row| column(row, "event_id").unwrap()).collect()
     };
-    wait_until("the oldest is forgotten", SOON, async || remembered().await.len() < 3).await;
+    wait_until("the oldest row is deleted", SOON, async || remembered().await.len() < 3).await;
     assert_eq!(remembered().await, ids[1..]);
 }
 
 #[tokio::test]
-async fn names_of_dead_consumers_go_unless_events_are_pending_for_them() {
+async fn dead_consumers_without_pending_events_are_deleted() {
     let mut world = World::new().await;
     world.produce("k", 0..2).await;
-    world.relay().step().await.unwrap();
+    world.relay().round().await.unwrap();
     world.stream(async |stream| stream.create_group(GROUP, StreamId::ZERO).await).await.unwrap();
     for name in ["finished", "cut-off"] {
         let read = world.stream(async |stream| stream.read_group(GROUP, name, 1).await).await.unwrap();
@@ -137,12 +136,12 @@ async fn names_of_dead_consumers_go_unless_events_are_pending_for_them() {
     let config = ConsumerConfig {
         clean_every: Duration::from_millis(50),
         consumer_dead_after: Duration::from_millis(500),
-        // Nobody takes over from the one that was cut off.
+        // Prevents a takeover from the consumer that was cut off.
         claim_idle: Duration::from_secs(3_600),
         ..consumer_config()
     };
     world.start_consumer(world.consumer_with(config, Apply));
-    wait_until("the name of the finished one goes", SOON, async || {
+    wait_until("the finished consumer is deleted", SOON, async || {
         !consumers(&world).await.contains(&"finished".to_owned())
     })
     .await;
@@ -151,13 +150,13 @@ async fn names_of_dead_consumers_go_unless_events_are_pending_for_them() {
         pending[0].idle
     };
     // Several rounds after it counts as dead.
-    wait_until("it is idle", SOON, async || cut_off_idle().await > Duration::from_secs(1)).await;
+    wait_until("the consumer is idle", SOON, async || cut_off_idle().await > Duration::from_secs(1)).await;
     assert!(consumers(&world).await.contains(&"cut-off".to_owned()));
 }
 
-/// The names in the group.
+/// Returns the consumer names in the group.
 async fn consumers(world: &World) -> Vec<String> {
-    let key = world.redis.keyspace("events").unwrap().key("stream", Noted::TOPIC).unwrap();
+    let key = world.redis.keyspace("events").unwrap().key("stream", NumberAdded::TOPIC).unwrap();
     let command = Command::new("XINFO").arg("CONSUMERS").key(&key).arg(GROUP).idempotent();
     let facts: Vec<std::collections::HashMap<String, Value>> = world.redis.run(command).await.unwrap();
     facts

@@ -20,7 +20,7 @@ async fn row(postgres: &Postgres, sql: &'static str, parameters: Parameters<'_>)
     postgres.query_one("row", sql, parameters).await.unwrap()
 }
 
-/// Asserts that the error names `column`, is INTERNAL, and has `cause` somewhere below it.
+/// Asserts that the error names `column`, is INTERNAL, and has `cause` in its chain.
 fn assert_unreadable<T: std::fmt::Debug>(result: Result<T, Error>, column: &str, cause: &str) {
     let error = result.unwrap_err();
     assert!(matches!(error, Error::Column { name, .. } if name == column), "{error:?}");
@@ -119,9 +119,9 @@ async fn values_too_large_for_their_column_fail_the_statement() {
     write("SELECT $1::int8", &SqlCount(u64::MAX)).await;
     write("SELECT $1::int4[]", &vec![SqlCount(u32::MAX)]).await;
     write("SELECT $1::timestamptz", &SqlTime(Timestamp::from_micros(i64::MIN))).await;
-    // Would be written as `-infinity`.
+    // Postgres would read this as `-infinity`.
     let infinite = i64::MIN + 946_684_800_000_000;
     write("SELECT $1::timestamptz", &SqlTime(Timestamp::from_micros(infinite))).await;
-    // Before 4713 BC: refused by Postgres.
+    // Postgres refuses times before 4713 BC.
     write("SELECT $1::timestamptz", &SqlTime(Timestamp::from_micros(infinite + 1))).await;
 }

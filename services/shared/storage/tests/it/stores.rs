@@ -1,4 +1,4 @@
-//! Opening a service's stores: patient with servers that come up late, and with nothing else.
+//! Opening a service's stores, with invalid settings and with the defaults.
 
 use std::{
     fmt::Debug,
@@ -27,22 +27,22 @@ impl ServiceConfig for Config {
     const SHARED_DEFAULTS: &'static [(&'static str, &'static str)] = &[StoresConfig::DEFAULTS];
 }
 
-/// Opens the stores with settings that `spoil` has changed; gives back why that failed.
-async fn open_with(spoil: impl FnOnce(&mut StoresConfig)) -> OpenError {
+/// Opens the stores with settings changed by `change` and returns the error.
+async fn open_with(change: impl FnOnce(&mut StoresConfig)) -> OpenError {
     let mut outcome = None;
     let started = TestService::start("sandbox", DEFAULTS, async |mut config: Config, chassis| {
-        spoil(&mut config.stores);
+        change(&mut config.stores);
         outcome = Stores::open(&config.stores, chassis).await.err();
         Ok(())
     });
     let running = started.await.unwrap();
     running.server.shutdown().await;
-    outcome.expect("the settings cannot work")
+    outcome.expect("the stores opened with invalid settings")
 }
 
-/// Tools and tests make settings in code, services read them from the file: both must mean the same.
+/// Tools and tests create settings in code, services read them from the file: both must be equal.
 #[test]
-fn the_defaults_file_says_what_the_code_says() {
+fn defaults_of_file_and_code_are_equal() {
     let environment = environment(
         &TestIssuer::new(),
         &[("STORES__POSTGRES__URL", "postgres://x"), ("STORES__REDIS__NODES", r#"["redis://x:1"]"#)],
@@ -56,7 +56,7 @@ fn the_defaults_file_says_what_the_code_says() {
 }
 
 #[tokio::test]
-async fn settings_that_no_waiting_mends_fail_at_once() {
+async fn invalid_settings_fail_without_waiting() {
     let begun = Instant::now();
     let error = open_with(|stores| stores.postgres.schema = "no good".to_owned()).await;
     assert!(matches!(error, OpenError::Migrate(_)), "{error:?}");

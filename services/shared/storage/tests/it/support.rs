@@ -1,14 +1,14 @@
-//! What several tests need: a migrated schema of their own, and a table to write into.
+//! Shared parts of the tests: a migrated schema and direct statements.
 
 use onsale_storage::postgres::{Postgres, PostgresConfig};
 use onsale_testkit::stack::{self, TestDatabase};
 
-/// A fresh database and a door to its sandbox schema. The database goes when the first is dropped.
+/// Returns a fresh database and a client of its sandbox schema. Dropping the first deletes the database.
 pub(crate) async fn sandbox() -> (TestDatabase, Postgres) {
     sandbox_with(|_| {}).await
 }
 
-/// As `sandbox`, with other settings.
+/// Like `sandbox`, with changed settings.
 pub(crate) async fn sandbox_with(change: impl FnOnce(&mut PostgresConfig)) -> (TestDatabase, Postgres) {
     let database = stack::database().await.unwrap();
     let mut config = database.sandbox();
@@ -17,7 +17,7 @@ pub(crate) async fn sandbox_with(change: impl FnOnce(&mut PostgresConfig)) -> (T
     (database, postgres)
 }
 
-/// Runs a statement that changes the schema, outside of the door's statement cache.
+/// Runs a statement that changes the schema, outside of the client's statement cache.
 pub(crate) async fn run_sql(database: &TestDatabase, sql: &str) {
     let mut config: tokio_postgres::Config = database.url.parse().unwrap();
     config.options(format!("-c search_path={}", stack::SANDBOX_SCHEMA));

@@ -1,39 +1,39 @@
-//! The id of a stream entry: `millis-sequence`, ordered.
+//! Ids of stream entries: `millis-sequence`, ordered.
 
 use std::{fmt, str::FromStr};
 
 use redis::{FromRedisValue, ParsingError, RedisWrite, ToRedisArgs, Value};
 
-/// An entry's id. With ids of our own the first part is whatever number orders the entries.
+/// Id of an entry. In ids of our own, the first part is any number that orders the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
-    /// The first part; Redis uses Unix milliseconds.
+    /// First part; Unix milliseconds in ids from Redis.
     pub millis: u64,
-    /// The second part, for entries of the same millisecond.
+    /// Second part, which orders entries of the same millisecond.
     pub sequence: u64,
 }
 
-/// Not an id.
+/// A text that is not a stream id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a stream id")]
 pub struct StreamIdError {
-    /// What was read.
+    /// Text that failed to parse.
     pub text: String,
 }
 
 impl StreamId {
-    /// Before every entry.
+    /// Lowest id, before every entry.
     pub const ZERO: Self = Self { millis: 0, sequence: 0 };
-    /// After every entry.
+    /// Highest id, after every entry.
     pub const MAX: Self = Self { millis: u64::MAX, sequence: u64::MAX };
 
-    /// The id `millis-sequence`.
+    /// Creates the id `millis-sequence`.
     #[must_use]
     pub const fn new(millis: u64, sequence: u64) -> Self {
         Self { millis, sequence }
     }
 
-    /// The next id there can be; `None` after [`StreamId::MAX`].
+    /// Returns the next higher id; `None` after [`StreamId::MAX`].
     #[must_use]
     pub fn next(self) -> Option<Self> {
         match self.sequence.checked_add(1) {

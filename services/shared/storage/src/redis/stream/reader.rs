@@ -1,8 +1,8 @@
-//! Reading that waits: BLOCK commands, on a cluster connection of their own.
+//! Blocking reads, on a cluster connection of their own.
 //!
-//! A blocking command stalls everything behind it on its connection, so every reader has one to itself, and reads one
-//! stream at a time. Dropping a read in the middle drops the connection too: otherwise the next read would wait behind
-//! the abandoned one, and entries delivered to it would be seen by nobody until they are claimed.
+//! A blocking command delays all commands behind it on its connection, so every reader has its own and reads one stream
+//! at a time. Dropping a running read closes the connection; otherwise the next read would wait behind it, and entries
+//! delivered to it would stay pending until they are claimed.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use redis::{
 
 use super::{Entry, StreamId, read_after_command, read_group_command, reply};
 use crate::redis::{
-    Command, Error, Key, RedisConfig,
-    error::{Verdict, judge, timed_out},
-    link, metrics,
+    Command, Error, Key, RedisConfig, connection_pool,
+    error::{Verdict, classify, timed_out},
+    metrics,
 };
 
-/// A reader that may wait. Not shared: one per loop.
+/// Reader for one loop, which must not be shared.
 pub struct Reader {
     config: RedisConfig,
-    /// Absent before the first read, and after a failed or abandoned one.
+    /// `None` before the first read and after a failed or dropped one.
     connection: Option<ClusterConnection>,
 }
 
@@ -40,10 +40,11 @@ impl Reader {
         Self { config, connection: None }
     }
 
-    /// Takes entries no consumer of the group has had, waiting up to `block` for the first. Nothing by then: no entries.
+    /// Reads entries that were never delivered to the group, and blocks up to `block` for the first. Returns no entries
+    /// if none arrive.
     ///
-    /// One attempt only: the caller's loop tries again after a failure, with its own backoff. Entries whose answer got
-    /// lost are pending for `consumer`.
+    /// Makes one attempt; the caller's loop retries with its own backoff. If the reply is lost, the entries are pending
+    /// for `consumer`.
     pub async fn read_group(
         &mut self,
         key: &Key,
@@ -55,7 +56,7 @@ impl Reader {
         self.read(read_group_command(key, group, consumer, count, Some(block)), block).await
     }
 
-    /// Reads entries later than `after`, waiting up to `block` for the first; no group, nothing to acknowledge.
+    /// Reads entries after `after`, without a group, and blocks up to `block` for the first.
     pub async fn read_after(
         &mut self,
         key: &Key,
@@ -68,7 +69,7 @@ impl Reader {
 
     async fn read(&mut self, command: Command, block: Duration) -> Result<Vec<Entry>, Error> {
         let name = command.name();
-        let slot = command.home()?.slot();
+        let slot = command.routing_key()?.slot();
         let result = self.attempt(&command, slot, block).await;
         if let Err(error) = &result {
             metrics::failed(name, error.class());
@@ -79,7 +80,7 @@ impl Reader {
     async fn attempt(&mut self, command: &Command, slot: u16, block: Duration) -> Result<Value, Error> {
         let name = command.name();
         let limit = block.saturating_add(self.config.command_timeout);
-        // Taken out for the time of the read: if this future is dropped, so is the connection.
+        // Taken out during the read, so that dropping this future drops the connection.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
@@ -97,12 +98,12 @@ impl Reader {
                 self.connection = Some(connection);
                 Ok(value)
             }
-            Err(source) => match judge(&source) {
+            Err(source) => match classify(&source) {
                 Verdict::Refused | Verdict::NoScript => {
                     self.connection = Some(connection);
                     Err(refused(name, &source))
                 }
-                // A new connection looks at the topology anew.
+                // A new connection reads the current topology.
                 Verdict::NotRun | Verdict::Ask { .. } => Err(Error::Unavailable { command: name, source }),
                 Verdict::Ambiguous => Err(Error::Unknown { command: name, source }),
             },
@@ -110,11 +111,11 @@ impl Reader {
     }
 
     async fn connect(&self, limit: Duration) -> Result<ClusterConnection, RedisError> {
-        let client = link::builder(&self.config)
+        let client = connection_pool::builder(&self.config)
             .response_timeout(limit)
             .overall_response_timeout(Some(limit))
             .build()?;
-        // Connecting asks nodes too, and must not wait for a frozen one as long as a read may wait.
+        // Connecting must not wait for a frozen node as long as a read may block.
         tokio::time::timeout(self.config.overall_timeout, client.get_async_connection())
             .await
             .unwrap_or_else(|_elapsed| Err(timed_out()))

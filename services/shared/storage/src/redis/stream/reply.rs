@@ -1,4 +1,4 @@
-//! What Redis answers about streams, taken apart. An answer of another shape is an error, never a panic.
+//! Parses the replies of stream commands. A reply of another shape is an error, never a panic.
 
 use std::time::Duration;
 
@@ -10,65 +10,65 @@ use crate::redis::Error;
 /// One entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its id.
+    /// Id of the entry.
     pub id: StreamId,
-    /// Its fields, in the order they were written.
+    /// Names and values, in the order of writing.
     pub fields: Vec<(String, Vec<u8>)>,
 }
 
 impl Entry {
-    /// The value of the first field called `name`.
+    /// Returns the value of the first field `name`.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_slice())
     }
 }
 
-/// What [`Stream::auto_claim`](super::Stream::auto_claim) took over.
+/// Entries that [`Stream::auto_claim`](super::Stream::auto_claim) took over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimed {
-    /// Where to go on; [`StreamId::ZERO`] when the round is complete.
+    /// Start of the next scan; [`StreamId::ZERO`] if the scan is complete.
     pub next: StreamId,
-    /// The entries, now pending for the caller.
+    /// Entries that are now pending for the caller.
     pub entries: Vec<Entry>,
-    /// Ids that were pending but whose entries are gone from the stream; Redis has forgotten them.
+    /// Ids that were pending although their entries are deleted. Redis has removed them from the group.
     pub deleted: Vec<StreamId>,
 }
 
-/// One pending entry.
+/// One entry that was delivered and not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// Its id.
+    /// Id of the entry.
     pub id: StreamId,
-    /// Who had it last.
+    /// Consumer of the last delivery.
     pub consumer: String,
-    /// How long ago that was.
+    /// Time since the last delivery or renewal.
     pub idle: Duration,
-    /// How often it was delivered.
+    /// Number of deliveries, including the last.
     pub deliveries: u64,
 }
 
-/// All that is pending in a group.
+/// Totals of a group's pending entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingSummary {
-    /// How many entries.
+    /// Number of pending entries.
     pub count: u64,
-    /// The earliest and the latest of them; none when nothing is pending.
+    /// Lowest and highest pending id; `None` if nothing is pending.
     pub span: Option<(StreamId, StreamId)>,
-    /// How many each consumer has.
+    /// Number of pending entries by consumer.
     pub consumers: Vec<(String, u64)>,
 }
 
-/// A consumer group and how far it is.
+/// State of one consumer group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupInfo {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
-    /// Entries delivered but not acknowledged.
+    /// Number of entries delivered but not acknowledged.
     pub pending: u64,
-    /// The last id delivered to anyone of the group.
+    /// Highest id delivered to any consumer of the group.
     pub last_delivered: StreamId,
-    /// Entries not delivered yet; `None` when Redis cannot tell, as after a deletion in the middle.
+    /// Number of entries not delivered yet; `None` if Redis cannot tell, as after a deletion in the middle.
     pub lag: Option<u64>,
 }
 
@@ -79,15 +79,15 @@ impl FromRedisValue for Entry {
     }
 }
 
-/// The entries of an answer about one stream that was asked for by key.
+/// Returns the entries of a reply about one stream.
 pub(super) fn entries(command: &'static str, value: Value) -> Result<Vec<Entry>, Error> {
-    // An entry that was claimed but is gone from the stream may appear as nil.
+    // A claimed entry that was deleted from the stream may appear as nil.
     let values: Vec<Value> = parse(command, value)?;
     let there = values.into_iter().filter(|value| *value != Value::Nil);
     there.map(|value| parse(command, value)).collect()
 }
 
-/// The entries of an XREAD or XREADGROUP of one stream; nil means that there was nothing.
+/// Returns the entries of an XREAD or XREADGROUP of one stream; empty for nil.
 pub(super) fn one_stream(command: &'static str, value: Value) -> Result<Vec<Entry>, Error> {
     let streams: Option<Vec<(Value, Value)>> = parse(command, value)?;
     match streams.and_then(|streams| streams.into_iter().next()) {
@@ -124,12 +124,12 @@ pub(super) fn groups(value: Value) -> Result<Vec<GroupInfo>, Error> {
     let groups: Vec<Vec<(String, Value)>> = parse(COMMAND, value)?;
     groups
         .into_iter()
-        .map(|facts| {
+        .map(|fields| {
             Ok(GroupInfo {
-                name: fact(COMMAND, &facts, "name")?,
-                pending: fact(COMMAND, &facts, "pending")?,
-                last_delivered: fact(COMMAND, &facts, "last-delivered-id")?,
-                lag: fact(COMMAND, &facts, "lag")?,
+                name: field(COMMAND, &fields, "name")?,
+                pending: field(COMMAND, &fields, "pending")?,
+                last_delivered: field(COMMAND, &fields, "last-delivered-id")?,
+                lag: field(COMMAND, &fields, "lag")?,
             })
         })
         .collect()
@@ -137,12 +137,16 @@ pub(super) fn groups(value: Value) -> Result<Vec<GroupInfo>, Error> {
 
 pub(super) fn last_id(value: Value) -> Result<StreamId, Error> {
     const COMMAND: &str = "XINFO";
-    let facts: Vec<(String, Value)> = parse(COMMAND, value)?;
-    fact(COMMAND, &facts, "last-generated-id")
+    let fields: Vec<(String, Value)> = parse(COMMAND, value)?;
+    field(COMMAND, &fields, "last-generated-id")
 }
 
-fn fact<T: FromRedisValue>(command: &'static str, facts: &[(String, Value)], name: &str) -> Result<T, Error> {
-    match facts.iter().find(|(fact, _)| fact == name) {
+fn field<T: FromRedisValue>(
+    command: &'static str,
+    fields: &[(String, Value)],
+    name: &str,
+) -> Result<T, Error> {
+    match fields.iter().find(|(field, _)| field == name) {
         Some((_, value)) => parse(command, value.clone()),
         None => Err(Error::Reply { command, message: format!("no {name}") }),
     }

@@ -1,7 +1,8 @@
--- Drops the consumers of a group that are dead and hold nothing; every start of a process makes a new one.
--- KEYS[1] the stream. ARGV[1] the group. ARGV[2] how long, in milliseconds, without a sign means dead.
--- Answers how many. In one script: a consumer must not be given an event between the look and the drop, which would
--- then be pending for nobody.
+-- Deletes the consumers of a group that are dead and have no pending entries. Every start of a process adds one.
+-- KEYS[1] is the stream, ARGV[1] the group, ARGV[2] the idle time in milliseconds after which a consumer counts as
+-- dead.
+-- Returns how many it deleted. Check and deletion are one script: an entry delivered between them would be pending for
+-- no consumer.
 if redis.call('EXISTS', KEYS[1]) == 0 then
     return 0
 end

@@ -1,22 +1,24 @@
-//! The shared cluster connections ("links"), and how a bad one is replaced.
+//! Pool of shared cluster connections, and the replacement of broken ones.
 //!
-//! A cluster connection is multiplexed: it is cloned out and never held, so two of them serve any number of callers.
-//! A caller that saw a timeout or a dropped connection marks its link as broken; the pool then builds another from the
-//! configured nodes, which is the only way to learn about a master that is frozen rather than dead (nothing on the old
-//! link fails fast, so nothing makes it look at the topology again).
+//! A cluster connection is multiplexed: callers clone it, so two of them serve any number of callers. A caller that saw
+//! a timeout or a lost connection marks its connection as broken. The pool then opens another one from the configured
+//! nodes. This is the only way to learn that a frozen master was replaced: on the old connection nothing fails, so the
+//! client does not refresh its topology.
 //!
-//! A broken link goes on serving until its replacement reaches a master for every slot: to a frozen master only its own
-//! slots wait on the old link, while a link made too early would stall the others too with each look at the topology.
+//! A broken connection stays in use until its replacement reaches a master for every slot. With a frozen master, calls
+//! to other slots still work on the old connection, while an early replacement would delay them too with each topology
+//! refresh.
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use onsale_kit::deadline::Deadline;
+use parking_lot::Mutex;
 use redis::{
     ErrorKind, RedisError, Value,
     cluster::{ClusterClient, ClusterClientBuilder},
@@ -26,30 +28,30 @@ use redis::{
 };
 use tokio::time::timeout;
 
-use super::{Error, RedisConfig, pace::Pace};
+use super::{Error, RedisConfig, reconnect_limiter::ReconnectLimiter};
 
-/// How long a caller waits for a healthy link before it takes the last one, broken or not.
+/// Maximum wait of a caller for a healthy connection before it uses the newest one, broken or not.
 const CHECKOUT_WAIT: Duration = Duration::from_millis(5);
 
-/// How long to wait between two looks at the cluster, or two tries to connect.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Interval between two checks of the cluster and between two attempts to connect.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long to look at a cluster in which nothing changes before a new try.
+/// Maximum time to watch an unchanged cluster before the next attempt.
 const UNCHANGED_MAX: Duration = Duration::from_secs(1);
 
-/// A cluster connection and whether somebody found it broken. Clones share both.
+/// Cluster connection with a flag for broken ones. Clones share both.
 #[derive(Clone)]
-pub(super) struct Link {
+pub(super) struct SharedConnection {
     pub(super) connection: ClusterConnection,
     broken: Arc<AtomicBool>,
 }
 
-impl Link {
+impl SharedConnection {
     fn new(connection: ClusterConnection) -> Self {
         Self { connection, broken: Arc::new(AtomicBool::new(false)) }
     }
 
-    /// Asks for a replacement; the link goes on serving until there is one.
+    /// Requests a replacement. The connection stays in use until there is one.
     pub(super) fn mark_broken(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
@@ -59,16 +61,16 @@ impl Link {
     }
 }
 
-/// The links of one process.
+/// Pool of this process.
 #[derive(Clone)]
-pub(super) struct Links {
-    pool: bb8::Pool<Manager>,
+pub(super) struct ConnectionPool {
+    pool: bb8::Pool<ConnectionManager>,
     newest: Newest,
 }
 
-type Newest = Arc<Mutex<Option<Link>>>;
+type Newest = Arc<Mutex<Option<SharedConnection>>>;
 
-impl Links {
+impl ConnectionPool {
     pub(super) async fn connect(config: &RedisConfig) -> Result<Self, Error> {
         let client = builder(config)
             .response_timeout(config.command_timeout)
@@ -76,15 +78,18 @@ impl Links {
             .build()
             .map_err(|source| Error::Unavailable { command: "connect", source })?;
         let newest = Newest::default();
-        let manager =
-            Manager { client, newest: Arc::clone(&newest), replace_timeout: config.overall_timeout };
+        let manager = ConnectionManager {
+            client,
+            newest: Arc::clone(&newest),
+            replace_timeout: config.overall_timeout,
+        };
         let pool = bb8::Pool::builder()
             .max_size(config.connections)
             .min_idle(config.connections)
             .max_lifetime(None)
             .idle_timeout(None)
             .connection_timeout(config.overall_timeout)
-            // The manager tries again by itself, and knows better when to stop.
+            // `ConnectionManager` retries by itself until its deadline.
             .retry_connection(false)
             .build(manager)
             .await
@@ -92,15 +97,19 @@ impl Links {
         Ok(Self { pool, newest })
     }
 
-    /// A link to send on: a healthy one, or else the newest there is.
-    pub(super) async fn link(&self, command: &'static str, deadline: Deadline) -> Result<Link, Error> {
+    /// Returns a healthy connection, or else the newest one.
+    pub(super) async fn get(
+        &self,
+        command: &'static str,
+        deadline: Deadline,
+    ) -> Result<SharedConnection, Error> {
         if let Ok(Ok(guard)) = timeout(CHECKOUT_WAIT.min(deadline.remaining()), self.pool.get()).await {
             return Ok(guard.clone());
         }
-        // Bound to a name so that the lock is not held over the wait below.
-        let newest = lock(&self.newest).clone();
-        if let Some(link) = newest {
-            return Ok(link);
+        // A separate statement releases the lock before the wait below.
+        let newest = self.newest.lock().clone();
+        if let Some(shared) = newest {
+            return Ok(shared);
         }
         match deadline.bound(self.pool.get()).await {
             Ok(Ok(guard)) => Ok(guard.clone()),
@@ -113,13 +122,13 @@ impl Links {
     }
 }
 
-/// The settings that all our cluster clients share.
+/// Returns a builder with the settings of all cluster clients of this process.
 pub(super) fn builder(config: &RedisConfig) -> ClusterClientBuilder {
     let mut builder = ClusterClientBuilder::new(config.nodes.iter().map(String::as_str))
         .connection_timeout(config.connect_timeout)
         .tcp_settings(TcpSettings::default().set_nodelay(true))
-        .async_dns_resolver(Pace::default())
-        // The client would also send again what may have run; whether that is allowed is for us to say.
+        .async_dns_resolver(ReconnectLimiter::default())
+        // The driver would also repeat commands that may have run. `execute` decides about retries instead.
         .retries(0);
     if let Some(username) = &config.username {
         builder = builder.username(username);
@@ -130,56 +139,56 @@ pub(super) fn builder(config: &RedisConfig) -> ClusterClientBuilder {
     builder
 }
 
-struct Manager {
+struct ConnectionManager {
     client: ClusterClient,
     newest: Newest,
     replace_timeout: Duration,
 }
 
-impl bb8::ManageConnection for Manager {
-    type Connection = Link;
+impl bb8::ManageConnection for ConnectionManager {
+    type Connection = SharedConnection;
     type Error = RedisError;
 
-    async fn connect(&self) -> Result<Link, RedisError> {
-        let give_up = Deadline::after(self.replace_timeout);
+    async fn connect(&self) -> Result<SharedConnection, RedisError> {
+        let deadline = Deadline::after(self.replace_timeout);
         loop {
-            let attempt = self.attempt(give_up).await;
-            if attempt.is_ok() || give_up.is_past() {
+            let attempt = self.attempt(deadline).await;
+            if attempt.is_ok() || deadline.is_past() {
                 return attempt;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn is_valid(&self, link: &mut Link) -> Result<(), RedisError> {
-        // Asking the server here would put a round trip to every master before each command.
-        if link.is_broken() { Err(broken()) } else { Ok(()) }
+    async fn is_valid(&self, shared: &mut SharedConnection) -> Result<(), RedisError> {
+        // A check on the server would add a round trip to every master before each command.
+        if shared.is_broken() { Err(broken()) } else { Ok(()) }
     }
 
-    fn has_broken(&self, link: &mut Link) -> bool {
-        link.is_broken()
+    fn has_broken(&self, shared: &mut SharedConnection) -> bool {
+        shared.is_broken()
     }
 }
 
-impl Manager {
-    async fn attempt(&self, give_up: Deadline) -> Result<Link, RedisError> {
-        let mut link = Link::new(self.client.get_async_connection().await?);
-        let is_first = lock(&self.newest).is_none();
-        // At start a link to a part of the cluster is better than none.
+impl ConnectionManager {
+    async fn attempt(&self, deadline: Deadline) -> Result<SharedConnection, RedisError> {
+        let mut shared = SharedConnection::new(self.client.get_async_connection().await?);
+        let is_first = self.newest.lock().is_none();
+        // At start, a connection to a part of the cluster is better than none.
         if !is_first {
-            let masters = masters(&mut link.connection).await?;
-            if !are_reached(&masters, &mut link.connection).await? {
-                // Connecting past a frozen node takes long. Looking is cheap: try again when there is a new master.
-                wait_for_change(&masters, &mut link.connection, give_up).await?;
+            let masters = masters(&mut shared.connection).await?;
+            if !are_reached(&masters, &mut shared.connection).await? {
+                // Connecting past a frozen node is slow and checking is cheap, so retry once there is a new master.
+                wait_for_change(&masters, &mut shared.connection, deadline).await?;
                 return Err(broken());
             }
         }
-        *lock(&self.newest) = Some(link.clone());
-        Ok(link)
+        *self.newest.lock() = Some(shared.clone());
+        Ok(shared)
     }
 }
 
-/// The first slot of each range, and the id of its master.
+/// First slot of each range, with the node id of its master.
 type Masters = Vec<(u16, Value)>;
 
 async fn masters(connection: &mut ClusterConnection) -> Result<Masters, RedisError> {
@@ -189,7 +198,7 @@ async fn masters(connection: &mut ClusterConnection) -> Result<Masters, RedisErr
     ranges.into_iter().map(|range| first_slot_and_master(range).ok_or_else(broken)).collect()
 }
 
-/// Of an element of `CLUSTER SLOTS`: first slot, last slot, the master as address, port and id, then the replicas.
+/// Parses one element of `CLUSTER SLOTS`: first slot, last slot, the master as address, port and id, then the replicas.
 fn first_slot_and_master(range: Vec<Value>) -> Option<(u16, Value)> {
     let mut range = range.into_iter();
     let Some(Value::Int(slot)) = range.next() else { return None };
@@ -197,7 +206,8 @@ fn first_slot_and_master(range: Vec<Value>) -> Option<(u16, Value)> {
     Some((u16::try_from(slot).ok()?, master.into_iter().nth(2)?))
 }
 
-/// Whether every master answers by itself: for one it cannot reach, the client quietly asks any other node instead.
+/// Returns true if every master answers with its own id. For an unreachable master the client silently asks another
+/// node.
 async fn are_reached(masters: &Masters, connection: &mut ClusterConnection) -> Result<bool, RedisError> {
     for (slot, id) in masters {
         let route = Route::new(*slot, SlotAddr::Master);
@@ -212,12 +222,12 @@ async fn are_reached(masters: &Masters, connection: &mut ClusterConnection) -> R
 async fn wait_for_change(
     before: &Masters,
     connection: &mut ClusterConnection,
-    give_up: Deadline,
+    deadline: Deadline,
 ) -> Result<(), RedisError> {
-    // A master that only was slow comes back without any change.
-    let end = give_up.min(Deadline::after(UNCHANGED_MAX));
+    // A master that was only slow comes back without a topology change.
+    let end = deadline.min(Deadline::after(UNCHANGED_MAX));
     while !end.is_past() && masters(connection).await? == *before {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
@@ -230,8 +240,4 @@ fn cluster(subcommand: &str) -> redis::Cmd {
 
 fn broken() -> RedisError {
     (ErrorKind::Io, "the cluster connection is being replaced").into()
-}
-
-fn lock(newest: &Newest) -> std::sync::MutexGuard<'_, Option<Link>> {
-    newest.lock().unwrap_or_else(PoisonError::into_inner)
 }
