@@ -10,13 +10,13 @@ pub(crate) struct CommentBounds {
 }
 
 /// Goal: at most 3 % and 6 %.
-pub(crate) const DOC_COMMENTS: CommentBounds = CommentBounds { bad_openings_max: 250, short_max: Some(140) };
+pub(crate) const DOC_COMMENTS: CommentBounds = CommentBounds { bad_openings_max: 3, short_max: Some(30) };
 /// Goal: at most 3 %.
-pub(crate) const INLINE_COMMENTS: CommentBounds = CommentBounds { bad_openings_max: 92, short_max: None };
+pub(crate) const INLINE_COMMENTS: CommentBounds = CommentBounds { bad_openings_max: 5, short_max: None };
+/// Goal: at most 3 %. Buf asks for a comment on every element, so short ones are not bounded.
+pub(crate) const PROTO_COMMENTS: CommentBounds = CommentBounds { bad_openings_max: 3, short_max: None };
 /// Goal: at most 3 %.
-pub(crate) const PROTO_COMMENTS: CommentBounds = CommentBounds { bad_openings_max: 146, short_max: None };
-/// Goal: at most 3 %.
-pub(crate) const SETTING_COMMENTS: CommentBounds = CommentBounds { bad_openings_max: 396, short_max: None };
+pub(crate) const SETTING_COMMENTS: CommentBounds = CommentBounds { bad_openings_max: 10, short_max: None };
 
 /// Bounds on one service.
 pub(crate) struct ServiceBounds {
@@ -28,7 +28,7 @@ pub(crate) struct ServiceBounds {
 }
 
 pub(crate) const SERVICES: [ServiceBounds; 6] = [
-    ServiceBounds { service: "queue", public_max: 8, forbidden_references_max: 0 },
+    ServiceBounds { service: "queue", public_max: 6, forbidden_references_max: 0 },
     ServiceBounds { service: "inventory", public_max: 4, forbidden_references_max: 0 },
     ServiceBounds { service: "claim", public_max: 3, forbidden_references_max: 0 },
     ServiceBounds { service: "payment", public_max: 3, forbidden_references_max: 0 },
@@ -37,7 +37,7 @@ pub(crate) const SERVICES: [ServiceBounds; 6] = [
 ];
 
 /// Files of `app`, `domain`, `store` and `engine` that name `onsale_proto` or `prost`. Goal: 0.
-pub(crate) const PROTOBUF_FILES_MAX: usize = 27;
+pub(crate) const PROTOBUF_FILES_MAX: usize = 0;
 
 /// Bounds on one walk of `docs/style.md`.
 pub(crate) struct WalkBounds {

@@ -7,6 +7,7 @@ mod bounds;
 mod comments;
 mod layout;
 mod modules;
+mod rpc_index;
 mod surface;
 mod walks;
 

@@ -17,8 +17,8 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("convert", &["domain", "error"]),
     ("domain", &[]),
     ("error", &["domain", "store", "clients"]),
-    ("config", &["domain"]),
-    ("metrics", &[]),
+    ("config", &["domain", "clients"]),
+    ("metrics", &["domain"]),
 ];
 
 /// Modules that must not know protobuf.
