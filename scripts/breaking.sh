@@ -10,9 +10,20 @@ git rev-parse --verify --quiet HEAD >/dev/null || { echo "no commit yet: nothing
 
 has_contracts() { git cat-file -e "$1:buf.yaml" 2>/dev/null; }
 
+# The contracts of a commit as a folder: buf itself would clone the repository for each comparison, which takes seconds.
+trees=$(mktemp -d)
+trap 'rm -rf "$trees"' EXIT
+contracts_of() {
+  if [[ ! -d $trees/$1 ]]; then
+    mkdir "$trees/$1"
+    git archive "$1" -- buf.yaml '*.proto' | tar -x -C "$trees/$1"
+  fi
+  echo "$trees/$1"
+}
+
 if has_contracts HEAD; then
   echo "working tree against HEAD"
-  buf breaking --against ".git#ref=HEAD"
+  buf breaking --against "$(contracts_of "$(git rev-parse HEAD)")"
 fi
 
 for commit in $(git log --max-count="$commits_max" --no-merges --format=%H -- proto); do
@@ -24,5 +35,5 @@ for commit in $(git log --max-count="$commits_max" --no-merges --format=%H -- pr
     continue
   fi
   echo "$(git log -1 --format='%h %s' "$commit")"
-  buf breaking ".git#ref=$commit" --against ".git#ref=$parent"
+  buf breaking "$(contracts_of "$commit")" --against "$(contracts_of "$parent")"
 done
