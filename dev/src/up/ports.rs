@@ -3,12 +3,12 @@
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr, TcpListener},
-    sync::{Mutex, PoisonError},
 };
 
 use anyhow::{Context, bail};
 use onsale::mesh::folder::{Folder, write_private};
 use onsale_testkit::stack::process;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use super::listener;
@@ -194,8 +194,8 @@ impl Ports {
         format!("http://{}", self.address(port))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Port, TcpListener>> {
-        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Port, TcpListener>> {
+        self.reserved.lock()
     }
 }
 

@@ -76,12 +76,11 @@ pub(super) async fn receive(
     if headers.len() > HEADERS_MAX {
         return refuse(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too many headers");
     }
-    let (seconds, nanos) = webhooks.clock.now().to_seconds_and_nanos();
     let request = HandleWebhookRequest {
         provider: provider.into(),
         headers,
         body: body.into(),
-        receive_time: Some(prost_types::Timestamp { seconds, nanos }),
+        receive_time: Some(onsale_proto::convert::time_to_pb(webhooks.clock.now())),
     };
     match webhooks.forward(request).await {
         Ok(()) => StatusCode::OK.into_response(),

@@ -36,7 +36,6 @@ use onsale_kit::tasks::Tasks;
 use onsale_kit::worker::{Round, Worker};
 use onsale_proto::r#type::v1::ErrorReason;
 use onsale_types::RequestId;
-use prost::Message;
 use uuid::Uuid;
 
 use crate::postgres::row::RowExt as _;
@@ -86,25 +85,12 @@ impl<R> Method<R> {
 
 /// One request of a caller, which may arrive more than once.
 #[derive(Clone, Debug)]
-pub struct Request<'a, R = Protobuf> {
+pub struct Request<'a, R> {
     method: &'static str,
     caller: &'a str,
     id: Uuid,
     fingerprint: Uuid,
     encode: fn(&R) -> Vec<u8>,
-}
-
-/// Marks a request whose answer is a protobuf message, for [`once`].
-#[derive(Clone, Copy, Debug)]
-pub enum Protobuf {}
-
-impl<'a> Request<'a> {
-    /// Creates a request of `caller` with the message `body`. Ids are scoped by caller and method. The body must have
-    /// no map fields: their encoding is unordered, so equal bodies could get different fingerprints.
-    #[must_use]
-    pub fn new(method: &'static str, caller: &'a str, id: RequestId, body: &impl Message) -> Self {
-        Method::new(method, |_: &Protobuf| Vec::new()).request(caller, id, &body.encode_to_vec())
-    }
 }
 
 impl<R> Request<'_, R> {
@@ -233,26 +219,6 @@ impl ServiceError for Error {
             Self::Postgres(error) => error.reason(),
         }
     }
-}
-
-/// Runs `work` and stores its answer, or returns the stored answer of an earlier run. `work` must write in
-/// `transaction`, so that effect and answer are stored together or not at all. If `work` fails, its error must end the
-/// transaction; nothing is stored then, and the request may be repeated.
-pub async fn once<R, E>(
-    transaction: &Transaction,
-    request: &Request<'_>,
-    work: impl Future<Output = Result<R, E>>,
-) -> Result<R, E>
-where
-    R: Message + Default,
-    E: From<Error>,
-{
-    if let Some(stored) = request.enter(transaction).await? {
-        return Ok(stored.decode(|bytes| R::decode(bytes))?);
-    }
-    let answer = work.await?;
-    request.store(transaction, &answer.encode_to_vec()).await?;
-    Ok(answer)
 }
 
 /// Deletes at most 10,000 answers older than `retention` and returns how many it deleted. The retention must exceed the

@@ -8,7 +8,6 @@ use onsale_kit::{
     deadline::Deadline,
     error::Chain,
     server::Chassis,
-    tasks::Tasks,
 };
 use onsale_proto::{EventPayload, TOPICS};
 use serde::Deserialize;
@@ -119,18 +118,7 @@ impl Stores {
         Ok(stores)
     }
 
-    /// Starts a consumer of `P`'s topic in `tasks`. The service's name replaces the group in `config`.
-    pub fn listen<P: EventPayload>(
-        &self,
-        tasks: &Tasks,
-        config: ConsumerConfig,
-        handler: impl Handler,
-    ) -> Result<(), messaging::Error> {
-        let consumer = self.consumer::<P, _>(config, handler)?;
-        tasks.spawn(P::TOPIC, consumer.run(tasks.token()));
-        Ok(())
-    }
-
+    /// Creates a consumer of `P`'s topic. The service's name replaces the group in `config`.
     pub(crate) fn consumer<P: EventPayload, H: Handler>(
         &self,
         config: ConsumerConfig,

@@ -338,5 +338,5 @@ fn counted<T>(
 }
 
 fn duration(duration: Option<prost_types::Duration>) -> Duration {
-    duration.and_then(|duration| Duration::try_from(duration).ok()).unwrap_or_default()
+    duration.and_then(|duration| onsale_proto::convert::duration_from_pb(duration).ok()).unwrap_or_default()
 }

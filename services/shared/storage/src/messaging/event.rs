@@ -1,8 +1,8 @@
 //! Events before they are written to the outbox and after they were read from a stream.
 
 use bytes::Bytes;
-use onsale_proto::EventPayload;
 use onsale_proto::events::v1::Envelope;
+use onsale_proto::{EventPayload, convert};
 use onsale_types::Timestamp;
 use prost::Message as _;
 use uuid::Uuid;
@@ -33,13 +33,12 @@ impl NewEvent {
     }
 
     pub(super) fn envelope(&self, id: Uuid, source: &str, now: Timestamp, traceparent: &str) -> Envelope {
-        let (seconds, nanos) = now.to_seconds_and_nanos();
         Envelope {
             id: id.to_string(),
             topic: self.topic.to_owned(),
             source: source.to_owned(),
             key: self.key.clone(),
-            occur_time: Some(prost_types::Timestamp { seconds, nanos }),
+            occur_time: Some(convert::time_to_pb(now)),
             traceparent: traceparent.to_owned(),
             payload_type: self.payload_type.to_owned(),
             payload: self.payload.clone(),
@@ -132,8 +131,7 @@ impl Message {
             position,
             source: envelope.source,
             key: envelope.key,
-            occur_time: Timestamp::from_seconds_and_nanos(time.seconds, time.nanos)
-                .ok_or(malformed("occur_time"))?,
+            occur_time: convert::time_from_pb(time).map_err(|_out_of_range| malformed("occur_time"))?,
             traceparent: envelope.traceparent,
             payload_type: envelope.payload_type,
             payload: envelope.payload,
