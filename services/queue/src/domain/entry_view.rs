@@ -7,9 +7,9 @@ use onsale_types::{CustomerId, EventId};
 use super::{
     entry::{Entry, EntryState},
     estimate::{Estimate, estimate},
-    notify_policy::next_poll_after,
     queue::{QueueAndLine, QueueState},
     turn::GrantedTurn,
+    update_pacing::next_poll_after,
 };
 
 /// A customer's question about their own entry.

@@ -14,8 +14,8 @@ use crate::{
     config::WatchConfig,
     domain::{
         line_change::LineCopy,
-        notify_policy::is_noticeable,
         queue::Queue,
+        update_pacing::is_noticeable,
         watcher::{Update, WatchedEntry, WatcherState},
     },
     metrics::{self, UpdateSaved},
