@@ -3,8 +3,6 @@
 -- holds the idempotency key of such an attempt, so it is called hold_key. Processes of the previous version fail on every claim
 -- from this migration on, until they are replaced.
 
-SET lock_timeout = '5s';
-
 -- Only this service reads the table, and it knows the new name from this version on.
 -- squawk-ignore renaming-table
 ALTER TABLE hold RENAME TO hold_attempt;

@@ -16,7 +16,7 @@ const TICKET_MAILS: Uuid = Uuid::from_u128(0xb0c4_6f0d_15a9_4f6a_8f3b_f8d9_2ab0_
 /// completion would exceed it.
 const WAITING_MAX: usize = 100;
 
-/// Completed order. Stored as JSON while it waits for its tickets, so fields may be added but not renamed.
+/// Completed order. Stored as JSON while it waits for its tickets: no field may be renamed, and a new one needs a default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// Id of the buyer.
@@ -27,7 +27,8 @@ pub(crate) struct Order {
     pub(crate) total: Money,
 }
 
-/// Tickets issued to one holder. Stored as JSON while they wait for their order, so fields may be added but not renamed.
+/// Tickets issued to one holder. Stored as JSON while they wait for their order: no field may be renamed, and a new one needs a
+/// default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IssuedTickets {
     /// The holder. Without a customer id it is never the buyer.

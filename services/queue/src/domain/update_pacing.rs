@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Above position 100, a watcher gets a new position once it has moved by this part (1/100) of the last one sent.
+/// A watcher gets a new position once it has moved by this part (1/100) of the last one sent, and by at least 1. So every step
+/// is sent from position 199 on. `bench/src/watch.rs` relies on this share.
 const FAR_SHARE: u64 = 100;
 
 /// Polls per second per pod above which the time between polls is stretched.
@@ -11,12 +12,13 @@ const EASY_POLLS_PER_SECOND: u64 = 1_000;
 /// Largest factor by which the time between polls is stretched.
 const STRETCH_MAX: u64 = 10;
 
-/// Returns the highest position that is worth a message after `sent`: every step near the front, about 1 % far from it.
+/// Returns the highest position below `sent` that is worth a message: the next one near the front, about 1 % lower far from it.
 pub(crate) fn next_notice(sent: u64) -> u64 {
     sent.saturating_sub((sent / FAR_SHARE).max(1))
 }
 
-/// Returns true if a move from position `sent` to `now` is worth a message. A higher position always is: it corrects an error.
+/// Returns true if a move from position `sent` to `now` is worth a message. A move to a higher position always is, because it
+/// corrects a wrong one.
 pub(crate) fn is_noticeable(sent: u64, now: u64) -> bool {
     now <= next_notice(sent) || now > sent
 }
@@ -42,7 +44,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_counts_up_to_100_and_one_percent_beyond() {
+    fn every_step_counts_up_to_199_and_one_percent_beyond() {
+        assert!(is_noticeable(199, 198));
+        assert!(!is_noticeable(200, 199));
+        assert!(is_noticeable(200, 198));
         assert!(is_noticeable(100, 99));
         assert!(is_noticeable(2, 1));
         assert!(!is_noticeable(5, 5));
