@@ -17,7 +17,8 @@ use std::{
 
 use futures_util::{
     FutureExt, Stream, StreamExt,
-    stream::{self, BoxStream, SelectAll},
+    future::select_all,
+    stream::{BoxStream, SelectAll},
 };
 use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -78,6 +79,7 @@ pub struct Worker {
     interval: Option<Duration>,
     failures: BackoffConfig,
     hints: SelectAll<BoxStream<'static, ()>>,
+    notifies: Vec<Arc<Notify>>,
     hint_delay: Duration,
     condition: Option<Condition>,
 }
@@ -99,6 +101,7 @@ impl Worker {
             interval,
             failures: FAILURES,
             hints: SelectAll::new(),
+            notifies: Vec::new(),
             hint_delay: Duration::ZERO,
             condition: None,
         }
@@ -117,12 +120,11 @@ impl Worker {
         self
     }
 
-    /// Adds a [`Notify`] as a source of hints. A permit that is stored while a round runs starts the next one early.
-    pub fn notified_by(self, notify: Arc<Notify>) -> Self {
-        self.hinted_by(stream::unfold(notify, |notify| async move {
-            notify.notified().await;
-            Some(((), notify))
-        }))
+    /// Adds a [`Notify`] as a source of hints. A permit that is stored while a round runs starts the next one early. Workers may
+    /// share a `Notify`: only those that wait take its permits.
+    pub fn notified_by(mut self, notify: Arc<Notify>) -> Self {
+        self.notifies.push(notify);
+        self
     }
 
     /// Delays the round after a hint (default: not at all), so that one round serves a burst of hints.
@@ -226,8 +228,10 @@ impl Worker {
             () = next_interval(self.interval) => {}
             () = changed => {}
             Some(()) = self.hints.next() => sleep(self.hint_delay).await,
+            () = notified(&self.notifies) => sleep(self.hint_delay).await,
         }
         // Further hints of the burst ask for the round that starts now.
+        let _ = notified(&self.notifies).now_or_never();
         for _ in 0..HINTS_SKIPPED_MAX {
             if !matches!(self.hints.next().now_or_never(), Some(Some(()))) {
                 break;
@@ -240,6 +244,16 @@ impl fmt::Debug for Worker {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Worker").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// Completes when one of `notifies` has a permit for this worker; never without any. Waits anew each time: a waiter that stayed
+/// registered during a round would take permits from workers that are idle.
+async fn notified(notifies: &[Arc<Notify>]) {
+    if notifies.is_empty() {
+        return pending().await;
+    }
+    let waits = notifies.iter().map(|notify| Box::pin(notify.notified()));
+    select_all(waits).await;
 }
 
 /// Sleeps for the interval plus up to 10 %, so that pods do not work in step. Never ends without an interval.

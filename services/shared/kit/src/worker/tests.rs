@@ -140,6 +140,31 @@ async fn hint_during_a_round_is_not_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn busy_worker_leaves_a_shared_hint_to_an_idle_one() {
+    let (tasks, starts, hint) = (Tasks::new(), Starts::new(), Arc::new(Notify::new()));
+    let (recorded, is_first) = (starts.clone(), Arc::new(AtomicBool::new(true)));
+    for _ in 0..2 {
+        let (recorded, is_first) = (recorded.clone(), Arc::clone(&is_first));
+        Worker::on_hints("shared").notified_by(Arc::clone(&hint)).start(&tasks, move || {
+            let (recorded, is_first) = (recorded.clone(), Arc::clone(&is_first));
+            async move {
+                // The third round, which the first hint starts, takes long.
+                if recorded.record() == 3 && is_first.swap(false, Ordering::SeqCst) {
+                    tokio::time::sleep(BOUND).await;
+                }
+                Ok::<_, Down>(())
+            }
+        });
+    }
+    settle().await;
+    for number in 3..6 {
+        hint.notify_one();
+        settle().await;
+        assert_eq!(starts.count(), number, "the hint reaches the idle worker");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn hint_never_shortens_a_backoff() {
     let (tasks, starts, hint) = (Tasks::new(), Starts::new(), Arc::new(Notify::new()));
     let failures = BackoffConfig { initial: BOUND, max: BOUND, multiplier: 1, attempts_max: 1 };
