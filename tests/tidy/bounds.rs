@@ -1,5 +1,5 @@
 //! Bounds of the measured figures. A bound is slightly above the value reached; lower it when the value falls. The goals are
-//! in issue 15, section 1.
+//! in `docs/style.md`, section 7.
 
 /// Bounds on the comments of one kind of file.
 pub(crate) struct CommentBounds {

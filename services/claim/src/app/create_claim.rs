@@ -6,8 +6,8 @@
 //! 4. Insert: take the hold, lock the customer's allowance and create the claim.
 //!
 //! Requests that arrive together share the statements of steps 2 and 4 ([`PrecheckProcessor`], [`insert`]). The insert and
-//! the reconciler, which abandons attempts without a claim, take the same row lock: the later of the two finds the attempt gone. A
-//! retry joins the attempt that is under way, or starts a new one, with a new hold, after that was abandoned. The attempt also
+//! the reconciler, which abandons attempts without a claim, take the same row lock: the later of the two finds
+//! another state. A retry joins the attempt that is under way, or starts a new one, with a new hold, once the first was abandoned. The attempt also
 //! identifies the request: a repeat returns the claim that uses the attempt's hold.
 
 mod insert;

@@ -30,7 +30,7 @@ use crate::{
     metrics,
 };
 
-/// Attempts of one call. Each failed attempt lost its units to another call, so some customer was served each time.
+/// Attempts of one call. An attempt fails if another call took its units, so that some customer was served, or if its pool was wrong.
 const ATTEMPTS_MAX: u32 = 16;
 /// Attempts with the pool. After these conflicts the pool is considered wrong, and units come from the view.
 const POOL_ATTEMPTS_MAX: u32 = 3;

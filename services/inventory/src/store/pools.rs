@@ -35,7 +35,7 @@ pub(crate) enum PoolError {
     Missing,
     /// The key is not a bitmap.
     Broken,
-    /// Redis did not answer in time, or the breaker is open.
+    /// Redis failed in another way or did not answer in time, or the breaker is open.
     Unavailable,
 }
 

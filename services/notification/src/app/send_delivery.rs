@@ -2,8 +2,8 @@
 //!
 //! The start of an attempt is committed before anything is sent, and its outcome afterwards. If a worker crashes in between,
 //! the delivery is sent again after its lease: SMTP cannot tell whether the first mail arrived, and a repeated mail is better
-//! than none. Both mails have the same Message-ID. The only other cause of a repeat is a mail server that accepts a mail but
-//! whose response is lost.
+//! than none. Both mails have the same Message-ID. A mail is also repeated if the
+//! response of the mail server is lost, or if the outcome cannot be recorded.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Payments with their refunds. Every change goes through [`lock`] and [`save`], so that concurrent changes of one payment wait for
-//! each other.
+//! Payments with their refunds. Every change of a payment's state goes through [`lock`] and [`save`], so that concurrent changes of
+//! one payment wait for each other. Leases and due times change without the lock.
 //!
 //! Due times and timestamps are the database's: the clocks of the instances never decide.
 

@@ -99,7 +99,7 @@ impl HeartbeatBuffer {
 }
 
 impl Engine {
-    /// Flushes the buffer to Redis. Heartbeats that fail stay in the buffer.
+    /// Flushes the buffer to Redis. Heartbeats that fail return to the buffer while it has room.
     pub(crate) async fn flush_heartbeats(&self) -> Result<(), Error> {
         let buffered = std::mem::take(&mut *self.heartbeats.buffered.lock());
         let mut result = Ok(());

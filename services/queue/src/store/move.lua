@@ -1,7 +1,7 @@
 -- Applies a committed change to the set of waiting entries and appends it to the move log. May run twice, late, or in another
--- order than the commits: a number up to the highest admitted one is never added again, and readers of the log skip records
+-- order than the commits: a number up to the highest admitted one does not remain in the set, and readers of the log skip records
 -- that they know and wait for missing ones. One case is left to reconciliation: an entry that left before its own late join
--- arrives stays in the set. New entries get a heartbeat. KEYS: line, waiting, log, seen. ARGV: highest number admitted; count
+-- reaches Redis stays in the set. New entries get a heartbeat. KEYS: line, waiting, log, seen. ARGV: highest number admitted; count
 -- of joined entries, then number and id of each; count of entries that left, then their ids; and, if there is a log record,
 -- the number of records to keep and the record's three fields. Returns 1 if every waiting entry is in Redis.
 local admitted = math.max(tonumber(redis.call('HGET', KEYS[1], 'admitted') or '0'), tonumber(ARGV[1]))

@@ -5,8 +5,9 @@
 //! 1. [`DueTable::lease`] takes due rows for one worker. It moves their due time to the end of the lease and counts an
 //!    attempt, so a row whose worker dies falls due again. No two workers lease the same row.
 //! 2. The store ends the work by its own update: a row that no longer meets the table's condition is never due.
-//! 3. [`DueTable::reschedule`] puts a failed attempt off. It leaves rows alone that were leased again or changed since.
-//! 4. [`DueTable::make_due`] brings the next attempt forward.
+//! 3. [`DueTable::reschedule`] puts a failed attempt off. It leaves rows alone that were leased again or no longer meet
+//!    the condition.
+//! 4. [`DueTable::make_due`] sets the time of the next attempt.
 //!
 //! Times are the database's: the clocks of the workers never decide.
 
@@ -70,7 +71,7 @@ impl DueTable {
         postgres.query(label, self.lease, &[&initial, &max, &SqlCount(rows_max)]).await
     }
 
-    /// Puts the next attempt of a failed row off and returns true, unless the row was leased again or changed since its
+    /// Puts the next attempt of a failed row off and returns true, unless the row was leased again since its
     /// attempt number `attempts`. The wait is drawn from the upper half of a span that is `backoff.initial` after the first
     /// attempt and doubles up to `backoff.max`, so that rows which failed together spread.
     pub async fn reschedule(

@@ -15,7 +15,8 @@ use crate::{
 };
 
 impl App {
-    /// Inserts the claim. After a refusal its hold is released before the caller gets the response.
+    /// Inserts the claim. After a refusal it tries to release the hold before it returns; if that fails, a worker
+    /// releases it.
     pub(super) async fn insert(&self, new: NewClaim) -> Result<Claim, Error> {
         let hold_id = new.hold_id;
         let inserted: Result<Claim, Error> = self.inserts.submit(new).await.map_err(Error::from);

@@ -5,7 +5,10 @@ use std::time::Duration;
 use onsale_proto::r#type::v1::ErrorReason;
 use tonic::Status;
 
-use crate::error::{Kind, Reason, ServiceError, status};
+use crate::{
+    backoff::jittered,
+    error::{Kind, Reason, ServiceError, status},
+};
 
 /// The cause of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +76,5 @@ impl From<Refusal> for Status {
 
 /// Returns a random time from 10 to 100 % of `most`, so that refused callers do not all return at the same time.
 pub(crate) fn random_wait(most: Duration) -> Duration {
-    let tenths = rand::random_range(1_000..=10_000_u32);
-    most.saturating_mul(tenths) / 10_000
+    jittered(most, 10..=100)
 }
